@@ -27,8 +27,12 @@ from bench.targets.target import Target
 
 PROFILES = BUILD / "profile"
 IMPORTS = "; ".join(
-    f"import odradek.{name}"
-    for name in ("broker.node.node", "broker.settings.broker_settings", "runtime.logging")
+    f"import {name}"
+    for name in (
+        "odradek.broker.node.node",
+        "odradek.broker.settings.broker_settings",
+        "odradek.runtime.logging",
+    )
 )
 IMPORTS_SHOWN = 40
 IDLE = "_worker ("

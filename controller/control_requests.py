@@ -22,9 +22,8 @@ from odradek.controller.image import (
     PartitionState,
     TopicImage,
 )
-from odradek.controller.znodes.zk_data import NO_TOPIC_ID
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.topic_partition import ZERO_UUID, TopicPartition
 from odradek.runtime.lazy_dataclass import dataclass
 from odradek.runtime.pending import Pending
 
@@ -336,7 +335,7 @@ def apply_update_metadata(image: Image, request: UpdateMetadata) -> Image:
         partitions = changed.get(one.topic)
         if partitions is None:
             known = image.topics.get(one.topic)
-            is_same = known is not None and one.topic_id in (known.topic_id, NO_TOPIC_ID)
+            is_same = known is not None and one.topic_id in (known.topic_id, ZERO_UUID)
             partitions = dict(known.partitions) if known is not None and is_same else {}
             changed[one.topic] = partitions
             ids[one.topic] = known.topic_id if known is not None and is_same else one.topic_id
@@ -360,4 +359,4 @@ def apply_update_metadata(image: Image, request: UpdateMetadata) -> Image:
 
 def _topic_id(image: Image, topic: str) -> UUID:
     found = image.topics.get(topic)
-    return found.topic_id if found is not None else NO_TOPIC_ID
+    return found.topic_id if found is not None else ZERO_UUID

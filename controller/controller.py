@@ -137,12 +137,14 @@ class Controller:
         randomness: Randomness,
         metadata: MetadataCache | None = None,
         check_new_topic: Callable[[str], None] = lambda name: None,
+        on_features_read: Callable[[FinalizedFeatures], None] = lambda features: None,
     ) -> None:
-        """connect          opens the coordination session, whose events go to the callback given
-        handler          applies control requests on this broker
-        sender           carries them to the other brokers while this one is the controller
-        metadata         gets each new image; None makes a cache of its own
-        check_new_topic  raises BrokerError when this broker cannot hold a new topic of that name
+        """connect           opens the coordination session, whose events go to the callback given
+        handler           applies control requests on this broker
+        sender            carries them to the other brokers while this one is the controller
+        metadata          gets each new image; None makes a cache of its own
+        check_new_topic   raises BrokerError when this broker cannot hold a new topic of that name
+        on_features_read  called with `features` each time that their znode was read
         """
         self.broker_id = -1
         self.controller_id = -1
@@ -167,7 +169,7 @@ class Controller:
         self._metadata = metadata or MetadataCache()
         self.receiver = ControlRequestReceiver(self._session, handler, listener, self._metadata)
         self._configs = ConfigChanges(self._session, self._on_config, self._warn)
-        self.features = FinalizedFeatures(self._session)
+        self.features = FinalizedFeatures(self._session, on_features_read)
         self._topic_admin = TopicAdmin(
             self._session,
             settings,

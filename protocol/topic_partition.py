@@ -1,9 +1,13 @@
-"""The name of a partition: topic and number."""
+"""What topics and partitions are identified by."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
+from uuid import UUID
+
+ZERO_UUID: Final = UUID(int=0)
+"""In place of a topic id: there is none, or it is not known."""
 
 
 class TopicPartition(NamedTuple):

@@ -22,7 +22,7 @@ REMOVED: Final = "removed"
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FileChange:
     """One change, in the order in which they were made."""
 
     kind: str
@@ -64,7 +64,7 @@ class OverlayFileSystem:
         self._folders: dict[str, bool] = {}
         """Folders that were made (True) or removed (False)."""
         self._opened: dict[File, None] = {}
-        self.changes: list[Change] = []
+        self.changes: list[FileChange] = []
 
     def close(self) -> None:
         """Close every file of the base that is open."""
@@ -138,7 +138,7 @@ class OverlayFileSystem:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
             self._set_node(path, _Node(None))
-            self.note(Change(WRITTEN, path))
+            self.note(FileChange(WRITTEN, path))
         return _OverlayFile(self, path)
 
     def open_base(self, path: str) -> File:
@@ -167,7 +167,7 @@ class OverlayFileSystem:
             self._set_node(path, node)
         return node
 
-    def note(self, change: Change) -> None:
+    def note(self, change: FileChange) -> None:
         """List a change; writes that follow one another are one."""
         last = self.changes[-1] if self.changes else None
         if last is not None and last.kind == change.kind == WRITTEN and last.path == change.path:
@@ -196,14 +196,14 @@ class OverlayFileSystem:
             self._folders[target] = True
         else:
             self._move(source, target)
-        self.note(Change(RENAMED, source, target=target))
+        self.note(FileChange(RENAMED, source, target=target))
 
     def _move(self, source: str, target: str) -> None:
         self._set_node(target, self.node_to_change(source))
         self._set_node(source, None)
 
     def remove(self, path: str) -> None:
-        self.note(Change(REMOVED, path, size=self.size(path)))
+        self.note(FileChange(REMOVED, path, size=self.size(path)))
         self._set_node(path, None)
 
     def remove_tree(self, path: str) -> None:
@@ -219,7 +219,7 @@ class OverlayFileSystem:
 
     def replace(self, path: str, data: bytes) -> None:
         self._set_node(path, _Node(None, 0, [self.spill((data,))] if data else []))
-        self.note(Change(WRITTEN, path, size=len(data)))
+        self.note(FileChange(WRITTEN, path, size=len(data)))
 
 
 class _NoLock:
@@ -262,7 +262,7 @@ class _OverlayFile:
         node = self._files.node_to_change(self.path)
         extent = self._files.spill(chunks)
         node.extents.append(extent)
-        self._files.note(Change(WRITTEN, self.path, size=node.size))
+        self._files.note(FileChange(WRITTEN, self.path, size=node.size))
         return extent[1]
 
     def truncate(self, size: int) -> None:
@@ -278,7 +278,7 @@ class _OverlayFile:
                 kept.append((position, min(length, rest)))
             rest -= length
         node.extents = kept
-        self._files.note(Change(TRUNCATED, self.path, size=size, former_size=former_size))
+        self._files.note(FileChange(TRUNCATED, self.path, size=size, former_size=former_size))
 
     def sync(self) -> None:
         pass

@@ -13,8 +13,6 @@ Values = dict[str, float]
 EVERYONE = ("odradek", "apache39", "apache43", "mock", "tansu")
 CONSUMED = ("odradek", "floor", "apache39", "apache43", "tansu")
 """Those that serve a consumer what was written."""
-STORING = ("odradek", "apache39", "apache43", "tansu")
-"""Those from which one can read back what was written."""
 DURABLE = ("odradek", "apache39", "apache43")
 """Those that find their data again after a restart."""
 

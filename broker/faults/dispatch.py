@@ -8,7 +8,7 @@ from types import GeneratorType
 from typing import Any, Final
 
 from odradek.broker.faults.connection import Ending, FaultyConnection
-from odradek.broker.faults.naming import NameOf, Reader, fits, kinds_of
+from odradek.broker.faults.naming import NameOf, NameReader, fits, kinds_of
 from odradek.broker.faults.outcomes import altered
 from odradek.broker.faults.placement import (
     THROTTLE_FIELD,
@@ -130,7 +130,7 @@ class FaultyCall:
         self._connection = call.connection
         self._rule = rule
         self._wheel = wheel
-        self._reader = Reader(call.request, call.header.version, name_of)
+        self._reader = NameReader(call.request, call.header.version, name_of)
 
     def run(self, context: Context, run: Run) -> Steps[Outcome]:
         """The steps in place of those of the handler."""
@@ -218,7 +218,7 @@ class FaultyCall:
             setattr(node, field, bytes(content))
 
 
-def _has_error(response: Any, code: int, reader: Reader) -> bool:
+def _has_error(response: Any, code: int, reader: NameReader) -> bool:
     """Whether any part of a response has the error."""
 
     def found(node: Any, array: str) -> bool:
@@ -231,7 +231,7 @@ def _has_error(response: Any, code: int, reader: Reader) -> bool:
     return found(response, "")
 
 
-def _own_records(request: Any, reader: Reader) -> None:
+def _own_records(request: Any, reader: NameReader) -> None:
     """Copy batches out of the receive buffer, which belongs to the next requests."""
     for node, field, _ in with_records(request, reader):
         records = getattr(node, field)

@@ -106,7 +106,7 @@ def kinds_of(cls: type, version: int) -> frozenset[str]:
     return frozenset(kinds(cls, ""))
 
 
-class Reader:
+class NameReader:
     """Reads the names of one request and of its response.
 
     name_of  of topics; None for an unknown id

@@ -14,7 +14,7 @@ from odradek.broker.faults.naming import (
     PARTITION,
     TOPIC,
     Known,
-    Reader,
+    NameReader,
     fits,
     kinds_of,
     level_of,
@@ -31,12 +31,12 @@ class Divided(NamedTuple):
     rest: Any | None
 
 
-def divide(request: Any, wanted: Known, reader: Reader) -> Divided:
+def divide(request: Any, wanted: Known, reader: NameReader) -> Divided:
     """The part of a request that names all that is wanted, and the rest.  Neither changes it."""
     return _divide(request, "", wanted, {}, reader)
 
 
-def _divide(node: Any, array: str, wanted: Known, around: Known, reader: Reader) -> Divided:
+def _divide(node: Any, array: str, wanted: Known, around: Known, reader: NameReader) -> Divided:
     known = {**around, **reader.own_names(node, array)}
     verdict = fits(wanted, known)
     if verdict is not None:
@@ -69,13 +69,13 @@ def _copy(node: Any, changes: dict[str, Any]) -> Any:
     return node.__class__(**{**values, **changes})
 
 
-def asks_for_all(request: Any, reader: Reader) -> bool:
+def asks_for_all(request: Any, reader: NameReader) -> bool:
     """Whether it has null in place of an array of names: it means all there are."""
     level = reader.level(request, "")
     return any(getattr(request, field) is None for field, _ in (*level.lists, *level.arrays))
 
 
-def names(request: Any, wanted: Known, reader: Reader) -> bool:
+def names(request: Any, wanted: Known, reader: NameReader) -> bool:
     """Whether a request names what is wanted, as far as such a request can."""
     possible = kinds_of(request.__class__, reader.version)
     wanted = {kind: value for kind, value in wanted.items() if kind in possible}
@@ -85,7 +85,7 @@ def names(request: Any, wanted: Known, reader: Reader) -> bool:
 # Errors in responses.
 
 
-def place(response: Any, wanted: Known, code: int, reader: Reader) -> int:
+def place(response: Any, wanted: Known, code: int, reader: NameReader) -> int:
     """Set the error code of what is wanted; returns in how many places.
 
     A wanted group or transactional id that the response does not name was named by the request.
@@ -95,7 +95,9 @@ def place(response: Any, wanted: Known, code: int, reader: Reader) -> int:
     return _place(response, "", wanted, {}, code, reader)
 
 
-def _place(node: Any, array: str, wanted: Known, around: Known, code: int, reader: Reader) -> int:
+def _place(
+    node: Any, array: str, wanted: Known, around: Known, code: int, reader: NameReader
+) -> int:
     known = {**around, **reader.own_names(node, array)}
     verdict = fits(wanted, known)
     if verdict is False:
@@ -147,12 +149,12 @@ def clear_top(response: Any, version: int) -> None:
         setattr(response, field, 0)
 
 
-def merge(response: Any, other: Any, reader: Reader) -> None:
+def merge(response: Any, other: Any, reader: NameReader) -> None:
     """Add the topics, partitions and groups of another response of the same class."""
     _merge(response, other, "", reader)
 
 
-def _merge(node: Any, other: Any, array: str, reader: Reader) -> None:
+def _merge(node: Any, other: Any, array: str, reader: NameReader) -> None:
     for field, _ in reader.level(node, array).arrays:
         theirs = getattr(other, field)
         if not theirs:
@@ -177,7 +179,7 @@ def _merge(node: Any, other: Any, array: str, reader: Reader) -> None:
                 _merge(same, one, field, reader)
 
 
-def _identity(node: Any, array: str, reader: Reader) -> tuple[Any, ...]:
+def _identity(node: Any, array: str, reader: NameReader) -> tuple[Any, ...]:
     return tuple(
         value
         for field, _ in reader.level(node, array).names
@@ -195,7 +197,7 @@ def records_fields(cls: type) -> tuple[str, ...]:
 
 
 def with_records(
-    node: Any, reader: Reader, *, array: str = "", around: Known | None = None
+    node: Any, reader: NameReader, *, array: str = "", around: Known | None = None
 ) -> Iterator[tuple[Any, str, Known]]:
     """(structure, field, what is named) of all record batches of a message."""
     known = {**(around or {}), **reader.own_names(node, array)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from odradek.broker.faults.naming import TOPIC, NameOf, Reader
+from odradek.broker.faults.naming import TOPIC, NameOf, NameReader
 from odradek.broker.faults.placement import names
 from odradek.broker.faults.rule import Action, FaultRefused, Rule, parse_rule
 from odradek.protocol.api_keys import ApiKey
@@ -71,7 +71,7 @@ class Rules:
 
         A rule for corrupted batches does not count: the response shows whether there are any.
         """
-        reader: Reader | None = None
+        reader: NameReader | None = None
         for rule in self._rules.values():
             if rule.is_used_up or not _is_for(rule, api, client_id, request):
                 continue
@@ -80,7 +80,7 @@ class Rules:
             if rule.action is Action.CORRUPT:
                 return rule
             if rule.wanted:
-                reader = reader or Reader(request, version, name_of)
+                reader = reader or NameReader(request, version, name_of)
                 if not names(request, rule.wanted, reader):
                     continue
             if rule.take():

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from odradek.broker.group.classic.records import GROUP_KEY, group_of
 from odradek.broker.group.classic.state import ClassicGroup
-from odradek.broker.group.consumer.records import KINDS, VALUE_VERSION, Stored
+from odradek.broker.group.consumer.records import KINDS, VALUE_VERSION, CoordinatorRecord
 from odradek.broker.group.consumer.replay import replay
 from odradek.broker.group.consumer.state import ConsumerGroup
 from odradek.broker.group.group import Group
@@ -259,7 +259,7 @@ class GroupReplay:
             consumer = group.body
         if value is None and consumer is None:
             return
-        replayed = replay(consumer, Stored(decoded, value), self._memory)
+        replayed = replay(consumer, CoordinatorRecord(decoded, value), self._memory)
         (group or self._group(decoded.group_id)).replace_body(replayed)
 
     def release(self) -> None:

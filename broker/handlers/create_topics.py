@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final
-from uuid import UUID
 
 from odradek.broker.handlers.handler import Context, Delayed, Steps
 from odradek.broker.handlers.waiting import wait_for
@@ -34,9 +33,9 @@ from odradek.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from odradek.protocol.topic_partition import ZERO_UUID
 from odradek.runtime.pending import Pending, settled
 
-ZERO_ID: Final = UUID(int=0)
 PARTITIONS_MAX: Final = 10_000
 """In one request, as Kafka's newer controllers have it (ReplicationControlManager)."""
 TOO_MANY: Final = "Excessively large number of partitions per request."
@@ -151,7 +150,7 @@ def _is_led(context: Context, topic: str) -> bool:
 def _refused(name: str, code: ErrorCode, message: str | None) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=name,
-        topic_id=ZERO_ID,
+        topic_id=ZERO_UUID,
         error_code=code,
         error_message=message,
         num_partitions=-1,

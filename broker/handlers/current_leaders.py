@@ -11,12 +11,12 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from odradek.broker.handlers.handler import Context
+from odradek.controller.control_requests import NO_EPOCH
 
 NO_LEADER: Final = -1
-NO_EPOCH: Final = -1
 
 
-class Node(NamedTuple):
+class LeaderEndpoint(NamedTuple):
     """A broker, as clients of one listener reach it."""
 
     broker_id: int
@@ -30,7 +30,7 @@ class CurrentLeaders:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._nodes: dict[int, Node | None] = {}
+        self._nodes: dict[int, LeaderEndpoint | None] = {}
 
     def of(self, topic: str | UUID, index: int) -> tuple[int, int] | None:
         """(leader, leader epoch) of a partition, by its topic's name or id; None: nothing is known
@@ -50,14 +50,14 @@ class CurrentLeaders:
             self._nodes[leader] = self._node(leader)
         return None if (leader, epoch) == (NO_LEADER, NO_EPOCH) else (leader, epoch)
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[LeaderEndpoint]:
         """The leaders that are alive and have an address on the client's listener."""
         return [node for node in self._nodes.values() if node is not None]
 
-    def _node(self, broker_id: int) -> Node | None:
+    def _node(self, broker_id: int) -> LeaderEndpoint | None:
         context = self._context
         broker = context.services.topics.image().brokers.get(broker_id)
         endpoint = None if broker is None else broker.endpoint(context.listener_name)
         if broker is None or endpoint is None:
             return None
-        return Node(broker_id, endpoint.host, endpoint.port, broker.rack)
+        return LeaderEndpoint(broker_id, endpoint.host, endpoint.port, broker.rack)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
-from uuid import UUID
 
 from odradek.broker.handlers.handler import Context, Delayed, Steps
 from odradek.broker.handlers.waiting import wait_for
@@ -28,9 +27,9 @@ from odradek.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from odradek.protocol.topic_partition import ZERO_UUID
 from odradek.runtime.pending import Pending, settled
 
-ZERO_ID: Final = UUID(int=0)
 STATES_FROM: Final = 6
 DISABLED_FROM: Final = 3
 
@@ -89,7 +88,7 @@ def failed(
 ) -> DeleteTopicsResponse:
     """The same error for every topic."""
     asked = request.topics or [
-        DeleteTopicState(name=name, topic_id=ZERO_ID) for name in request.topic_names
+        DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names
     ]
     return DeleteTopicsResponse(
         responses=[
@@ -104,20 +103,20 @@ def failed(
 def _asked(version: int, request: DeleteTopicsRequest) -> list[DeleteTopicState]:
     if version >= STATES_FROM:
         return list(request.topics)
-    return [DeleteTopicState(name=name, topic_id=ZERO_ID) for name in request.topic_names]
+    return [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
 
 
 def _resolve(context: Context, state: DeleteTopicState) -> DeletableTopicResult:
     topics = context.services.topics
     name, topic_id = state.name, state.topic_id
     error = ErrorCode.NONE
-    if name is not None and topic_id != ZERO_ID:
+    if name is not None and topic_id != ZERO_UUID:
         raise BrokerError(ErrorCode.INVALID_REQUEST)
     elif name is None:
         name = topics.name_of(topic_id)
         if name is None:
             # Kafka treats neither a name nor an id as a topic that the client may not delete.
-            is_nothing = topic_id == ZERO_ID
+            is_nothing = topic_id == ZERO_UUID
             error = (
                 ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_nothing else ErrorCode.UNKNOWN_TOPIC_ID
             )

@@ -25,7 +25,7 @@ from odradek.broker.handlers.handler import Context, Reply, Steps, WhenDone
 from odradek.broker.settings.alter import ResourceType
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.describe import (
-    Entry,
+    DescribedConfig,
     describe_broker,
     describe_default,
     describe_loggers,
@@ -149,7 +149,9 @@ def _result(
     )
 
 
-def _described(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+def _described(
+    entry: DescribedConfig, request: DescribeConfigsRequest
+) -> DescribeConfigsResourceResult:
     synonyms = entry.synonyms if request.include_synonyms else ()
     return DescribeConfigsResourceResult(
         name=entry.name,
@@ -168,7 +170,7 @@ def _described(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigs
 
 def _entries(
     context: Context, resource: DescribeConfigsResource, stored: Mapping[str, Mapping[str, str]]
-) -> list[Entry]:
+) -> list[DescribedConfig]:
     name, wanted = resource.resource_name, resource.configuration_keys
     broker_id = context.services.controller.broker_id
     match resource.resource_type:
@@ -198,7 +200,7 @@ def _topic_entries(
     name: str,
     wanted: list[str] | None,
     stored: Mapping[str, Mapping[str, str]],
-) -> list[Entry]:
+) -> list[DescribedConfig]:
     if not is_valid_topic_name(name):
         raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, _why_invalid(name))
     image = context.services.controller.image

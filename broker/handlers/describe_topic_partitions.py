@@ -11,7 +11,7 @@ Source: Kafka's DescribeTopicPartitionsRequestHandler.
 from __future__ import annotations
 
 from odradek.broker.handlers.handler import Context, Reply, Steps
-from odradek.broker.handlers.metadata import TOPIC_OPERATIONS, ZERO_ID
+from odradek.broker.handlers.metadata import TOPIC_OPERATIONS
 from odradek.broker.topics import PartitionView, TopicView, is_valid_topic_name
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.describe_topic_partitions import (
@@ -21,6 +21,7 @@ from odradek.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from odradek.protocol.topic_partition import ZERO_UUID
 
 
 def run(context: Context, request: DescribeTopicPartitionsRequest) -> Steps[Reply]:
@@ -77,7 +78,7 @@ def _absent(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 def _refused(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
-        error_code=code, name=name, topic_id=ZERO_ID, is_internal=False, partitions=[]
+        error_code=code, name=name, topic_id=ZERO_UUID, is_internal=False, partitions=[]
     )
 
 

@@ -34,11 +34,11 @@ from odradek.broker.handlers.current_leaders import CurrentLeaders
 from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
 from odradek.broker.replication.fetch_session import (
     FINAL_EPOCH,
-    Client,
     FetchPartition,
     FetchPlan,
     PartitionKey,
     SentOffsets,
+    SessionClient,
 )
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.partition_reader import (
@@ -65,13 +65,13 @@ from odradek.protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from odradek.protocol.topic_partition import ZERO_UUID
 
 TOPIC_IDS_FROM: Final = 13
 CURRENT_LEADERS_FROM: Final = 16
 HAS_CURRENT_LEADER: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
-ZERO_ID: Final = UUID(int=0)
 NO_RECORDS: Final = b""
 PARTITIONS_AT_ONCE: Final = 256
 """More partitions are served in steps: 256 take 1 to 2 ms."""
@@ -112,7 +112,7 @@ def _serve(
         requested=wanted,
         forgotten=_forgotten(request, uses_ids),
         exists=lambda key: _exists(services, key),
-        client=Client(context.client_host, is_follower=replica_id >= 0),
+        client=SessionClient(context.client_host, is_follower=replica_id >= 0),
         now_ms=context.now_ms,
     )
     if plan.error:
@@ -418,7 +418,7 @@ def _list(
     if topic is None:
         topic = topics[name] = FetchableTopicResponse(
             topic="" if isinstance(name, UUID) else name,
-            topic_id=name if isinstance(name, UUID) else ZERO_ID,
+            topic_id=name if isinstance(name, UUID) else ZERO_UUID,
             partitions=[],
         )
     data = PartitionData(

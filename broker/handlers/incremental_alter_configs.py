@@ -20,12 +20,12 @@ from typing import Any, Final, NamedTuple
 from odradek.broker.handlers.describe_configs import settings_in_force
 from odradek.broker.handlers.handler import Context, Delayed, InThread, Reply, Steps
 from odradek.broker.settings.alter import (
-    Change,
+    ConfigChange,
     Decision,
     LoggerChange,
     Requested,
     ResourceType,
-    Stored,
+    StoredConfigs,
     decide,
     invalid_request,
 )
@@ -75,7 +75,7 @@ def requested_of(resource: AlterConfigsResource) -> Requested:
         resource.resource_type,
         resource.resource_name,
         tuple(
-            Change(config.name, config.value, config.config_operation)
+            ConfigChange(config.name, config.value, config.config_operation)
             for config in resource.configs
         ),
         replaces=False,
@@ -168,11 +168,11 @@ def _decide(context: Context, resource: Requested, stored: Mapping[str, str] | N
 
 def _store(context: Context, resource: Requested, decision: Decision) -> Pending[None]:
     """Store a decision on what this broker knows, made again on what is stored."""
-    if isinstance(decision, Stored):
+    if isinstance(decision, StoredConfigs):
 
         def change(stored: Mapping[str, str]) -> Mapping[str, str]:
             decided = _decide(context, resource, stored)
-            assert isinstance(decided, Stored), "the type of the resource is the same"
+            assert isinstance(decided, StoredConfigs), "the type of the resource is the same"
             return decided.settings
 
         return context.services.controller.admin.alter_config(

@@ -28,6 +28,8 @@ from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
 from odradek.broker.replication.partition import Partition
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.list_offsets import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -39,8 +41,6 @@ from odradek.storage.log.log import Log
 from odradek.storage.log.lookup_budget import LookupBudget, TooLong
 from odradek.storage.log.time_lookup import Outdated, TimeLookup
 
-LATEST: Final = -1
-EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LAST_TIERED: Final = -5
@@ -207,13 +207,13 @@ def _old_style_offsets(
     try:
         starts = [
             max(segment.base_offset, log.log_start_offset)
-            for segment in (log.segments[:1] if timestamp == EARLIEST else log.segments)
-            if timestamp in (LATEST, EARLIEST)
+            for segment in (log.segments[:1] if timestamp == EARLIEST_TIMESTAMP else log.segments)
+            if timestamp in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP)
             or segment.shared.files.modified_ms(segment.handle.path) <= timestamp
         ]
     except OSError as error:
         raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR) from error
-    if log.active.size and (timestamp == LATEST or timestamp >= context.now_ms):
+    if log.active.size and (timestamp == LATEST_TIMESTAMP or timestamp >= context.now_ms):
         starts.append(log.end_offset)
     newest_first = sorted(starts, reverse=True)[: max(wanted.max_num_offsets, 0)]
     if not is_consumer or not newest_first or newest_first[0] <= high_watermark:
@@ -269,7 +269,7 @@ def _look_up(
     else:
         end = partition.log.end_offset
         is_lagging = False
-    if timestamp == LATEST:
+    if timestamp == LATEST_TIMESTAMP:
         if is_lagging:
             raise BrokerError(_not_available(context))
         return end, -1, partition.leader_epoch
@@ -280,7 +280,7 @@ def _look_up(
 
 
 def _check_special(timestamp: int, version: int) -> None:
-    first_version = 0 if timestamp >= EARLIEST else FIRST_VERSION_OF.get(timestamp, 2**15)
+    first_version = 0 if timestamp >= EARLIEST_TIMESTAMP else FIRST_VERSION_OF.get(timestamp, 2**15)
     if version < first_version:
         raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
 
@@ -295,7 +295,7 @@ def _not_available(context: Context) -> ErrorCode:
 def _find(partition: Partition, timestamp: int, end: int, lookup: TimeLookup | None) -> Position:
     log = partition.log
     try:
-        if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL):
             start = log.log_start_offset
             epoch = log.leader_epochs.epoch_of(start)
             return start, -1, -1 if epoch is None else epoch

@@ -41,6 +41,7 @@ from odradek.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from odradek.protocol.topic_partition import ZERO_UUID
 from odradek.runtime.pending import Pending
 
 ALL_TOPICS_IS_NULL_FROM: Final = 1
@@ -50,7 +51,6 @@ REQUEST_BY_ID_FROM: Final = 12
 NOT_ASKED: Final = -(2**31)
 CLUSTER_OPERATIONS: Final = 8096
 TOPIC_OPERATIONS: Final = 3576
-ZERO_ID: Final = UUID(int=0)
 AUTO_CREATIONS_MAX: Final = 32
 """Topics that one request makes, a few ms of this node's time each; the client asks again for the
 others.  Differs from Kafka, which makes all of them."""
@@ -176,9 +176,9 @@ def _check_form(context: Context, asked: MetadataRequestTopic) -> None:
     """
     if context.version < IDS_FROM:
         return
-    if context.version < REQUEST_BY_ID_FROM and (asked.name is None or asked.topic_id != ZERO_ID):
+    if context.version < REQUEST_BY_ID_FROM and (asked.name is None or asked.topic_id != ZERO_UUID):
         raise BrokerError(ErrorCode.INVALID_REQUEST)
-    if asked.name is None and asked.topic_id == ZERO_ID:
+    if asked.name is None and asked.topic_id == ZERO_UUID:
         raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
@@ -189,7 +189,7 @@ def _known(context: Context, asked: MetadataRequestTopic) -> TopicView | None:
     """
     topics = context.services.topics
     name = asked.name
-    if asked.topic_id != ZERO_ID:
+    if asked.topic_id != ZERO_UUID:
         name = topics.name_of(asked.topic_id)
         if name is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -222,15 +222,15 @@ def _created(
     if view is not None:
         return (yield from _topic(context, view, request))
     error = creation_error(creation) if creation.is_done else ErrorCode.NONE
-    return _absent(name, ZERO_ID, error or ErrorCode.LEADER_NOT_AVAILABLE)
+    return _absent(name, ZERO_UUID, error or ErrorCode.LEADER_NOT_AVAILABLE)
 
 
 def _absent(name: str | None, topic_id: UUID, code: ErrorCode) -> MetadataResponseTopic:
-    by_id = topic_id != ZERO_ID
+    by_id = topic_id != ZERO_UUID
     return MetadataResponseTopic(
         error_code=code,
         name=None if by_id and code is ErrorCode.UNKNOWN_TOPIC_ID else name,
-        topic_id=topic_id if by_id else ZERO_ID,
+        topic_id=topic_id if by_id else ZERO_UUID,
         is_internal=False,
         partitions=[],
     )

@@ -345,8 +345,7 @@ class NodeParts:
             randomness=platform.rng,
             metadata=self.metadata,
             check_new_topic=self.orphaned.check_new_topic,
+            on_features_read=platform.purgatory.notify,
         )
-        features = controller.features
-        features.on_change = lambda: platform.purgatory.notify(features)
         self.controller_channel = peers.controller_channel(controller, self.partitions)
         return controller

@@ -12,7 +12,7 @@ from odradek.broker.purgatory import Purgatory
 from odradek.broker.replication.partitions import Partitions
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.controller.controller import Controller
-from odradek.controller.znodes.zk_data import NO_TOPIC_ID
+from odradek.protocol.topic_partition import ZERO_UUID
 from odradek.runtime.clock import Clock
 from odradek.runtime.loop_watch import LoopWatch
 from odradek.runtime.wheel_driver import WheelDriver
@@ -63,7 +63,7 @@ class Peers:
 
         def topic_id(topic: str, index: int) -> UUID:
             partition = partitions.get(topic, index)
-            return NO_TOPIC_ID if partition is None else partition.topic_id
+            return ZERO_UUID if partition is None else partition.topic_id
 
         return ControllerChannel(
             controller,

@@ -48,6 +48,11 @@ TopicKey = str | UUID
 PartitionKey = tuple[TopicKey, int]
 
 
+def next_epoch(epoch: int) -> int:
+    """The epoch of a session's next request; 1 follows the largest."""
+    return epoch + 1 if epoch < EPOCH_MAX else 1
+
+
 class FetchPartition(NamedTuple):
     """One partition of a Fetch request."""
 
@@ -77,7 +82,7 @@ class CachedPartition:
         """The partition did not exist when it was added."""
 
 
-class Client(NamedTuple):
+class SessionClient(NamedTuple):
     """The client of a session."""
 
     host: str = ""
@@ -106,7 +111,7 @@ class FetchSession:
         "uses_ids",
     )
 
-    def __init__(self, session_id: int, client: Client, uses_ids: bool, now_ms: int) -> None:
+    def __init__(self, session_id: int, client: SessionClient, uses_ids: bool, now_ms: int) -> None:
         self.id = session_id
         self.client = client
         self.uses_ids = uses_ids
@@ -240,7 +245,7 @@ class FetchSessions:
         requested: Mapping[PartitionKey, FetchPartition],
         forgotten: Iterator[PartitionKey],
         exists: Callable[[PartitionKey], bool],
-        client: Client,
+        client: SessionClient,
         now_ms: int,
     ) -> FetchPlan:
         """Apply a request; `error` of the result is the response's top-level error.
@@ -284,7 +289,7 @@ class FetchSessions:
             self._remove(session)
             return FetchPlan({}, None, is_incremental=False)
         self._sessions.move_to_end(session.id)
-        session.epoch = session.epoch + 1 if session.epoch < EPOCH_MAX else 1
+        session.epoch = next_epoch(session.epoch)
         partitions = {key: cached.requested for key, cached in session.partitions.items()}
         is_too_large = session.size_bytes > former_bytes and not self._may_stay(session)
         if is_too_large:

@@ -68,7 +68,7 @@ class AlterPartitionSender(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class InSyncChange:
     """A change of one partition, which counts while the leader has the same in-sync state."""
 
     partition: Partition
@@ -114,7 +114,7 @@ class InSyncReplicas:
         self._wheel = wheel
         self._clock = clock
         self._metrics = metrics
-        self._waiting: dict[Partition, Change] = {}
+        self._waiting: dict[Partition, InSyncChange] = {}
         """Not sent yet; at most one for each partition."""
         self._is_in_flight = False
         """A request has no response yet, or is to be sent again after a pause."""
@@ -143,7 +143,7 @@ class InSyncReplicas:
         if replica_id not in leader.in_sync.committed:
             expansion = leader.propose_expansion(replica_id, partition.high_watermark)
             if expansion is not None:
-                self._submit(Change(partition, leader, expansion))
+                self._submit(InSyncChange(partition, leader, expansion))
         has_moved = former_end != follower.log_end_offset and partition.update_high_watermark()
         if has_moved or former_start != follower.log_start_offset:
             self._purgatory.notify(partition)
@@ -174,9 +174,9 @@ class InSyncReplicas:
             f"high watermark {log.high_watermark}, end offset {log.end_offset}; out of sync: "
             + ", ".join(_describe(leader, broker) for broker in lagging)
         )
-        self._waiting[partition] = Change(partition, leader, shrink)
+        self._waiting[partition] = InSyncChange(partition, leader, shrink)
 
-    def _submit(self, change: Change) -> None:
+    def _submit(self, change: InSyncChange) -> None:
         self._waiting[change.partition] = change
         if not self._is_in_flight:
             self._send()
@@ -190,7 +190,7 @@ class InSyncReplicas:
             pending = self._sender.alter([change.proposal() for change in changes])
             pending.on_done(lambda done: self._on_response(changes, done))
 
-    def _on_response(self, changes: Sequence[Change], done: Pending[Altered]) -> None:
+    def _on_response(self, changes: Sequence[InSyncChange], done: Pending[Altered]) -> None:
         try:
             results = done.result()
         except Exception as error:  # noqa: BLE001 - whatever it is, the request is sent again
@@ -211,7 +211,7 @@ class InSyncReplicas:
         else:
             self._send()
 
-    def _send_later(self, changes: Sequence[Change]) -> None:
+    def _send_later(self, changes: Sequence[InSyncChange]) -> None:
         for change in changes:
             self._waiting.setdefault(change.partition, change)
         self._wheel.add(self._clock.monotonic_ms() + RETRY_MS, self._send)
@@ -230,7 +230,7 @@ class InSyncReplicas:
             logger.warning("AlterPartition has failed and is sent again: %s", failure)
         self._last_failure = failure
 
-    def _settle(self, change: Change, result: PartitionState | ErrorCode) -> bool:
+    def _settle(self, change: InSyncChange, result: PartitionState | ErrorCode) -> bool:
         """Apply the controller's decision; False if the change is to be sent again."""
         partition, leader = change.partition, change.leader
         if isinstance(result, PartitionState):

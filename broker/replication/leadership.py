@@ -17,6 +17,7 @@ from odradek.broker.replication.leader import InSyncRules, PartitionLeader
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.partitions import Partitions
 from odradek.controller.control_requests import (
+    NO_EPOCH,
     ControlRequest,
     ControlResponse,
     LeaderAndIsr,
@@ -26,9 +27,8 @@ from odradek.controller.control_requests import (
     UpdateMetadata,
 )
 from odradek.controller.image import LEADER_DURING_DELETE
-from odradek.controller.znodes.zk_data import NO_TOPIC_ID
 from odradek.protocol.errors import BrokerError, ErrorCode
-from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.topic_partition import ZERO_UUID, TopicPartition
 from odradek.runtime.clock import Clock
 from odradek.runtime.pending import Pending
 from odradek.runtime.randomness import Randomness
@@ -40,7 +40,6 @@ from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
 
 EPOCH_DURING_DELETE: Final = -2
-NO_EPOCH: Final = -1
 
 logger = logging.getLogger("odradek.replication")
 
@@ -249,9 +248,9 @@ class Leadership:
         A request without topic ids, of an older controller, agrees with every id.
         raises  BrokerError INCONSISTENT_TOPIC_ID
         """
-        if replica.topic_id in (NO_TOPIC_ID, partition.topic_id):
+        if replica.topic_id in (ZERO_UUID, partition.topic_id):
             return False
-        if partition.topic_id != NO_TOPIC_ID:
+        if partition.topic_id != ZERO_UUID:
             raise BrokerError(ErrorCode.INCONSISTENT_TOPIC_ID)
         self._make_log(replica)
         partition.topic_id = replica.topic_id
@@ -262,7 +261,7 @@ class Leadership:
             replica.topic,
             replica.partition,
             self._config_of(replica.topic),
-            topic_id=None if replica.topic_id == NO_TOPIC_ID else replica.topic_id,
+            topic_id=None if replica.topic_id == ZERO_UUID else replica.topic_id,
             is_new=replica.is_new,
             now_ms=self._clock.now_ms(),
         )
@@ -271,7 +270,7 @@ class Leadership:
         log = self._make_log(replica)
         partition = Partition(
             replica.topic,
-            self._logs.topic_id(replica.topic, replica.partition) or NO_TOPIC_ID,
+            self._logs.topic_id(replica.topic, replica.partition) or ZERO_UUID,
             replica.partition,
             log,
             on_flush_awaited=self._on_flush_awaited,

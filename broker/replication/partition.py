@@ -7,13 +7,12 @@ from typing import Final
 from uuid import UUID
 
 from odradek.broker.replication.leader import PartitionLeader
+from odradek.controller.control_requests import NO_EPOCH
 from odradek.controller.image import PartitionState
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import RecordBatch
 from odradek.storage.log.head import Appended
 from odradek.storage.log.log import Log
-
-NO_EPOCH = -1
 
 
 class Partition:

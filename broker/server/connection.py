@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol
 
 from odradek.broker.server.budget import Budget
 from odradek.broker.server.rounds import Rounds, SlicedSteps
-from odradek.broker.server.transmit import Progress, Transmitter
+from odradek.broker.server.transmit import TransmitResult, Transmitter
 from odradek.protocol.decode_error import DecodeError
 from odradek.protocol.frames import FrameReader
 from odradek.protocol.response_queue import ResponseQueue, ResponseSlot
@@ -321,11 +321,11 @@ class Connection:
         except OSError:
             self.close()
             return
-        if progress is Progress.BLOCKED:
+        if progress is TransmitResult.BLOCKED:
             if not self._blocked:
                 self._blocked = True
                 self._server.loop.add_writer(self.descriptor, self._on_writable)
-        elif progress is Progress.COLD:
+        elif progress is TransmitResult.COLD:
             self._stop_writer()
             self._blocked = True
             self._server.in_thread(self.transmitter.cold_slice(), self._on_warm)

@@ -32,7 +32,7 @@ CUT: Final = "a log was truncated within a slice that is being sent"
 _PROBE = bytearray(1)
 
 
-class Progress(Enum):
+class TransmitResult(Enum):
     """Why `Transmitter.run` stopped."""
 
     EMPTY = "everything is written"
@@ -74,7 +74,7 @@ class Transmitter:
         """The bytes of the queue in memory, slices of files not included."""
         return max(0, self.queued_bytes - self._slices_bytes)
 
-    def run(self) -> Progress:
+    def run(self) -> TransmitResult:
         """Write as much as the socket takes.
 
         raises  OSError when the connection is broken
@@ -87,14 +87,14 @@ class Transmitter:
                 elif queue[0].is_truncated:
                     raise OSError(CUT)
                 elif self._is_cold():
-                    return Progress.COLD
+                    return TransmitResult.COLD
                 elif len(queue[0]) <= SHORT_SLICE_BYTES and not self._sent:
                     self._read(0)
                 else:
                     self._send_slice()
         except BlockingIOError:
-            return Progress.BLOCKED
-        return Progress.EMPTY
+            return TransmitResult.BLOCKED
+        return TransmitResult.EMPTY
 
     def _send_bytes(self) -> None:
         queue = self.queue

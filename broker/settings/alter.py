@@ -44,7 +44,7 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
-class Operation(IntEnum):
+class ConfigOperation(IntEnum):
     """The operations on one setting (KIP-339)."""
 
     SET = 0
@@ -53,13 +53,13 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-class Change(NamedTuple):
+class ConfigChange(NamedTuple):
     """One setting of an alter request."""
 
     name: str
     value: str | None
-    operation: int = Operation.SET
-    """Of `Operation`, or any other number that a client sent."""
+    operation: int = ConfigOperation.SET
+    """Of `ConfigOperation`, or any other number that a client sent."""
 
 
 class LoggerChange(NamedTuple):
@@ -70,7 +70,7 @@ class LoggerChange(NamedTuple):
     """None: that of its parent."""
 
 
-class Stored(NamedTuple):
+class StoredConfigs(NamedTuple):
     """All settings that an entity will have."""
 
     entity_type: str
@@ -80,7 +80,7 @@ class Stored(NamedTuple):
     settings: dict[str, str]
 
 
-Decision = Stored | tuple[LoggerChange, ...]
+Decision = StoredConfigs | tuple[LoggerChange, ...]
 
 INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 LOG_LEVELS: Final = ("DEBUG", "ERROR", "FATAL", "INFO", "TRACE", "WARN")
@@ -91,7 +91,7 @@ def invalid_request(message: str) -> BrokerError:
     return BrokerError(ErrorCode.INVALID_REQUEST, message)
 
 
-def check_changes(changes: Sequence[Change]) -> None:
+def check_changes(changes: Sequence[ConfigChange]) -> None:
     """Refuse a setting that is listed twice or has no value.
 
     raises  BrokerError(INVALID_REQUEST)
@@ -102,7 +102,7 @@ def check_changes(changes: Sequence[Change]) -> None:
     empty = [
         change.name
         for change in changes
-        if change.value is None and change.operation != Operation.DELETE
+        if change.value is None and change.operation != ConfigOperation.DELETE
     ]
     if empty:
         raise invalid_request(f"Null value not supported for : {', '.join(empty)}")
@@ -120,7 +120,9 @@ def check_broker_name(name: str, broker_id: int) -> None:
 
 
 def applied(
-    stored: Mapping[str, str], changes: Iterable[Change], definitions: Mapping[str, Definition]
+    stored: Mapping[str, str],
+    changes: Iterable[ConfigChange],
+    definitions: Mapping[str, Definition],
 ) -> dict[str, str]:
     """Stored settings after the operations of IncrementalAlterConfigs.
 
@@ -129,25 +131,28 @@ def applied(
     """
     settings = dict(stored)
     for name, value, operation in changes:
-        if operation == Operation.DELETE:
+        if operation == ConfigOperation.DELETE:
             settings.pop(name, None)
             continue
         assert value is not None, "changes without a value were refused before"
-        if operation == Operation.SET:
+        if operation == ConfigOperation.SET:
             settings[name] = value
             continue
         definition = definitions.get(name)
-        if definition is None or operation not in (Operation.APPEND, Operation.SUBTRACT):
+        if definition is None or operation not in (
+            ConfigOperation.APPEND,
+            ConfigOperation.SUBTRACT,
+        ):
             # Kafka fails with an unexpected exception in both cases, and clients see this error.
             raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
         if definition.type is not LIST:
-            verb = "append" if operation == Operation.APPEND else "subtract"
+            verb = "append" if operation == ConfigOperation.APPEND else "subtract"
             message = f"Config value {verb} is not allowed for config key: {name}"
             raise BrokerError(ErrorCode.INVALID_CONFIG, message)
         before = items(settings.get(name, value_text(definition.default) or ""))
         settings[name] = ",".join(
             [*before, *(item for item in items(value) if item not in before)]
-            if operation == Operation.APPEND
+            if operation == ConfigOperation.APPEND
             else without(before, items(value))
         )
     return settings
@@ -174,7 +179,7 @@ def decide_topic(
     settings: BrokerSettings,
     name: str,
     stored: Mapping[str, str] | None,
-    changes: Sequence[Change],
+    changes: Sequence[ConfigChange],
     *,
     replaces: bool,
 ) -> dict[str, str]:
@@ -200,7 +205,7 @@ def decide_topic(
 
 
 def decide_broker(
-    settings: BrokerSettings, changes: Sequence[Change], *, per_broker: bool, replaces: bool
+    settings: BrokerSettings, changes: Sequence[ConfigChange], *, per_broker: bool, replaces: bool
 ) -> dict[str, str]:
     """The new dynamic settings of this broker, or of all brokers.
 
@@ -208,7 +213,7 @@ def decide_broker(
     raises    BrokerError
     """
     for change in changes:
-        if change.operation not in tuple(Operation):
+        if change.operation not in tuple(ConfigOperation):
             raise invalid_request(f"Unknown operations type {change.operation}")
     stored = settings.dynamic.broker if per_broker else settings.dynamic.default
     texts = applied({} if replaces else stored, changes, BROKER)
@@ -262,7 +267,7 @@ def check_storable(texts: Mapping[str, str]) -> None:
             raise BrokerError(ErrorCode.INVALID_CONFIG, message)
 
 
-def decide_loggers(changes: Sequence[Change], loggers: Collection[str]) -> list[LoggerChange]:
+def decide_loggers(changes: Sequence[ConfigChange], loggers: Collection[str]) -> list[LoggerChange]:
     """The new levels of loggers (KIP-412).
 
     loggers  the names of all loggers
@@ -270,15 +275,17 @@ def decide_loggers(changes: Sequence[Change], loggers: Collection[str]) -> list[
     """
     decided: list[LoggerChange] = []
     for logger, level, operation in changes:
-        if operation not in (Operation.SET, Operation.DELETE):
-            known = operation in tuple(Operation)
-            verb = Operation(operation).name if known else f"Unknown operation type {operation}"
+        if operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
+            known = operation in tuple(ConfigOperation)
+            verb = (
+                ConfigOperation(operation).name if known else f"Unknown operation type {operation}"
+            )
             what = f"{verb} operation" if known else verb
             raise invalid_request(f"{what} is not allowed for the BROKER_LOGGER resource")
         if logger not in loggers:
             message = f"Logger {logger} does not exist!"
             raise BrokerError(ErrorCode.INVALID_CONFIG, message)
-        if operation == Operation.DELETE:
+        if operation == ConfigOperation.DELETE:
             if logger == ROOT_LOGGER:
                 raise invalid_request("Removing the log level of the root logger is not allowed")
             decided.append(LoggerChange(logger, None))
@@ -298,7 +305,7 @@ class Requested(NamedTuple):
 
     resource_type: int
     name: str
-    changes: tuple[Change, ...]
+    changes: tuple[ConfigChange, ...]
     replaces: bool
     """The changes replace everything that is stored (AlterConfigs)."""
 
@@ -322,12 +329,12 @@ def decide(
     check_changes(changes)
     if resource_type == ResourceType.TOPIC:
         overrides = decide_topic(settings, name, overrides_of(name), changes, replaces=replaces)
-        return Stored("topics", name, overrides)
+        return StoredConfigs("topics", name, overrides)
     if resource_type == ResourceType.BROKER:
         if name:
             check_broker_name(name, broker_id)
         texts = decide_broker(settings, changes, per_broker=bool(name), replaces=replaces)
-        return Stored("brokers", str(broker_id) if name else DEFAULT_ENTITY, texts)
+        return StoredConfigs("brokers", str(broker_id) if name else DEFAULT_ENTITY, texts)
     if resource_type == ResourceType.BROKER_LOGGER and not replaces:
         check_broker_name(name, broker_id)
         return tuple(decide_loggers(changes, loggers))

@@ -48,7 +48,7 @@ class Synonym(NamedTuple):
     source: ConfigSource
 
 
-class Entry(NamedTuple):
+class DescribedConfig(NamedTuple):
     name: str
     value: str | None
     """None: not set, or hidden."""
@@ -62,7 +62,7 @@ class Entry(NamedTuple):
 
 def describe_topic(
     settings: BrokerSettings, overrides: Mapping[str, str], requested: Collection[str] | None
-) -> list[Entry]:
+) -> list[DescribedConfig]:
     """All settings of a topic, or the requested ones, sorted by name.
 
     overrides  as stored; an unknown name has no value in the result
@@ -83,7 +83,9 @@ def describe_topic(
     return entries
 
 
-def describe_broker(settings: BrokerSettings, requested: Collection[str] | None) -> list[Entry]:
+def describe_broker(
+    settings: BrokerSettings, requested: Collection[str] | None
+) -> list[DescribedConfig]:
     """All settings of this broker, or the requested ones, sorted; internal ones only if set."""
     shown = {
         name: value_text(settings.raw[name]) for name in BROKER if not BROKER[name].is_internal
@@ -99,7 +101,9 @@ def describe_broker(settings: BrokerSettings, requested: Collection[str] | None)
     return entries
 
 
-def describe_default(settings: BrokerSettings, requested: Collection[str] | None) -> list[Entry]:
+def describe_default(
+    settings: BrokerSettings, requested: Collection[str] | None
+) -> list[DescribedConfig]:
     """The dynamic settings for all brokers, sorted by name."""
     entries = []
     for name in chosen(settings.dynamic.default, requested):
@@ -119,7 +123,7 @@ def chosen(names: Iterable[str], requested: Collection[str] | None) -> list[str]
     return sorted(name for name in names if not requested or name in requested)
 
 
-def broker_entry(name: str, value: str | None, synonyms: tuple[Synonym, ...]) -> Entry:
+def broker_entry(name: str, value: str | None, synonyms: tuple[Synonym, ...]) -> DescribedConfig:
     definition = broker_definition(name)
     described = entry(name, value, synonyms, definition, is_read_only=not is_dynamic(name))
     # A name with a listener's prefix has the type of the bare one, but no text of its own.
@@ -133,9 +137,9 @@ def entry(
     definition: Definition | None,
     *,
     is_read_only: bool,
-) -> Entry:
+) -> DescribedConfig:
     """The entry of a setting; its source is that of the first synonym."""
-    return Entry(
+    return DescribedConfig(
         name,
         value,
         synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
@@ -171,10 +175,12 @@ def default_texts() -> dict[str, str]:
     return {name: text for name, text in texts.items() if text is not None}
 
 
-def describe_loggers(levels: Mapping[str, str], requested: Collection[str] | None) -> list[Entry]:
+def describe_loggers(
+    levels: Mapping[str, str], requested: Collection[str] | None
+) -> list[DescribedConfig]:
     """The levels of all loggers, or of the requested ones, sorted by name (KIP-412)."""
     source = ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
     return [
-        Entry(name, levels[name], source, False, False, (), UNKNOWN_TYPE, None)
+        DescribedConfig(name, levels[name], source, False, False, (), UNKNOWN_TYPE, None)
         for name in chosen(levels, requested)
     ]

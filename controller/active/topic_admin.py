@@ -44,6 +44,7 @@ from odradek.controller.znodes.cluster_reading import topic_image
 from odradek.controller.znodes.config_znodes import encode_config
 from odradek.controller.znodes.fenced_writes import read_all
 from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.topic_partition import ZERO_UUID
 from odradek.runtime.lazy_dataclass import dataclass
 from odradek.runtime.randomness import Randomness
 
@@ -66,7 +67,7 @@ class TopicResult:
     topic: str
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
-    topic_id: UUID = zk_data.NO_TOPIC_ID
+    topic_id: UUID = ZERO_UUID
     replicas: Placement = field(default_factory=dict)
     """Partition -> replicas: of all partitions of a new topic, or of those added to a topic."""
 
@@ -124,7 +125,7 @@ class TopicAdmin:
                 _log_created(topic, requested_by)
         except BrokerError as refusal:
             return TopicResult.refused(spec.name, refusal)
-        topic_id = zk_data.NO_TOPIC_ID if validate_only else topic.topic_id
+        topic_id = ZERO_UUID if validate_only else topic.topic_id
         return TopicResult(spec.name, topic_id=topic_id, replicas=topic.replicas)
 
     async def create_partitions(

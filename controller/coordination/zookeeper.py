@@ -42,13 +42,13 @@ from odradek.controller.coordination.session import (
     ZkResult,
 )
 from odradek.controller.coordination.zookeeper_connection import (
-    Call,
     Closed,
     Connected,
-    Disconnected,
+    ConnectionLost,
     Ended,
     Fired,
     Posted,
+    ZooKeeperCall,
     ZooKeeperConnection,
     ZooKeeperOptions,
 )
@@ -63,7 +63,7 @@ from odradek.runtime.pending import Pending
 from odradek.runtime.timers import Timer
 
 T = TypeVar("T")
-Finish = Callable[[Call], None]
+Finish = Callable[[ZooKeeperCall], None]
 
 TAKEN_AT_ONCE: Final = 100
 """Results and events taken in one callback of the loop."""
@@ -99,7 +99,7 @@ class ZooKeeperSession:
         self._add_timer = add_timer
         self._inbox: deque[tuple[int, Posted]] = deque()
         self._is_woken = False
-        self._outstanding: dict[Call, Finish] = {}
+        self._outstanding: dict[ZooKeeperCall, Finish] = {}
         self._session_id = 0
         self._data_watches: dict[str, int | None] = {}
         """Path -> the mzxid that the owner has seen, None for an absent node."""
@@ -206,7 +206,7 @@ class ZooKeeperSession:
             return Pending.failed(refusal)
         pending: Pending[T] = Pending()
 
-        def finish(call: Call) -> None:
+        def finish(call: ZooKeeperCall) -> None:
             if call.error is not None:
                 pending.fail(call.error)
             else:
@@ -215,8 +215,8 @@ class ZooKeeperSession:
         self._connection.submit(self._new_call(request, finish, is_repeated=True))
         return pending
 
-    def _new_call(self, request: ZkRequest, finish: Finish, *, is_repeated: bool) -> Call:
-        call = Call(self._connection, request, is_repeated=is_repeated)
+    def _new_call(self, request: ZkRequest, finish: Finish, *, is_repeated: bool) -> ZooKeeperCall:
+        call = ZooKeeperCall(self._connection, request, is_repeated=is_repeated)
         self._outstanding[call] = finish
         return call
 
@@ -233,7 +233,7 @@ class ZooKeeperSession:
         self._is_woken = False
         for _ in range(min(TAKEN_AT_ONCE, len(self._inbox))):
             generation, posted = self._inbox.popleft()
-            if isinstance(posted, Call):
+            if isinstance(posted, ZooKeeperCall):
                 finish = self._outstanding.pop(posted, None)
                 if finish is not None:
                     finish(posted)
@@ -243,13 +243,13 @@ class ZooKeeperSession:
             self._is_woken = True
             self._call_on_loop(self._take)
 
-    def _on_posted(self, posted: Connected | Disconnected | Ended | Closed | Fired) -> None:
+    def _on_posted(self, posted: Connected | ConnectionLost | Ended | Closed | Fired) -> None:
         match posted:
             case Fired(kind, path):
                 self._fire(WATCH_KINDS[kind], self._relative(path))
             case Connected():
                 self._on_connected(posted)
-            case Disconnected():
+            case ConnectionLost():
                 self._has_connection = False
                 self._limit_after(self._options.session_timeout_ms)
                 self._on_event(SessionState.SUSPENDED)
@@ -335,7 +335,7 @@ class ZooKeeperSession:
         if was_set:
             self._on_event(WatchEvent(kind, path))
 
-    def _watch_calls(self) -> list[Call]:
+    def _watch_calls(self) -> list[ZooKeeperCall]:
         calls = [
             self._new_call(
                 Exists(self._absolute(path), watch=True),
@@ -354,7 +354,7 @@ class ZooKeeperSession:
         ]
         return calls
 
-    def _compare_data(self, path: str, mzxid: int | None, call: Call) -> None:
+    def _compare_data(self, path: str, mzxid: int | None, call: ZooKeeperCall) -> None:
         if call.error is not None:
             return
         if call.result is None:
@@ -365,7 +365,7 @@ class ZooKeeperSession:
         elif call.result.mzxid != mzxid:
             self._fire(WatchKind.DATA_CHANGED, path)
 
-    def _compare_children(self, path: str, pzxid: int, call: Call) -> None:
+    def _compare_children(self, path: str, pzxid: int, call: ZooKeeperCall) -> None:
         if isinstance(call.error, NoNode):
             self._fire(WatchKind.DELETED, path)
         elif call.error is None and call.result[1].pzxid != pzxid:
@@ -373,7 +373,7 @@ class ZooKeeperSession:
 
     # The chroot.
 
-    def _chroot_calls(self) -> list[Call]:
+    def _chroot_calls(self) -> list[ZooKeeperCall]:
         """Create the chroot with its parents; the server keeps the order, so nothing waits."""
         names = self._chroot.split("/")
         paths = ["/".join(names[:count]) for count in range(2, len(names) + 1)]
@@ -381,7 +381,7 @@ class ZooKeeperSession:
             self._new_call(Create(path, None), self._on_chroot, is_repeated=False) for path in paths
         ]
 
-    def _on_chroot(self, call: Call) -> None:
+    def _on_chroot(self, call: ZooKeeperCall) -> None:
         if call.error is None or isinstance(call.error, NodeExists):
             request = call.request
             assert isinstance(request, Create), "`_chroot_calls` made it"

@@ -1,9 +1,9 @@
 """The calls of one ZooKeeper session, made through kazoo, whose thread posts what happens in order.
 
-A `Call` waits until a connection was resumed; then at most `in_flight_max` calls are in flight, in
-order.  kazoo's thread posts results, watch events and changes of state, in the order in which the
-server sent them; the owner's thread takes them (`ZooKeeperSession`).  That thread is also the one
-that sends heartbeats: a busy loop does not end the session.
+A `ZooKeeperCall` waits until a connection was resumed; then at most `in_flight_max` calls are in
+flight, in order.  kazoo's thread posts results, watch events and changes of state, in the order in
+which the server sent them; the owner's thread takes them (`ZooKeeperSession`).  That thread is also
+the one that sends heartbeats: a busy loop does not end the session.
 
 When the connection breaks, writes that were sent fail with ConnectionLoss, since they may have
 taken effect; reads are repeated after the next `resume`.  What was not sent waits.  Once the
@@ -93,7 +93,7 @@ class Connected:
 
 
 @dataclass(frozen=True, slots=True)
-class Disconnected:
+class ConnectionLost:
     """The connection is lost; the session may still exist."""
 
 
@@ -118,7 +118,7 @@ class Fired:
     path: str
 
 
-class Call:
+class ZooKeeperCall:
     """One request; kazoo calls `set` or `set_exception` from its thread, once."""
 
     __slots__ = ("_owner", "error", "is_repeated", "request", "result")
@@ -147,7 +147,7 @@ class Call:
         self._owner.on_done(self)
 
 
-Posted = Call | Connected | Disconnected | Ended | Closed | Fired
+Posted = ZooKeeperCall | Connected | ConnectionLost | Ended | Closed | Fired
 
 
 class ZooKeeperConnection:
@@ -159,8 +159,8 @@ class ZooKeeperConnection:
         self._post = post
         self._in_flight_max = min(options.in_flight_max, IN_FLIGHT_MAX)
         self._lock = RLock()
-        self._waiting: deque[Call] = deque()
-        self._broken: list[Call] = []
+        self._waiting: deque[ZooKeeperCall] = deque()
+        self._broken: list[ZooKeeperCall] = []
         self._in_flight = 0
         self._number = 0
         self._is_resumed = False
@@ -172,13 +172,13 @@ class ZooKeeperConnection:
     def _start(self) -> None:
         Thread(target=self._open, name="zookeeper-open", daemon=True).start()
 
-    def submit(self, call: Call) -> None:
+    def submit(self, call: ZooKeeperCall) -> None:
         """Send after the calls that wait; the call is posted when it is done."""
         with self._lock:
             self._waiting.append(call)
             self._send()
 
-    def resume(self, number: int, first: Iterable[Call]) -> None:
+    def resume(self, number: int, first: Iterable[ZooKeeperCall]) -> None:
         """Send `first`, the reads to repeat, and what waits; nothing if that connection is lost."""
         with self._lock:
             if number == self._number and not self._is_ended:
@@ -201,7 +201,7 @@ class ZooKeeperConnection:
 
     # Called by kazoo's thread, and by `submit` and `resume` where kazoo refuses a call.
 
-    def on_done(self, call: Call) -> None:
+    def on_done(self, call: ZooKeeperCall) -> None:
         """kazoo has the response, or will not have one."""
         with self._lock:
             self._in_flight -= 1
@@ -230,7 +230,7 @@ class ZooKeeperConnection:
             if state == "CONNECTED":
                 self._post(Connected(self._number, client.client_id[0]))
             elif state == "SUSPENDED":
-                self._post(Disconnected())
+                self._post(ConnectionLost())
             elif client.client_state == "AUTH_FAILED":
                 self._end(AuthenticationFailed("ZooKeeper refused the credentials"))
             else:

@@ -21,7 +21,7 @@ from odradek.controller.image import (
 from odradek.controller.znodes import zk_data
 from odradek.controller.znodes.broker_znode import decode_broker
 from odradek.controller.znodes.fenced_writes import FencedWrites, read_all
-from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.topic_partition import ZERO_UUID, TopicPartition
 
 Warn = Callable[[str], None]
 
@@ -90,7 +90,7 @@ def topic_image(name: str, assignment: zk_data.TopicAssignmentZnode) -> TopicIma
         )
         for index, replicas in assignment.partitions.items()
     }
-    topic_id = assignment.topic_id if assignment.topic_id is not None else zk_data.NO_TOPIC_ID
+    topic_id = assignment.topic_id if assignment.topic_id is not None else ZERO_UUID
     return TopicImage(name, topic_id, partitions)
 
 

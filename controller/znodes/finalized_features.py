@@ -35,11 +35,13 @@ class IncompatibleFeatures(CoordinationError):
 class FinalizedFeatures:
     """The levels by name, and their epoch; -1 before the znode was read."""
 
-    def __init__(self, session: CoordinationSession) -> None:
+    def __init__(
+        self, session: CoordinationSession, on_change: Callable[[FinalizedFeatures], None]
+    ) -> None:
+        """on_change  called with this object each time that the znode was read"""
         self.levels: Mapping[str, int] = {}
         self.epoch = -1
-        self.on_change: Callable[[], None] = lambda: None
-        """Called after each change; set by the node."""
+        self._on_change = on_change
         self._session = session
 
     def level(self, name: str) -> int:
@@ -74,7 +76,7 @@ class FinalizedFeatures:
         if levels != self.levels:
             logger.info("finalized features: %s, epoch %d", levels or "none", stat.version)
         self.levels, self.epoch = levels, stat.version
-        self.on_change()
+        self._on_change(self)
 
 
 def incompatible(

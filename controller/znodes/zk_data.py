@@ -56,8 +56,6 @@ PRODUCER_ID_MAX: Final = 2**63 - 1
 LOG_DIRECTORY_FAILED: Final = 1
 FEATURES_ENABLED: Final = 1
 
-NO_TOPIC_ID: Final = uuid.UUID(int=0)
-
 
 class BadZnode(CoordinationError):
     """The content of a znode cannot be decoded."""

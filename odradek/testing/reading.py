@@ -22,6 +22,7 @@ from odradek.protocol.messages.fetch import (
     PartitionData,
 )
 from odradek.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from odradek.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from odradek.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -30,12 +31,10 @@ from odradek.protocol.messages.metadata import (
 from odradek.protocol.records.batch import RecordBatch, iterate_batches
 from odradek.protocol.records.control import parse_end_marker
 from odradek.protocol.records.record import decode_records
-from odradek.protocol.topic_partition import TopicPartition
-from odradek.tools.client import ZERO_ID, Client, Connection
+from odradek.protocol.topic_partition import ZERO_UUID, TopicPartition
+from odradek.tools.client import BrokerConnection, Client
 from odradek.tools.consumer_groups.group_offsets import committed_offsets
 from odradek.tools.consumer_groups.partition_offsets import (
-    EARLIEST,
-    LATEST,
     RETRIED,
     list_offsets,
     partitions_of,
@@ -102,7 +101,7 @@ def create_topic(
 def _is_known(client: Client, topic: str) -> bool:
     """Whether all brokers know a leader of each of its partitions."""
     request = MetadataRequest(
-        topics=[MetadataRequestTopic(name=topic, topic_id=ZERO_ID)],
+        topics=[MetadataRequestTopic(name=topic, topic_id=ZERO_UUID)],
         allow_auto_topic_creation=False,
     )
     for broker in client.metadata([]).brokers:
@@ -115,7 +114,7 @@ def _is_known(client: Client, topic: str) -> bool:
 
 def end_offsets(client: Client, topic: str) -> dict[int, int]:
     """Partition -> high watermark."""
-    found = list_offsets(client, partitions_of(client, topic), LATEST)
+    found = list_offsets(client, partitions_of(client, topic), LATEST_TIMESTAMP)
     return {partition.partition: found[partition] for partition in sorted(found)}
 
 
@@ -129,8 +128,8 @@ def group_lag(client: Client, group: str, topic: str) -> int:
     """The offsets of a topic from the committed ones to the high watermarks."""
     partitions = partitions_of(client, topic)
     committed = committed_offsets(client, group)
-    starts = list_offsets(client, partitions, EARLIEST)
-    ends = list_offsets(client, partitions, LATEST)
+    starts = list_offsets(client, partitions, EARLIEST_TIMESTAMP)
+    ends = list_offsets(client, partitions, LATEST_TIMESTAMP)
     return sum(ends[one] - committed.get(one, starts[one]) for one in partitions)
 
 
@@ -165,7 +164,7 @@ def read_topic(client: Client, topic: str, *, committed: bool) -> list[StoredRec
     raises     KafkaError, ClientError
     """
     partitions = partitions_of(client, topic)
-    starts = list_offsets(client, partitions, EARLIEST)
+    starts = list_offsets(client, partitions, EARLIEST_TIMESTAMP)
     return [
         record
         for partition in partitions
@@ -247,7 +246,7 @@ def _fetch(
     return data
 
 
-def _leader(client: Client, partition: TopicPartition) -> Connection | None:
+def _leader(client: Client, partition: TopicPartition) -> BrokerConnection | None:
     metadata = client.metadata([partition.topic])
     for one in metadata.topics[0].partitions:
         if one.partition_index == partition.partition:

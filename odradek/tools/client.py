@@ -11,7 +11,6 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
-from uuid import UUID
 
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import decoder, encoder
@@ -30,6 +29,7 @@ from odradek.protocol.messages.metadata import (
     MetadataResponse,
 )
 from odradek.protocol.schema import schema_of
+from odradek.protocol.topic_partition import ZERO_UUID
 
 Response = TypeVar("Response")
 
@@ -46,7 +46,6 @@ TRANSACTION: Final = 1
 COORDINATORS_AT_ONCE: Final = 4
 """The first version of FindCoordinator that takes several keys."""
 FRAME_BYTES_MAX: Final = 100 << 20
-ZERO_ID: Final = UUID(int=0)
 
 
 class ClientError(Exception):
@@ -72,7 +71,7 @@ def parse_bootstrap(text: str) -> list[tuple[str, int]]:
     return addresses
 
 
-class Connection:
+class BrokerConnection:
     """A connection to one broker.  Each receive blocks for at most `timeout_ms`."""
 
     def __init__(self, host: str, port: int, *, client_id: str, timeout_ms: int) -> None:
@@ -168,8 +167,8 @@ class Client:
         self._addresses = parse_bootstrap(bootstrap)
         self._client_id = client_id
         self._timeout_ms = timeout_ms
-        self._first: Connection | None = None
-        self._brokers: dict[int, Connection] = {}
+        self._first: BrokerConnection | None = None
+        self._brokers: dict[int, BrokerConnection] = {}
 
     def any_broker(
         self, key: ApiKey, request: Any, response: type[Response], version_max: int = 2**15
@@ -177,7 +176,7 @@ class Client:
         """Send a request to the broker that the bootstrap addresses led to."""
         return self._bootstrap().request(key, request, response, version_max)
 
-    def any(self) -> Connection:
+    def any(self) -> BrokerConnection:
         """The connection to the broker that the bootstrap addresses led to."""
         return self._bootstrap()
 
@@ -205,7 +204,7 @@ class Client:
                 raise ClientError("the cluster has no controller at the moment")
             time.sleep(RETRY_PAUSE_MS / 1000)
 
-    def broker(self, node_id: int) -> Connection:
+    def broker(self, node_id: int) -> BrokerConnection:
         """The connection to one broker.
 
         raises  ClientError when the cluster does not have it
@@ -242,7 +241,7 @@ class Client:
             )
         return rows
 
-    def connection(self, node_id: int, host: str, port: int) -> Connection:
+    def connection(self, node_id: int, host: str, port: int) -> BrokerConnection:
         """The connection to a broker that a response has named; opened when there is none."""
         return self._broker(node_id, host, port)
 
@@ -260,7 +259,7 @@ class Client:
         """Brokers, controller and topics (all when `names` is None); creates no topic."""
         topics = None
         if names is not None:
-            topics = [MetadataRequestTopic(name=name, topic_id=ZERO_ID) for name in names]
+            topics = [MetadataRequestTopic(name=name, topic_id=ZERO_UUID) for name in names]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         return self.any_broker(ApiKey.METADATA, request, MetadataResponse)
 
@@ -275,7 +274,7 @@ class Client:
         for connection in self._brokers.values():
             connection.close()
 
-    def _bootstrap(self) -> Connection:
+    def _bootstrap(self) -> BrokerConnection:
         if self._first is None:
             problems = []
             for host, port in self._addresses:
@@ -288,18 +287,18 @@ class Client:
                 raise ClientError("; ".join(problems))
         return self._first
 
-    def _controller(self) -> Connection | None:
+    def _controller(self) -> BrokerConnection | None:
         metadata = self.metadata([])
         for broker in metadata.brokers:
             if broker.node_id == metadata.controller_id:
                 return self._broker(broker.node_id, broker.host, broker.port)
         return None
 
-    def _broker(self, node_id: int, host: str, port: int) -> Connection:
+    def _broker(self, node_id: int, host: str, port: int) -> BrokerConnection:
         connection = self._brokers.get(node_id)
         if connection is None:
             connection = self._brokers[node_id] = self._connect(host, port)
         return connection
 
-    def _connect(self, host: str, port: int) -> Connection:
-        return Connection(host, port, client_id=self._client_id, timeout_ms=self._timeout_ms)
+    def _connect(self, host: str, port: int) -> BrokerConnection:
+        return BrokerConnection(host, port, client_id=self._client_id, timeout_ms=self._timeout_ms)

@@ -17,6 +17,8 @@ Source: kafka.apache.org/protocol, ListOffsets.
 
 from __future__ import annotations
 
+from typing import Final
+
 from odradek.protocol.schema import (
     INT8,
     INT16,
@@ -28,6 +30,11 @@ from odradek.protocol.schema import (
     message,
     nested,
 )
+
+LATEST_TIMESTAMP: Final = -1
+"""Asks for the log end offset, the high watermark or the last stable offset."""
+EARLIEST_TIMESTAMP: Final = -2
+"""Asks for the log start offset."""
 
 
 @nested

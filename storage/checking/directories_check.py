@@ -31,7 +31,7 @@ from odradek.storage.checking.findings import (
     Severity,
     Verdict,
 )
-from odradek.storage.checking.log_check import LogCheck, LogFacts
+from odradek.storage.checking.log_check import CheckpointedLog, LogCheck
 from odradek.storage.checking.trial_start import OPEN_MAX, TrialStart
 from odradek.storage.checkpoints.checkpoint_file import (
     CLEANER_OFFSET_FILE,
@@ -39,7 +39,7 @@ from odradek.storage.checkpoints.checkpoint_file import (
     LOG_START_OFFSET_FILE,
     RECOVERY_POINT_FILE,
     CorruptCheckpoint,
-    TopicPartition,
+    PartitionName,
     read_offsets,
 )
 from odradek.storage.checkpoints.clean_shutdown import CLEAN_SHUTDOWN_FILE
@@ -147,9 +147,9 @@ class _DirectoryCheck:
     path: str
     verdict: Verdict
     is_clean: bool = False
-    offsets: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    offsets: dict[str, dict[PartitionName, int]] = field(default_factory=dict)
     """Per checkpoint."""
-    logs: list[tuple[LogFacts, TopicPartition]] = field(default_factory=list)
+    logs: list[tuple[CheckpointedLog, PartitionName]] = field(default_factory=list)
 
     def run(self) -> None:
         """Check the directory and its logs."""
@@ -190,9 +190,9 @@ class _DirectoryCheck:
             )
         )
 
-    def _list(self) -> list[tuple[str, TopicPartition]]:
+    def _list(self) -> list[tuple[str, PartitionName]]:
         """Folders of logs and of copies of logs."""
-        logs: list[tuple[str, TopicPartition]] = []
+        logs: list[tuple[str, PartitionName]] = []
         for name in self.files.list(self.path):
             path = f"{self.path}/{name}"
             if name in PASSED_OVER or not self.files.is_directory(path):
@@ -223,7 +223,7 @@ class _DirectoryCheck:
             start = "writes it again, for the broker that starts"
             self._report(IDENTITY, path, text, Severity.REPAIR, start)
 
-    def _read(self, name: str, *, has_logs: bool) -> dict[TopicPartition, int]:
+    def _read(self, name: str, *, has_logs: bool) -> dict[PartitionName, int]:
         path = f"{self.path}/{name}"
         try:
             offsets = read_offsets(self.files, path)
@@ -235,9 +235,9 @@ class _DirectoryCheck:
             self._report(CHECKPOINT, path, "is missing", Severity.REPAIR, WITHOUT[name])
         return offsets
 
-    def facts_of(self, folder: str, key: TopicPartition) -> LogFacts:
+    def facts_of(self, folder: str, key: PartitionName) -> CheckpointedLog:
         """What the checkpoints say of a log."""
-        return LogFacts(
+        return CheckpointedLog(
             folder,
             names.folder_name(*key),
             self.is_clean,
@@ -246,7 +246,7 @@ class _DirectoryCheck:
             self.offsets[CLEANER_OFFSET_FILE].get(key),
         )
 
-    def _check_log(self, folder: str, key: TopicPartition) -> None:
+    def _check_log(self, folder: str, key: PartitionName) -> None:
         facts = self.facts_of(folder, key)
         self.logs.append((facts, key))
         log = check_log(self.files, facts, self.verdict.amount, self.verdict.findings.append)
@@ -289,7 +289,7 @@ class _DirectoryCheck:
                     partition=facts.partition,
                 )
 
-    def _check_lines(self, keys: dict[TopicPartition, None]) -> None:
+    def _check_lines(self, keys: dict[PartitionName, None]) -> None:
         for name, offsets in self.offsets.items():
             for key in offsets:
                 if key not in keys:
@@ -304,7 +304,7 @@ class _DirectoryCheck:
 
 
 def check_log(
-    files: FileSystem, facts: LogFacts, amount: Amount, report: Report
+    files: FileSystem, facts: CheckpointedLog, amount: Amount, report: Report
 ) -> LogCheck | None:
     """Check one log; None when its files cannot be read, which is reported."""
     log = LogCheck(Descriptors(files, open_max=OPEN_MAX), facts, amount, report)

@@ -45,7 +45,7 @@ _REBUILT = "leaves it; the first lookup that it misleads rebuilds it"
 
 
 @dataclass(frozen=True, slots=True)
-class LogFacts:
+class CheckpointedLog:
     """What the checkpoints of the directory say of a log."""
 
     folder: str
@@ -61,7 +61,7 @@ class LogCheck:
     """One log; `run` once."""
 
     def __init__(
-        self, shared: Descriptors, facts: LogFacts, amount: Amount, report: Report
+        self, shared: Descriptors, facts: CheckpointedLog, amount: Amount, report: Report
     ) -> None:
         self._shared = shared
         self._facts = facts

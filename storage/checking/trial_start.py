@@ -12,7 +12,7 @@ from odradek.runtime.overlay_files import (
     RENAMED,
     TRUNCATED,
     WRITTEN,
-    Change,
+    FileChange,
     OverlayFileSystem,
 )
 from odradek.storage.checkpoints.meta_properties import (
@@ -77,7 +77,7 @@ class TrialStart:
         return [event.text for event in self.events if event.place == folder and event.is_warning]
 
 
-def _action(change: Change) -> str:
+def _action(change: FileChange) -> str:
     if change.kind == RENAMED:
         return f"renames it to {change.target.rpartition('/')[2]}"
     if change.kind == TRUNCATED:

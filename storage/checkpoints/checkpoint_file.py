@@ -25,7 +25,8 @@ HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
 LOG_START_OFFSET_FILE = "log-start-offset-checkpoint"
 CLEANER_OFFSET_FILE = "cleaner-offset-checkpoint"
 
-TopicPartition = tuple[str, int]
+PartitionName = tuple[str, int]
+"""Topic and partition; equal to the `TopicPartition` of the packages above."""
 
 _NUMBER = re.compile(r"(?:0|[1-9][0-9]{0,18})\Z")
 _OFFSET_MAX = 2**63 - 1
@@ -74,19 +75,19 @@ def decode_number(text: str, *, maximum: int = _OFFSET_MAX) -> int:
     return number
 
 
-def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+def encode_offsets(offsets: Mapping[PartitionName, int]) -> bytes:
     """The bytes of an offset checkpoint, lines in the order of the mapping."""
     return encode_lines(
         f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()
     )
 
 
-def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
+def decode_offsets(data: bytes) -> dict[PartitionName, int]:
     """Offset per (topic, partition).
 
     raises  CorruptCheckpoint; also when a partition is named twice
     """
-    offsets: dict[TopicPartition, int] = {}
+    offsets: dict[PartitionName, int] = {}
     for line in decode_lines(data):
         fields = line.split(" ")
         if len(fields) != 3 or not fields[0]:
@@ -98,7 +99,7 @@ def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
     return offsets
 
 
-def read_offsets(files: FileSystem, path: str) -> dict[TopicPartition, int]:
+def read_offsets(files: FileSystem, path: str) -> dict[PartitionName, int]:
     """The checkpoint at `path`; empty when there is no file.
 
     raises  CorruptCheckpoint, with the path in its message; OSError

@@ -13,17 +13,14 @@ from __future__ import annotations
 
 import base64
 import re
-from typing import Final
 from uuid import UUID
 
+from odradek.protocol.topic_partition import ZERO_UUID
 from odradek.runtime.files import FileSystem
 
 PARTITION_METADATA_FILE = "partition.metadata"
 
 _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}\Z")
-
-ZERO_TOPIC_ID: Final = UUID(int=0)
-"""Kafka's value for no topic id; never written to the file."""
 
 
 class CorruptPartitionMetadata(Exception):
@@ -44,7 +41,7 @@ def decode_topic_id(text: str) -> UUID:
 
 def encode_partition_metadata(topic_id: UUID) -> bytes:
     """The bytes of the file."""
-    assert topic_id != ZERO_TOPIC_ID, "a partition is not marked as having no topic id"
+    assert topic_id != ZERO_UUID, "a partition is not marked as having no topic id"
     return f"version: 0\ntopic_id: {encode_topic_id(topic_id)}".encode()
 
 
@@ -63,7 +60,7 @@ def decode_partition_metadata(data: bytes) -> UUID:
         topic_id = decode_topic_id(value)
     except ValueError as error:
         raise CorruptPartitionMetadata(str(error)) from None
-    if topic_id == ZERO_TOPIC_ID:
+    if topic_id == ZERO_UUID:
         raise CorruptPartitionMetadata("the topic id is zero")
     return topic_id
 

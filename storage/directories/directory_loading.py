@@ -19,7 +19,7 @@ from typing import Final
 from uuid import UUID
 
 from odradek.runtime.lazy_dataclass import dataclass
-from odradek.storage.checkpoints.checkpoint_file import TopicPartition
+from odradek.storage.checkpoints.checkpoint_file import PartitionName
 from odradek.storage.checkpoints.partition_metadata import CorruptPartitionMetadata, read_topic_id
 from odradek.storage.directories.log_directory import LogDirectory
 from odradek.storage.events import StorageEvent
@@ -153,7 +153,7 @@ def _topic_id(path: str, loading: Loading) -> UUID | None:
 def _open(
     directory: LogDirectory,
     path: str,
-    key: TopicPartition,
+    key: PartitionName,
     loading: Loading,
     found: LoadedDirectory,
 ) -> Log:

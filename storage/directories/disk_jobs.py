@@ -12,7 +12,7 @@ import contextlib
 
 from odradek.runtime.files import FileSystem
 from odradek.runtime.lazy_dataclass import dataclass
-from odradek.storage.checkpoints.checkpoint_file import TopicPartition
+from odradek.storage.checkpoints.checkpoint_file import PartitionName
 from odradek.storage.checkpoints.partition_metadata import PARTITION_METADATA_FILE
 from odradek.storage.files.batch_scan import CorruptBatch
 from odradek.storage.log.flush import FlushStart, LogFlush
@@ -29,7 +29,7 @@ class WriteCheckpoint:
     """Of log.dirs."""
     name: str
     data: bytes
-    forgotten: tuple[TopicPartition, ...]
+    forgotten: tuple[PartitionName, ...]
     """Partitions deleted before this job was made; the new file does not name them."""
     folders: tuple[str, ...]
     """To be synced first: removed segments that a power cut brought back would be below the

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.files import FileSystem
-from odradek.storage.checkpoints.checkpoint_file import TopicPartition
+from odradek.storage.checkpoints.checkpoint_file import PartitionName
 from odradek.storage.checkpoints.partition_metadata import write_new_topic_id
 from odradek.storage.directories.log_directory import LogDirectory
 from odradek.storage.files.descriptors import Descriptors
@@ -48,9 +48,9 @@ class LogCreation:
         self._directories = directories
         self._descriptors = descriptors
         self._take_offline = take_offline
-        self._preferred: dict[TopicPartition, str] = {}
+        self._preferred: dict[PartitionName, str] = {}
         """Directories in which logs are to be created that are not here yet."""
-        self._half_made: dict[TopicPartition, LogDirectory] = {}
+        self._half_made: dict[PartitionName, LogDirectory] = {}
         """Folders of logs that could not be created, and not be removed either."""
 
     def prefer_directory(self, topic: str, partition: int, path: str) -> None:
@@ -60,7 +60,7 @@ class LogCreation:
             self._preferred[topic, partition] = path
 
     def create(
-        self, key: TopicPartition, config: LogConfig, topic_id: UUID | None, now_ms: int
+        self, key: PartitionName, config: LogConfig, topic_id: UUID | None, now_ms: int
     ) -> Log:
         """A new log in the first directory that is neither full nor fails.
 
@@ -100,7 +100,7 @@ class LogCreation:
         self,
         directory: LogDirectory,
         folder: str,
-        key: TopicPartition,
+        key: PartitionName,
         config: LogConfig,
         topic_id: UUID | None,
         now_ms: int,
@@ -145,7 +145,7 @@ class LogCreation:
     def _online(self) -> list[LogDirectory]:
         return [directory for directory in self._directories.values() if directory.is_online]
 
-    def _remove_half_made(self, key: TopicPartition) -> None:
+    def _remove_half_made(self, key: PartitionName) -> None:
         directory = self._half_made.get(key)
         if directory is None:
             return

@@ -27,7 +27,7 @@ from odradek.storage.checkpoints.checkpoint_file import (
     LOG_START_OFFSET_FILE,
     RECOVERY_POINT_FILE,
     CorruptCheckpoint,
-    TopicPartition,
+    PartitionName,
     encode_offsets,
     read_offsets,
 )
@@ -101,20 +101,20 @@ class LogDirectory:
     """Whether every log in it was opened."""
     was_clean_shutdown: bool
     """Whether the mark of a clean shutdown was there, before it was taken away."""
-    logs: dict[TopicPartition, Log]
-    future_logs: dict[TopicPartition, Log]
+    logs: dict[PartitionName, Log]
+    future_logs: dict[PartitionName, Log]
     """Copies on their way from another directory of this broker."""
     topic_ids: dict[str, UUID]
     """Per partition folder that has a partition.metadata."""
     new_folders: dict[str, SyncNewFolders | None]
     """Folders of new logs that need not be durable yet, each with the job that makes it so."""
-    high_watermarks: dict[TopicPartition, int]
+    high_watermarks: dict[PartitionName, int]
     """Of the checkpoint at start; every log takes its own over when it is opened."""
-    recovery_points: dict[TopicPartition, int]
+    recovery_points: dict[PartitionName, int]
     """Of the checkpoint at start."""
-    log_start_offsets: dict[TopicPartition, int]
+    log_start_offsets: dict[PartitionName, int]
     """Of the checkpoint at start."""
-    cleaner_offsets: dict[TopicPartition, int]
+    cleaner_offsets: dict[PartitionName, int]
     """Where the next cleaning of a compacted log begins: of the checkpoint at start, then as
     `note_cleaned` set it; of logs that were cleaned once."""
 
@@ -145,9 +145,7 @@ class LogDirectory:
         self._awaited: dict[str, list[Callable[[], None]]] = {}
         self._in_flight_awaited: dict[str, list[Callable[[], None]]] = {}
         self._written: dict[str, bytes] = {}
-        self._forgotten: dict[str, dict[TopicPartition, None]] = {
-            name: {} for name in _WRITTEN_HERE
-        }
+        self._forgotten: dict[str, dict[PartitionName, None]] = {name: {} for name in _WRITTEN_HERE}
 
     @property
     def is_online(self) -> bool:
@@ -201,7 +199,7 @@ class LogDirectory:
         self.cleaner_offsets = self._read(CLEANER_OFFSET_FILE, report)
         return self.was_clean_shutdown
 
-    def _read(self, name: str, report: Report) -> dict[TopicPartition, int]:
+    def _read(self, name: str, report: Report) -> dict[PartitionName, int]:
         path = self.file(name)
         try:
             offsets = read_offsets(self._files, path)
@@ -275,12 +273,12 @@ class LogDirectory:
             for job in self._checkpoint(name)
         ]
 
-    def checkpoints_naming(self, key: TopicPartition) -> list[WriteCheckpoint]:
+    def checkpoints_naming(self, key: PartitionName) -> list[WriteCheckpoint]:
         """The checkpoints that may still hold a line of a deleted log of this name."""
         names = [name for name in _WRITTEN_HERE if key in self._forgotten[name]]
         return [job for name in names for job in self._checkpoint(name)]
 
-    def _offsets(self, name: str) -> dict[TopicPartition, int]:
+    def _offsets(self, name: str) -> dict[PartitionName, int]:
         if name == HIGH_WATERMARK_FILE:
             return {(log.topic, log.partition): log.high_watermark for log in self.all_logs()}
         if name == CLEANER_OFFSET_FILE:
@@ -441,7 +439,7 @@ class LogDirectory:
         """Renames in a folder are to be synced before recovery points are written next."""
         self._unsynced_folders[folder] = None
 
-    def forget(self, key: TopicPartition) -> None:
+    def forget(self, key: PartitionName) -> None:
         """A partition was removed from here; the checkpoints name it until they are rewritten."""
         self.high_watermarks.pop(key, None)
         self.recovery_points.pop(key, None)

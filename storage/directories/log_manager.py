@@ -22,7 +22,7 @@ from uuid import UUID
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.files import FileSystem
 from odradek.runtime.lazy_dataclass import dataclass
-from odradek.storage.checkpoints.checkpoint_file import TopicPartition
+from odradek.storage.checkpoints.checkpoint_file import PartitionName
 from odradek.storage.checkpoints.clean_shutdown import write_clean_shutdown_mark
 from odradek.storage.checkpoints.meta_properties import (
     META_PROPERTIES_FILE,
@@ -73,7 +73,7 @@ class DirectoryFailure:
 
     path: str
     reason: str
-    partitions: tuple[TopicPartition, ...]
+    partitions: tuple[PartitionName, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Deletion:
 
     checkpoints: list[WriteCheckpoint]
     """Without these partitions, to be written."""
-    missing: tuple[TopicPartition, ...]
+    missing: tuple[PartitionName, ...]
     """Not here, but they may be in a directory that is offline: KAFKA_STORAGE_ERROR."""
 
 
@@ -109,8 +109,8 @@ class LogManager:
         self._file_delete_delay_ms = file_delete_delay_ms
         self.directories = {path: LogDirectory(files, path) for path in paths}
         """Online and offline ones, in the order of log.dirs."""
-        self._logs: dict[TopicPartition, Log] = {}
-        self._future_logs: dict[TopicPartition, Log] = {}
+        self._logs: dict[PartitionName, Log] = {}
+        self._future_logs: dict[PartitionName, Log] = {}
         self.removals: list[tuple[int, Removal]] = []
         """(earliest time in ms, what is removed): folders of deleted partitions, old segments."""
         self._failures: list[DirectoryFailure] = []
@@ -334,14 +334,14 @@ class LogManager:
                 raise storage_error(directory) from error
             directory.topic_ids[log.directory] = topic_id
 
-    def delete(self, partitions: Iterable[TopicPartition], *, unique: str, now_ms: int) -> Deletion:
+    def delete(self, partitions: Iterable[PartitionName], *, unique: str, now_ms: int) -> Deletion:
         """Take the logs of partitions out; `Upkeep.remove` returns their folders when they are due.
 
         unique  32 hexadecimal digits that were not used before
         raises  NoDirectoryLeft
         cost    a rename for each log, one fsync for each directory
         """
-        missing: list[TopicPartition] = []
+        missing: list[PartitionName] = []
         touched: dict[str, LogDirectory] = {}
         for key in partitions:
             logs = [log for log in (self._logs.get(key), self._future_logs.get(key)) if log]

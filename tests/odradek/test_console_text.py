@@ -16,7 +16,7 @@ from odradek.tools.console.consumer.deserializers import (
     float_text,
 )
 from odradek.tools.console.errors import ConsoleError
-from odradek.tools.console.producer.line_reader import LineReader, Record, lines_of
+from odradek.tools.console.producer.line_reader import LineReader, LineRecord, lines_of
 from odradek.tools.console.producer.options import parse_options, producer_properties
 from odradek.tools.console.properties import PRODUCER, check_properties, for_library, parse_pairs
 from odradek.tools.java_patterns import compile_java_pattern
@@ -91,7 +91,7 @@ def test_line_reader_splits_what_was_joined(
     reader = LineReader({"parse.key": "true", "parse.headers": " TRUE "})
     pairs = ",".join(f"{name}:{text}" for name, text in headers)
     record = reader.read(f"{pairs}\t{key}\t{value}", 1)
-    assert record == Record(key, value, [(name, text.encode()) for name, text in headers])
+    assert record == LineRecord(key, value, [(name, text.encode()) for name, text in headers])
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from odradek.protocol.messages.describe_groups import DescribedGroup, DescribeGr
 from odradek.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from odradek.protocol.messages.list_groups import ListedGroup, ListGroupsResponse
 from odradek.protocol.messages.list_offsets import (
+    LATEST_TIMESTAMP,
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
@@ -41,7 +42,7 @@ from odradek.tools.consumer_groups.group_offsets import (
     committed_offsets,
     delete_offsets,
 )
-from odradek.tools.consumer_groups.partition_offsets import LATEST, list_offsets
+from odradek.tools.consumer_groups.partition_offsets import list_offsets
 from odradek.tools.consumer_groups.queries import list_groups, parse_assignment
 from odradek.tools.consumer_groups.reset import parse_scope
 from odradek.tools.errors import KafkaError, refused
@@ -350,7 +351,7 @@ def test_list_offsets_follows_a_moved_leader() -> None:
     }
     with broker_of(script) as broker:
         client = client_of(broker)
-        assert list_offsets(client, [T0], LATEST) == {T0: 7}
+        assert list_offsets(client, [T0], LATEST_TIMESTAMP) == {T0: 7}
         client.close()
     assert asked(broker).count(ApiKey.METADATA) == 5
 
@@ -369,7 +370,7 @@ def test_error_of_list_offsets_is_raised(metadata: int, offsets: int, problem: s
     with broker_of(script) as broker:
         client = client_of(broker)
         with pytest.raises(KafkaError) as raised:
-            list_offsets(client, [T0], LATEST)
+            list_offsets(client, [T0], LATEST_TIMESTAMP)
         client.close()
     assert raised.value.text.startswith(ERRORS + problem)
 
@@ -378,7 +379,7 @@ def test_partition_without_a_leader_times_out() -> None:
     with broker_of({ApiKey.METADATA: [led(leader_id=-1)]}) as broker:
         client = client_of(broker, timeout_ms=150)
         with pytest.raises(KafkaError, match=r"TimeoutException: .* partition t-0\.$"):
-            list_offsets(client, [T0], LATEST)
+            list_offsets(client, [T0], LATEST_TIMESTAMP)
         client.close()
 
 

@@ -10,8 +10,6 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.consumer_groups.plan_csv import Plan, export_plans, parse_plans, parse_row
 from odradek.tools.errors import ToolError
 
-ONE_VALUE = "not a valid `int` value"
-
 
 @pytest.mark.parametrize(
     ("line", "topic", "index", "offset"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from odradek.controller.image import BrokerImage
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.errors import ToolError
-from odradek.tools.reassign_partitions.cluster import Reassignment
+from odradek.tools.reassign_partitions.cluster import OngoingReassignment
 from odradek.tools.reassign_partitions.generate import propose
 from odradek.tools.reassign_partitions.log_dir_moves import LogDirState
 from odradek.tools.reassign_partitions.plan import Replica, format_assignment, parse_plan
@@ -57,7 +57,7 @@ def test_proposal_without_enough_brokers_is_an_error() -> None:
 
 
 def test_sources_of_a_partition_that_moves_are_those_of_its_move() -> None:
-    under_way = {ORDERS: Reassignment([1, 2, 3], [3], [1])}
+    under_way = {ORDERS: OngoingReassignment([1, 2, 3], [3], [1])}
     moves = moves_of(under_way, {ORDERS: [4, 1], BILLS: [2, 5]}, {ORDERS: [9], BILLS: [5, 6]})
     assert moves == {ORDERS: Move([1, 2], [4]), BILLS: Move([5, 6], [2])}
     assert moves_of(under_way, {}, {}) == {ORDERS: Move([1, 2], [3])}

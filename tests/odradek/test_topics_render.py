@@ -10,8 +10,8 @@ from odradek.tools.topics.errors import TopicsError
 from odradek.tools.topics.options import REPORTS
 from odradek.tools.topics.render import (
     Config,
-    Partition,
-    Reassignment,
+    DescribedPartition,
+    DescribedReassignment,
     Topic,
     is_shown,
     partition_line,
@@ -19,11 +19,11 @@ from odradek.tools.topics.render import (
     topic_line,
 )
 
-WHOLE = Partition(0, 1, [1, 2, 3], [1, 2, 3], None, None)
-SHORT = Partition(0, 1, [1, 2, 3], [1, 2], None, None)
-ALONE = Partition(0, 1, [1, 2, 3], [1], None, None)
-DEAD = Partition(0, 9, [9, 2, 3], [9, 2, 3], None, None)
-LEADERLESS = Partition(0, None, [1, 2, 3], [1, 2, 3], [2], [])
+WHOLE = DescribedPartition(0, 1, [1, 2, 3], [1, 2, 3], None, None)
+SHORT = DescribedPartition(0, 1, [1, 2, 3], [1, 2], None, None)
+ALONE = DescribedPartition(0, 1, [1, 2, 3], [1], None, None)
+DEAD = DescribedPartition(0, 9, [9, 2, 3], [9, 2, 3], None, None)
+LEADERLESS = DescribedPartition(0, None, [1, 2, 3], [1, 2, 3], [2], [])
 MIN_2 = {"min.insync.replicas": Config("2", is_default=False)}
 LIVE = (1, 2, 3)
 ID = UUID(int=1)
@@ -40,7 +40,7 @@ ID = UUID(int=1)
     ],
 )
 def test_report_includes_exactly_the_partitions_it_selects(
-    partition: Partition, reports: list[str]
+    partition: DescribedPartition, reports: list[str]
 ) -> None:
     for report in REPORTS:
         shown = is_shown(Options({report: []}), partition, MIN_2, reassignment=None, live=LIVE)
@@ -48,13 +48,13 @@ def test_report_includes_exactly_the_partitions_it_selects(
 
 
 def test_replica_that_is_being_added_does_not_make_a_partition_under_replicated() -> None:
-    reassigned = Partition(0, 1, [1, 2, 3], [1, 2], None, None)
+    reassigned = DescribedPartition(0, 1, [1, 2, 3], [1, 2], None, None)
     report = Options({"under-replicated-partitions": []})
-    reassignment = Reassignment([1, 2, 3], [3], [])
+    reassignment = DescribedReassignment([1, 2, 3], [3], [])
     assert is_shown(report, reassigned, MIN_2, reassignment=None, live=LIVE)
     assert not is_shown(report, reassigned, MIN_2, reassignment=reassignment, live=LIVE)
     # A reassignment that was over before the partition was described does not count.
-    done = Reassignment([4, 5], [4, 5], [])
+    done = DescribedReassignment([4, 5], [4, 5], [])
     assert is_shown(report, reassigned, MIN_2, reassignment=done, live=LIVE)
 
 
@@ -68,9 +68,9 @@ def test_topic_line_has_the_overridden_configs() -> None:
         "Topic: a\tTopicId: AAAAAAAAAAAAAAAAAAAAAQ\tPartitionCount: 1\tReplicationFactor: 3"
         "\tConfigs: retention.ms=5,secret=null"
     )
-    assert topic_line(Topic("a", UUID(int=0), [WHOLE]), {}, Reassignment([1, 2, 3], [3], [])) == (
-        "Topic: a\tPartitionCount: 1\tReplicationFactor: 2\tConfigs: "
-    )
+    assert topic_line(
+        Topic("a", UUID(int=0), [WHOLE]), {}, DescribedReassignment([1, 2, 3], [3], [])
+    ) == ("Topic: a\tPartitionCount: 1\tReplicationFactor: 2\tConfigs: ")
 
 
 def test_partition_line_has_leader_reassignment_and_eligible_replicas() -> None:
@@ -78,7 +78,7 @@ def test_partition_line_has_leader_reassignment_and_eligible_replicas() -> None:
         "\tTopic: a\tPartition: 0\tLeader: 1\tReplicas: 1,2,3\tIsr: 1,2"
         "\tElr: N/A\tLastKnownElr: N/A"
     )
-    assert partition_line("a", LEADERLESS, Reassignment([1, 2, 3], [3], [1, 2])) == (
+    assert partition_line("a", LEADERLESS, DescribedReassignment([1, 2, 3], [3], [1, 2])) == (
         "\tTopic: a\tPartition: 0\tLeader: none\tReplicas: 1,2,3\tIsr: 1,2,3"
         "\tAdding Replicas: 3\tRemoving Replicas: 1,2\tElr: 2\tLastKnownElr: "
     )

@@ -1,10 +1,10 @@
-"""Public names that no product code uses.
+"""Names that no code uses.
 
-A public module-level name, or a public method of a module-level class, is dead when no live product
-code refers to its identifier.  Code at the top of a module is live; the body of a function, class,
-method or constant is live when its own identifier is (so what only dead code uses is dead too, and
-a method that only calls a method of the same name does not keep both alive).  Tests do not count.
-The comparison is by identifier: a name shared with something that is used passes.
+A module-level name, or a public method of a public class, is dead when no live code refers to its
+identifier.  Code at the top of a module is live; the body of a function, class, method or constant
+is live when its own identifier is (so what only dead code uses is dead too, and a method that only
+calls a method of the same name does not keep both alive).  The comparison is by identifier: a name
+shared with something that is used passes.
 """
 
 from __future__ import annotations
@@ -30,14 +30,19 @@ class Definition:
     """`function`, `CONSTANT`, `Class` or `Class.method`."""
     references: set[str] = field(default_factory=set)
     """Identifiers that the definition's code refers to, without those of its public methods."""
+    is_registered: bool = False
+    """A decorator may hand the function to a framework that calls it."""
 
     @property
     def identifier(self) -> str:
         return self.name.rpartition(".")[2]
 
     @property
-    def is_public(self) -> bool:
-        return not any(part.startswith("_") for part in self.name.split("."))
+    def needs_user(self) -> bool:
+        """Whether it is a name of a module or a public method of a public class."""
+        if "." in self.name:
+            return not any(part.startswith("_") for part in self.name.split("."))
+        return not self.name.startswith("__")
 
     def is_allowed(self, allowed: Mapping[str, str]) -> bool:
         """`allowed` has `path:name`, or folders that end with `/`."""
@@ -46,16 +51,24 @@ class Definition:
         )
 
 
-def definitions(source: Source) -> Iterator[Definition]:
-    """All definitions of a module; code outside of definitions comes under the name ''."""
+def definitions(source: Source, *, has_methods: bool = True) -> Iterator[Definition]:
+    """All definitions of a module; code outside of definitions comes under the name ''.
+
+    has_methods  methods are definitions of their own; else they are parts of their classes
+    """
     top = Definition(source.name, 1, "")
     yield top
     for node in source.tree.body:
         match node:
             case ast.ClassDef():
-                yield from _definitions_of_class(source.name, node)
+                if has_methods:
+                    yield from _definitions_of_class(source.name, node)
+                else:
+                    yield Definition(source.name, node.lineno, node.name, references([node]))
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                yield Definition(source.name, node.lineno, name, references([node]))
+                yield Definition(
+                    source.name, node.lineno, name, references([node]), _is_registered(node)
+                )
             case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
                 yield Definition(source.name, node.lineno, name, references([node]))
             case ast.Import() | ast.ImportFrom():
@@ -68,7 +81,7 @@ def _definitions_of_class(path: str, node: ast.ClassDef) -> Iterator[Definition]
     rest: list[ast.AST] = [*node.bases, *node.keywords, *node.decorator_list]
     for inner in node.body:
         if isinstance(inner, Function) and not (
-            inner.name.startswith("__") or _is_registered(inner)
+            node.name.startswith("_") or inner.name.startswith("__") or _is_registered(inner)
         ):
             name = f"{node.name}.{inner.name}"
             yield Definition(path, inner.lineno, name, references([inner]))
@@ -77,11 +90,11 @@ def _definitions_of_class(path: str, node: ast.ClassDef) -> Iterator[Definition]
     yield Definition(path, node.lineno, node.name, references(rest))
 
 
-def _is_registered(method: Function) -> bool:
-    """Whether a decorator hands the method to a framework that calls it (pydantic, say)."""
+def _is_registered(function: Function) -> bool:
+    """Whether a decorator hands the function to a framework that calls it (pydantic, say)."""
     return any(
         isinstance(decorator, ast.Call) or ast.unparse(decorator) not in PLAIN_DECORATORS
-        for decorator in method.decorator_list
+        for decorator in function.decorator_list
     )
 
 
@@ -108,9 +121,11 @@ def references(nodes: Iterable[ast.AST]) -> set[str]:
     return found
 
 
-def dead_names(product: Iterable[Source], allowed: Mapping[str, str]) -> list[Definition]:
-    """Public definitions that no live code refers to, by path and line."""
-    found = [one for source in product for one in definitions(source)]
+def dead_names(
+    files: Iterable[Source], allowed: Mapping[str, str], *, has_methods: bool = True
+) -> list[Definition]:
+    """Definitions that no live code refers to, by path and line."""
+    found = [one for source in files for one in definitions(source, has_methods=has_methods)]
     waiting: dict[str, list[Definition]] = {}
     for one in found:
         waiting.setdefault(one.identifier, []).append(one)
@@ -125,5 +140,8 @@ def dead_names(product: Iterable[Source], allowed: Mapping[str, str]) -> list[De
     return [
         one
         for one in found
-        if one.is_public and one.identifier not in live and not one.is_allowed(allowed)
+        if one.name
+        and one.needs_user
+        and one.identifier not in live
+        and not one.is_allowed(allowed)
     ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +18,8 @@ from tests.repository.sources import (
     product,
 )
 
+THIS_FILE: Final = "tests/repository/test_imports.py"
+"""It has strings with imports that it forbids."""
 OUTSIDE: Final = frozenset(
     {"asyncio", "concurrent", "fcntl", "mmap", "multiprocessing", "os", "random", "resource"}
     | {"secrets", "select", "signal", "socket", "ssl", "subprocess", "threading", "time"}
@@ -60,11 +64,23 @@ MAY_BE_ASYNC: Final = (
 """`async def` of controller/ is run by `SerialExecutor`, not by asyncio."""
 IS_NOT_ASYNC: Final = ("controller/coordination/", "controller/decide/")
 GENERATES_CODE: Final = ("protocol/generated.py",)
+BARE_MODULE: Final = re.compile(rf"(?:{'|'.join(PACKAGES)})(?:\.[a-z_]\w*)+")
+IMPORT_IN_TEXT: Final = re.compile(r"^\s*(?:import|from)\s+([\w.]+)", re.M)
 
 
 def offending_imports(source: Source, modules: frozenset[str]) -> set[str]:
     """Those of the top-level `modules` that the file imports."""
     return {name.split(".")[0] for name in imported_modules(source)} & modules
+
+
+def modules_in_strings(source: Source) -> Iterator[str]:
+    """Bare names of modules in strings that import by name: a whole string, or an import in it."""
+    for node in source.nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            for name in (node.value, *IMPORT_IN_TEXT.findall(node.value)):
+                path = ROOT / name.replace(".", "/")
+                if BARE_MODULE.fullmatch(name) and (path.is_dir() or Path(f"{path}.py").is_file()):
+                    yield name
 
 
 def import_graph(sources: tuple[Source, ...]) -> dict[str, set[str]]:
@@ -95,8 +111,23 @@ def test_packages_are_linked_into_odradek() -> None:
 
 def test_packages_are_imported_as_odradek_only() -> None:
     """A module under two names is loaded twice, and its classes are no longer the same."""
-    found = {file.name: offending_imports(file, frozenset(PACKAGES)) for file in everything()}
+    found = {
+        file.name: offending_imports(file, frozenset(PACKAGES)) | set(modules_in_strings(file))
+        for file in everything()
+        if file.name != THIS_FILE
+    }
     assert not {name: names for name, names in found.items() if names}
+
+
+def test_bare_module_names_in_strings_are_found() -> None:
+    class Given(Source):
+        text = (
+            "import_module('storage.log.log')\nrun('-c', 'import time\\nimport storage.log')\n"
+            "NO_MODULE = 'broker.id'\nPROSE = 'as storage.log does'\n"
+            "RIGHT = 'odradek.storage.log'\n"
+        )
+
+    assert list(modules_in_strings(Given("given.py"))) == ["storage.log.log", "storage.log"]
 
 
 def test_outside_is_reached_at_listed_places_only() -> None:

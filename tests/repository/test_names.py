@@ -1,12 +1,13 @@
-"""What files and classes are called, and that every public name has a user."""
+"""What files and classes are called, and that every name has a user."""
 
 from __future__ import annotations
 
 import ast
+import re
 from typing import Final
 
-from tests.repository.dead_names import dead_names
-from tests.repository.sources import Source, everything, product
+from tests.repository.dead_names import dead_names, definitions
+from tests.repository.sources import CHECKS, Source, everything, product, python
 
 SAYS_NOTHING: Final = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
 MANAGERS: Final = {"storage/directories/log_manager.py"}
@@ -38,6 +39,16 @@ WITHOUT_USER: Final = {
     ),
 }
 """A folder, or `path:name` -> why no product code refers to it."""
+FOUND_BY_NAME: Final = re.compile(r"test_|Test|pytest_|pytestmark$|act_")
+"""What pytest collects, and what a module finds in its own `globals()`."""
+CALLED_BY_NAME: Final = {
+    "docs/generate/site.py:on_files": "called by mkdocs",
+    "examples/pipeline/kinds/prices.py:with_tax": "named by a pipeline file",
+    "examples/pipeline/kinds/prices.py:of_shop": "named by a pipeline file",
+    "tests/attack/__main__.py:MODULES": "their import makes the list of attacks",
+    "tests/attack/test_quick.py:MODULES": "their import makes the list of attacks",
+}
+WITH_NAMES_OF_THEIR_OWN: Final = ("pipeline/", "protocol/messages/", "protocol/stored/")
 TEST_DOUBLES: Final = "runtime/testing/"
 """Public, but imported by tests only: its references do not count, nor must it have a user."""
 
@@ -62,9 +73,36 @@ def test_no_class_is_called_a_manager() -> None:
     assert not offenders
 
 
-def test_every_public_name_has_a_user() -> None:
+def test_class_names_are_defined_once() -> None:
+    """Two classes for different things are called differently; wire structures are as in Kafka."""
+    places: dict[str, list[str]] = {}
+    for file in product():
+        if not file.is_in(*WITH_NAMES_OF_THEIR_OWN):
+            for node in file.tree.body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places.setdefault(node.name, []).append(file.name)
+    assert not {name: files for name, files in places.items() if len(files) > 1}
+
+
+def test_every_name_of_the_product_has_a_user() -> None:
     files = [file for file in product() if not file.is_in(TEST_DOUBLES)]
     offenders = [f"{one.path}:{one.line}: {one.name}" for one in dead_names(files, WITHOUT_USER)]
+    assert not offenders
+
+
+def test_every_name_of_tests_and_benchmarks_has_a_user() -> None:
+    files = python(*CHECKS)
+    called = {
+        f"{file.name}:{one.name}": "found by its name or its decorator"
+        for file in files
+        for one in definitions(file)
+        if one.is_registered or FOUND_BY_NAME.match(one.name)
+    }
+    offenders = [
+        f"{one.path}:{one.line}: {one.name}"
+        # Methods of a double are those of what it stands for.
+        for one in dead_names(files, called | CALLED_BY_NAME, has_methods=False)
+    ]
     assert not offenders
 
 
@@ -74,3 +112,17 @@ def test_search_for_names_without_a_user_finds_what_only_such_names_use() -> Non
 
     found = dead_names([Given("given.py")], {})
     assert [(one.line, one.name) for one in found] == [(2, "first"), (3, "second")]
+
+
+def test_search_for_names_without_a_user_finds_private_names_and_public_methods() -> None:
+    class Given(Source):
+        text = (
+            "def _alone(): ...\nclass Used:\n    def method(self): ...\n"
+            "class _Private:\n    def method_of_private(self): ...\nUsed(), _Private()\n"
+        )
+
+    found = dead_names([Given("given.py")], {})
+    assert [one.name for one in found] == ["_alone", "Used.method"]
+    assert [one.name for one in dead_names([Given("given.py")], {}, has_methods=False)] == [
+        "_alone"
+    ]

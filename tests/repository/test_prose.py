@@ -23,16 +23,16 @@ FORBIDDEN: Final = re.compile(
 )
 """A whole word, also between underscores and within CamelCase."""
 SUFFIXES: Final = (
-    *(".py", ".md", ".properties", ".toml", ".sh", "Makefile"),
-    *(".java", ".go", ".js", ".c", ".h"),
+    *(".py", ".md", ".properties", ".toml", ".sh", "Makefile", "Dockerfile", ".yml", ".yaml"),
+    *(".java", ".go", ".js", ".c", ".h", ".svg", ".cfg", ".service", ".xml"),
 )
 
 
 def forbidden_words(file: Source) -> list[str]:
-    """`path:line: word` of each."""
+    """`path:line: word` of each; line 0 is the path."""
     return [
         f"{file.name}:{number}: {match[0]}"
-        for number, line in enumerate(file.text.splitlines(), 1)
+        for number, line in enumerate((file.name, *file.text.splitlines()))
         for match in FORBIDDEN.finditer(line)
     ]
 

@@ -71,9 +71,8 @@ def declare(decorator: Callable[..., Any]) -> Classes:
     return made
 
 
-LAZY = declare(lazy_dataclass.dataclass)
-STANDARD = declare(dataclasses.dataclass)
-Point, Named, Mutable, Derived, Identity, Box = LAZY  # pickle looks them up by name
+Point, Named, Mutable, Derived, Identity, Box = declare(lazy_dataclass.dataclass)
+"""Pickle looks them up by name."""
 
 
 def outcome(action: Callable[[Classes], Any], classes: Classes) -> Any:

@@ -16,8 +16,6 @@ from odradek.runtime.system_files import SystemFileSystem
 from odradek.runtime.testing.memory_files import MemoryFileSystem
 from odradek.runtime.unsynced_files import UnsyncedFileSystem
 
-MakeFileSystem = Callable[[], tuple[FileSystem, str]]
-
 
 @pytest.fixture(params=["system", "memory"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileSystem, str]:

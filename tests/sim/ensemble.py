@@ -30,12 +30,12 @@ from odradek.controller.coordination.session import (
 from odradek.controller.coordination.tree import Tree, TreeChange
 from odradek.controller.coordination.zookeeper import WATCH_KINDS, ZooKeeperSession
 from odradek.controller.coordination.zookeeper_connection import (
-    Call,
     Closed,
     Connected,
-    Disconnected,
+    ConnectionLost,
     Fired,
     Posted,
+    ZooKeeperCall,
     ZooKeeperConnection,
     ZooKeeperOptions,
 )
@@ -244,7 +244,7 @@ class SimulatedZooKeeperConnection(ZooKeeperConnection):
         self._host = host
         self._loop: SimulatedLoop = host.loop
         self._link: Connection | None = None
-        self._calls: dict[int, Call] = {}
+        self._calls: dict[int, ZooKeeperCall] = {}
         self._call_number = 0
         self._session_number = 0
         self._heard_us = 0
@@ -328,7 +328,7 @@ class SimulatedZooKeeperConnection(ZooKeeperConnection):
         if self._is_connected:
             self._is_connected = False
             self._network.world.counts["session suspended"] += 1
-            self._post(Disconnected())
+            self._post(ConnectionLost())
         calls, self._calls = self._calls, {}
         for call in calls.values():
             call.set_exception(ConnectionLoss("the connection is lost"))

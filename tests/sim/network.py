@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from odradek.broker.server.bound_listener import BoundListener
 from odradek.broker.server.socket_server import SocketServer
-from odradek.broker.server.transmit import CUT, Progress, Transmitter
+from odradek.broker.server.transmit import CUT, TransmitResult, Transmitter
 from tests.sim.loop import SimulatedLoop
 from tests.sim.world import World
 
@@ -342,7 +342,7 @@ class SimulatedTransmitter(Transmitter):
 
     __slots__ = ()
 
-    def run(self) -> Progress:
+    def run(self) -> TransmitResult:
         parts = []
         for part in self.queue:
             if type(part) is bytes:
@@ -355,7 +355,7 @@ class SimulatedTransmitter(Transmitter):
         self.queue.clear()
         self.queued_bytes = self._slices_bytes = 0
         self._socket.send(b"".join(parts))
-        return Progress.EMPTY
+        return TransmitResult.EMPTY
 
 
 class SimulatedListener:

@@ -13,7 +13,7 @@ from odradek.broker.interbroker.controller_channel import ControllerChannel
 from odradek.broker.replication.follower import fetcher_state, followed_log
 from odradek.broker.replication.follower.followed_log import FollowedLog
 from odradek.broker.replication.follower.partition_fetch_state import PartitionFetchState
-from odradek.broker.replication.in_sync_replicas import Change, InSyncReplicas
+from odradek.broker.replication.in_sync_replicas import InSyncChange, InSyncReplicas
 from odradek.broker.replication.leader import InSyncState, PartitionLeader
 from odradek.broker.replication.leadership import Leadership
 from odradek.broker.replication.partition import Partition
@@ -301,7 +301,7 @@ def refused_in_sync_replicas_are_kept(patch: pytest.MonkeyPatch) -> None:
     """KAFKA-12686: a leader takes for granted what the controller has refused."""
     settle = InSyncReplicas._settle
 
-    def granted(self: InSyncReplicas, change: Change, result: Any) -> bool:
+    def granted(self: InSyncReplicas, change: InSyncChange, result: Any) -> bool:
         if isinstance(result, ErrorCode) and change.state.proposed is not None:
             change.leader.commit(change.state.proposed)
             return True

@@ -23,7 +23,6 @@ STACKS_TIMEOUT_S = 5.0
 
 TOPICS_TOOL = "org.apache.kafka.tools.TopicCommand"
 PRODUCER_PERFORMANCE_TOOL = "org.apache.kafka.tools.ProducerPerformance"
-CONSUMER_PERFORMANCE_TOOL = "org.apache.kafka.tools.ConsumerPerformance"
 CONSOLE_PRODUCER_TOOL = "kafka.tools.ConsoleProducer"
 CONSOLE_CONSUMER_TOOL = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 DUMP_LOG_TOOL = "kafka.tools.DumpLogSegments"

@@ -45,7 +45,6 @@ from tests.support.record_batches import plain_batch
 from tests.support.wire import Wire
 from tests.support.zookeeper import zookeeper
 
-LEADER: Final = 0
 FOLLOWER: Final = 1
 PATIENCE_S: Final = 60.0
 TOPIC_IDS_FROM: Final = 13

@@ -36,8 +36,8 @@ from odradek.broker.group.consumer.model import (
     MemberState,
 )
 from odradek.broker.group.consumer.records import (
+    CoordinatorRecord,
     Records,
-    Stored,
     classic_tombstone,
     group_records,
     group_tombstones,
@@ -217,7 +217,7 @@ def downgrade_to_classic(
     classic.assign(assignments)
     records = [
         *group_tombstones(group, renamed),
-        Stored(GroupMetadataKey(group=group.group_id), group_value(classic, None)),
+        CoordinatorRecord(GroupMetadataKey(group=group.group_id), group_value(classic, None)),
     ]
     return Downgrade(classic, records, must_rebalance)
 

@@ -21,7 +21,7 @@ from odradek.broker.group.consumer.decision import Decision, RegexChange
 from odradek.broker.group.consumer.model import NOTHING_OWNED, ConsumerMember, OwnedPartitions
 from odradek.broker.group.consumer.reconcile import ReportedPartitions
 from odradek.broker.group.consumer.records import (
-    Stored,
+    CoordinatorRecord,
     assignment_record,
     member_record,
     member_tombstones,
@@ -273,7 +273,7 @@ def find_leaving(group: ConsumerGroup, member_id: str, instance_id: str | None) 
     return check_static(group.static_member(instance_id), member_id, instance_id)
 
 
-def static_leave_record(group: ConsumerGroup, member: ConsumerMember) -> Stored:
+def static_leave_record(group: ConsumerGroup, member: ConsumerMember) -> CoordinatorRecord:
     """A static member leaves temporarily: it keeps its partitions, and has none left to revoke."""
     return assignment_record(
         group.group_id,

@@ -79,7 +79,7 @@ KINDS: Final[dict[int, tuple[type, type]]] = {
 """Kind -> key and value."""
 
 
-class Stored(NamedTuple):
+class CoordinatorRecord(NamedTuple):
     """A decoded record."""
 
     key: Any
@@ -87,10 +87,10 @@ class Stored(NamedTuple):
     """None: a tombstone."""
 
 
-Records = list[Stored]
+Records = list[CoordinatorRecord]
 
 
-def encode(stored: Stored, wall_ms: int) -> Record:
+def encode(stored: CoordinatorRecord, wall_ms: int) -> Record:
     key, value = stored
     return Record(
         versioned(key, KEY_VERSIONS[type(key)]),
@@ -106,28 +106,28 @@ def _value_version(value: Any) -> int:
 # The group.
 
 
-def classic_tombstone(group_id: str) -> Stored:
-    return Stored(GroupMetadataKey(group=group_id), None)
+def classic_tombstone(group_id: str) -> CoordinatorRecord:
+    return CoordinatorRecord(GroupMetadataKey(group=group_id), None)
 
 
-def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> Stored:
-    return Stored(
+def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
+    return CoordinatorRecord(
         ConsumerGroupMetadataKey(group_id=group_id),
         ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash),
     )
 
 
-def topics_tombstone(group_id: str) -> Stored:
+def topics_tombstone(group_id: str) -> CoordinatorRecord:
     """Deletes the topics that a release before 4.1 has stored; the hash replaces them."""
-    return Stored(ConsumerGroupPartitionMetadataKey(group_id=group_id), None)
+    return CoordinatorRecord(ConsumerGroupPartitionMetadataKey(group_id=group_id), None)
 
 
-def target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> Stored:
+def target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> CoordinatorRecord:
     """The epoch of the target assignment.
 
     timestamp_ms  when it was computed, wall time
     """
-    return Stored(
+    return CoordinatorRecord(
         ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id),
         ConsumerGroupTargetAssignmentMetadataValue(
             assignment_epoch=epoch, assignment_timestamp_ms=timestamp_ms
@@ -135,8 +135,8 @@ def target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> Stored:
     )
 
 
-def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> Stored:
-    return Stored(
+def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> CoordinatorRecord:
+    return CoordinatorRecord(
         ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex),
         ConsumerGroupRegularExpressionValue(
             topics=list(resolved.topics),
@@ -146,8 +146,8 @@ def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> Stored:
     )
 
 
-def regex_tombstone(group_id: str, regex: str) -> Stored:
-    return Stored(
+def regex_tombstone(group_id: str, regex: str) -> CoordinatorRecord:
+    return CoordinatorRecord(
         ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), None
     )
 
@@ -160,13 +160,13 @@ def group_tombstones(group: ConsumerGroup, renamed: dict[str, str] | None = None
     group_id = group.group_id
     names = [(renamed or {}).get(one, one) for one in group.members]
     return [
-        *(Stored(_assignment_key(group_id, name), None) for name in names),
-        *(Stored(_target_key(group_id, name), None) for name in names),
-        Stored(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None),
-        *(Stored(_member_key(group_id, name), None) for name in names),
+        *(CoordinatorRecord(_assignment_key(group_id, name), None) for name in names),
+        *(CoordinatorRecord(_target_key(group_id, name), None) for name in names),
+        CoordinatorRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None),
+        *(CoordinatorRecord(_member_key(group_id, name), None) for name in names),
         *(regex_tombstone(group_id, regex) for regex in group.resolved_regexes),
         topics_tombstone(group_id),
-        Stored(ConsumerGroupMetadataKey(group_id=group_id), None),
+        CoordinatorRecord(ConsumerGroupMetadataKey(group_id=group_id), None),
     ]
 
 
@@ -189,9 +189,9 @@ def group_records(group: ConsumerGroup) -> Records:
 # Members.
 
 
-def member_record(group_id: str, member: ConsumerMember) -> Stored:
+def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
     classic = member.classic
-    return Stored(
+    return CoordinatorRecord(
         _member_key(group_id, member.member_id),
         ConsumerGroupMemberMetadataValue(
             instance_id=member.instance_id,
@@ -215,8 +215,8 @@ def member_record(group_id: str, member: ConsumerMember) -> Stored:
     )
 
 
-def target_record(group_id: str, member_id: str, target: Assignment) -> Stored:
-    return Stored(
+def target_record(group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
+    return CoordinatorRecord(
         _target_key(group_id, member_id),
         ConsumerGroupTargetAssignmentMemberValue(
             topic_partitions=[
@@ -227,9 +227,9 @@ def target_record(group_id: str, member_id: str, target: Assignment) -> Stored:
     )
 
 
-def assignment_record(group_id: str, member: ConsumerMember) -> Stored:
+def assignment_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
     """A member's epoch, its assigned partitions and those that it must revoke."""
-    return Stored(
+    return CoordinatorRecord(
         _assignment_key(group_id, member.member_id),
         ConsumerGroupCurrentMemberAssignmentValue(
             member_epoch=member.member_epoch,
@@ -244,9 +244,9 @@ def assignment_record(group_id: str, member: ConsumerMember) -> Stored:
 def member_tombstones(group_id: str, member_id: str) -> Records:
     """The tombstones of a member, in Kafka's order."""
     return [
-        Stored(_assignment_key(group_id, member_id), None),
-        Stored(_target_key(group_id, member_id), None),
-        Stored(_member_key(group_id, member_id), None),
+        CoordinatorRecord(_assignment_key(group_id, member_id), None),
+        CoordinatorRecord(_target_key(group_id, member_id), None),
+        CoordinatorRecord(_member_key(group_id, member_id), None),
     ]
 
 

@@ -12,7 +12,13 @@ from dataclasses import replace
 from typing import Any
 
 from odradek.broker.group.consumer.model import NOTHING_OWNED, ConsumerMember
-from odradek.broker.group.consumer.records import Stored, classic_of, owned_of, state_of, target_of
+from odradek.broker.group.consumer.records import (
+    CoordinatorRecord,
+    classic_of,
+    owned_of,
+    state_of,
+    target_of,
+)
 from odradek.broker.group.consumer.state import (
     LEAVE_EPOCH,
     NO_TARGET_EPOCH,
@@ -33,7 +39,7 @@ from odradek.protocol.stored.consumer_group import (
 
 
 def replay(
-    group: ConsumerGroup | None, stored: Stored, memory: MemberMemory | None = None
+    group: ConsumerGroup | None, stored: CoordinatorRecord, memory: MemberMemory | None = None
 ) -> ConsumerGroup | None:
     """Apply one record; returns None if the group does not exist or was deleted.
 

@@ -11,7 +11,6 @@ from uuid import UUID
 
 from odradek.controller.decide.isr import AlterIsr
 from odradek.controller.image import PartitionState
-from odradek.controller.znodes.zk_data import NO_TOPIC_ID
 from odradek.protocol.errors import ErrorCode, error_of
 from odradek.protocol.messages.alter_partition import (
     AlterPartitionRequest,
@@ -21,6 +20,7 @@ from odradek.protocol.messages.alter_partition import (
     AlterPartitionResponsePartitionData,
     BrokerState,
 )
+from odradek.protocol.topic_partition import ZERO_UUID
 
 TOPIC_IDS_FROM: Final = 2
 BROKER_EPOCHS_FROM: Final = 3
@@ -45,7 +45,7 @@ def alter_partition_message(
         if topic is None:
             topic = topics[name] = AlterPartitionRequestTopicData(
                 topic_name=name,
-                topic_id=topic_id(name) if version >= TOPIC_IDS_FROM else NO_TOPIC_ID,
+                topic_id=topic_id(name) if version >= TOPIC_IDS_FROM else ZERO_UUID,
                 partitions=[],
             )
         with_epochs = version >= BROKER_EPOCHS_FROM

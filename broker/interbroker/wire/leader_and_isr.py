@@ -1,6 +1,6 @@
 """LeaderAndIsr: value <-> message, versions 0-7.
 
-Below version 5 a message has no topic ids: the id of its partitions is then `NO_TOPIC_ID`.
+Below version 5 a message has no topic ids: the id of its partitions is then `ZERO_UUID`.
 Source: Kafka's LeaderAndIsrRequest, LeaderAndIsrResponse.
 """
 
@@ -17,7 +17,6 @@ from odradek.controller.control_requests import (
     LeaderAndIsrPartition,
 )
 from odradek.controller.image import BrokerImage, Endpoint, PartitionState
-from odradek.controller.znodes.zk_data import NO_TOPIC_ID
 from odradek.protocol.errors import ErrorCode, error_of
 from odradek.protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
@@ -28,7 +27,7 @@ from odradek.protocol.messages.leader_and_isr import (
     LeaderAndIsrTopicError,
     LeaderAndIsrTopicState,
 )
-from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.topic_partition import ZERO_UUID, TopicPartition
 
 GROUPED_FROM: Final = 2
 TOPIC_IDS_FROM: Final = 5
@@ -105,7 +104,7 @@ def leader_and_isr_value(message: LeaderAndIsrRequest, listener_name: str) -> St
 
 def _partition_values(message: LeaderAndIsrRequest) -> Iterator[LeaderAndIsrPartition]:
     for state in message.ungrouped_partition_states:
-        yield _partition_value(state.topic_name, NO_TOPIC_ID, state)
+        yield _partition_value(state.topic_name, ZERO_UUID, state)
     for topic in message.topic_states:
         for state in topic.partition_states:
             yield _partition_value(topic.topic_name, topic.topic_id, state)

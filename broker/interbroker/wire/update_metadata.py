@@ -14,7 +14,6 @@ from uuid import UUID
 from odradek.broker.interbroker.wire.steps import PARTITIONS_PER_STEP, Steps, collect
 from odradek.controller.control_requests import UpdateMetadata, UpdateMetadataPartition
 from odradek.controller.image import BrokerImage, Endpoint, PartitionState
-from odradek.controller.znodes.zk_data import NO_TOPIC_ID
 from odradek.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
@@ -22,6 +21,7 @@ from odradek.protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from odradek.protocol.topic_partition import ZERO_UUID
 
 ENDPOINTS_FROM: Final = 1
 RACKS_FROM: Final = 2
@@ -133,7 +133,7 @@ def _security_protocol(number: int) -> str:
 
 def _partition_values(message: UpdateMetadataRequest) -> Iterator[UpdateMetadataPartition]:
     for state in message.ungrouped_partition_states:
-        yield _partition_value(state.topic_name, NO_TOPIC_ID, state)
+        yield _partition_value(state.topic_name, ZERO_UUID, state)
     for topic in message.topic_states:
         for state in topic.partition_states:
             yield _partition_value(topic.topic_name, topic.topic_id, state)

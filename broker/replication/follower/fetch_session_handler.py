@@ -10,14 +10,11 @@ Source: Kafka's FetchSessionHandler, FetchMetadata.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
+from odradek.broker.replication.fetch_session import INITIAL_EPOCH, NO_SESSION, next_epoch
 from odradek.protocol.errors import ErrorCode
-
-NO_SESSION: Final = 0
-INITIAL_EPOCH: Final = 0
-EPOCH_MAX: Final = 2**31 - 1
 
 ReplicaKey = tuple[UUID, int]
 """Topic id and partition."""
@@ -89,7 +86,7 @@ class FetchSessionHandler:
         elif self._was_full:
             self.id, self.epoch = session_id, 1
         else:
-            self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
+            self.epoch = next_epoch(self.epoch)
         return True
 
     def on_failure(self) -> None:

@@ -73,8 +73,6 @@ LEADER_IS_BEHIND: Final = (
 """What a broker responds that applies the controller's last request later than the follower."""
 FIRST_BACKOFF_MS: Final = 20
 """After the first error of `LEADER_IS_BEHIND`."""
-LATEST: Final = -1
-EARLIEST: Final = -2
 
 
 @dataclass(frozen=True, slots=True)
@@ -527,7 +525,7 @@ class OffsetRequests:
         self.replicas = replicas
 
     def request(self, timestamp: int) -> ListOffsetsRequest:
-        """For `LATEST`, the log end offset, or `EARLIEST`, the log start offset."""
+        """Asks for the offset at `LATEST_TIMESTAMP` or `EARLIEST_TIMESTAMP` of each replica."""
         topics: dict[str, ListOffsetsTopic] = {}
         for replica in self.replicas:
             topic = topics.get(replica.topic)

@@ -22,8 +22,6 @@ from typing import Any, Final, Protocol
 from odradek.broker.purgatory import Purgatory, Wheel
 from odradek.broker.replication.follower.fetch_session_handler import ReplicaKey
 from odradek.broker.replication.follower.fetcher_state import (
-    EARLIEST,
-    LATEST,
     Action,
     Append,
     FetchedPartition,
@@ -39,7 +37,11 @@ from odradek.broker.replication.follower.partition_fetch_state import PartitionF
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replication_throttle import ReplicationThrottle
 from odradek.protocol.errors import BrokerError, ErrorCode
-from odradek.protocol.messages.list_offsets import ListOffsetsResponse
+from odradek.protocol.messages.list_offsets import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    ListOffsetsResponse,
+)
 from odradek.runtime.clock import Clock
 from odradek.runtime.lazy_dataclass import dataclass
 from odradek.runtime.metrics import BrokerMetrics
@@ -467,7 +469,7 @@ class ReplicaFetcher:
             if found.is_complete:
                 self._on_offsets(found)
 
-        for timestamp in (LATEST, EARLIEST):
+        for timestamp in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP):
             response: Pending[Any] = Pending.failed(ConnectionError())
             if connection is not None:
                 response = connection.send(requests.request(timestamp), LIST_OFFSETS_VERSION)
@@ -508,13 +510,13 @@ class _FoundOffsets:
     @property
     def is_complete(self) -> bool:
         """Whether both responses have come, or will not come."""
-        return len(self._found) == len((LATEST, EARLIEST))
+        return len(self._found) == len((LATEST_TIMESTAMP, EARLIEST_TIMESTAMP))
 
     def of(self, replica: PartitionFetchState) -> LeaderOffsets | ErrorCode:
         """Where the leader's log of a replica starts and ends."""
         key = (replica.topic, replica.index)
-        latest = self._found[LATEST].get(key, ErrorCode.NETWORK_EXCEPTION)
-        earliest = self._found[EARLIEST].get(key, ErrorCode.NETWORK_EXCEPTION)
+        latest = self._found[LATEST_TIMESTAMP].get(key, ErrorCode.NETWORK_EXCEPTION)
+        earliest = self._found[EARLIEST_TIMESTAMP].get(key, ErrorCode.NETWORK_EXCEPTION)
         if isinstance(latest, ErrorCode):
             return latest
         if isinstance(earliest, ErrorCode):

@@ -31,7 +31,7 @@ from odradek.tools.configs.options import (
 from odradek.tools.configs.resources import (
     RESOURCE_TYPES,
     SOURCES,
-    Entry,
+    ConfigEntry,
     Resource,
     alter,
     describe,
@@ -99,7 +99,7 @@ def _describe(client: Client, kind: str, names: Sequence[str], *, every: bool) -
             print(_line(entry))
 
 
-def _line(entry: Entry) -> str:
+def _line(entry: ConfigEntry) -> str:
     synonyms = ", ".join(
         f"{SOURCES.get(source, 'UNKNOWN')}:{name}={_text(value)}"
         for source, name, value in entry.synonyms

@@ -24,7 +24,7 @@ from odradek.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from odradek.tools.client import Client, Connection
+from odradek.tools.client import BrokerConnection, Client
 from odradek.tools.configs.options import BROKERS, LOGGERS, TOPICS
 from odradek.tools.errors import ToolError, exception_of, refused
 
@@ -65,7 +65,7 @@ class Resource(NamedTuple):
         return BROKER_SOURCE if self.name else BROKER_DEFAULT_SOURCE
 
 
-class Entry(NamedTuple):
+class ConfigEntry(NamedTuple):
     """One config."""
 
     name: str
@@ -78,7 +78,7 @@ class Entry(NamedTuple):
 
 def describe(
     client: Client, resource: Resource, *, with_synonyms: bool = False, every: bool = False
-) -> list[Entry]:
+) -> list[ConfigEntry]:
     """The configs of a resource, by name; only its own dynamic ones unless `every`.
 
     raises  ToolError, ClientError
@@ -101,7 +101,7 @@ def describe(
         raise refused(result.error_code, result.error_message)
     wanted = None if every else resource.source
     return [
-        Entry(
+        ConfigEntry(
             row.name,
             row.value,
             row.is_sensitive,
@@ -119,7 +119,7 @@ def _check_topic(name: str) -> None:
         raise ToolError(f"{exception_of(error.code)[0]}: {error.message}") from error
 
 
-def _connection(client: Client, resource: Resource) -> Connection:
+def _connection(client: Client, resource: Resource) -> BrokerConnection:
     if resource.kind == TOPIC or not resource.name:
         return client.any()
     return client.broker(int(resource.name))

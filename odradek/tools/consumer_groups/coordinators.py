@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator import Coordinator
-from odradek.tools.client import Client, Connection
+from odradek.tools.client import BrokerConnection, Client
 from odradek.tools.errors import KafkaError, refused, timed_out
 from odradek.tools.java_hash_order import in_hash_order
 
@@ -20,7 +20,7 @@ RETRIED: Final = (
     ErrorCode.NOT_COORDINATOR,
 )
 
-Ask = Callable[[Connection, list[str], Coordinator], Mapping[str, Any]]
+Ask = Callable[[BrokerConnection, list[str], Coordinator], Mapping[str, Any]]
 """Sends one request to a coordinator: (connection, groups, coordinator) -> result by group.
 
 A result is a value or a KafkaError.  A group without a result is asked for again.

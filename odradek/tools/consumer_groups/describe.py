@@ -10,10 +10,11 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from odradek.protocol.messages.list_offsets import LATEST_TIMESTAMP
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
 from odradek.tools.consumer_groups.group_offsets import committed_offsets
-from odradek.tools.consumer_groups.partition_offsets import LATEST, list_offsets
+from odradek.tools.consumer_groups.partition_offsets import list_offsets
 from odradek.tools.consumer_groups.queries import (
     UNKNOWN,
     Description,
@@ -111,7 +112,7 @@ def offset_rows(client: Client, group: str, description: Description) -> list[Of
     parts: list[tuple[Member | None, list[TopicPartition]]] = [*assigned, (None, left)]
     for member, partitions in parts:
         partitions.sort(key=lambda partition: partition.partition)
-        ends = list_offsets(client, partitions, LATEST)
+        ends = list_offsets(client, partitions, LATEST_TIMESTAMP)
         rows += [
             OffsetRow(group, partition, offsets.get(partition), ends[partition], member)
             for partition in in_hash_order(partitions)

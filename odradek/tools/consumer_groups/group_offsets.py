@@ -31,7 +31,7 @@ from odradek.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
 )
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.tools.client import Client, Connection
+from odradek.tools.client import BrokerConnection, Client
 from odradek.tools.consumer_groups.coordinators import RETRIED, ask_coordinator, ask_coordinators
 from odradek.tools.errors import KafkaError, partition_text, refused
 from odradek.tools.java_hash_order import in_hash_order
@@ -48,7 +48,7 @@ def committed_offsets(client: Client, group: str) -> dict[TopicPartition, int]:
     raises  KafkaError, ClientError
     """
 
-    def ask(connection: Connection, keys: list[str], _: Coordinator) -> dict[str, Any]:
+    def ask(connection: BrokerConnection, keys: list[str], _: Coordinator) -> dict[str, Any]:
         request = OffsetFetchRequest(
             group_id=group,
             topics=None,
@@ -99,7 +99,7 @@ def commit_offsets(client: Client, group: str, offsets: Mapping[TopicPartition, 
         ],
     )
 
-    def ask(connection: Connection, keys: list[str], _: Coordinator) -> dict[str, Any]:
+    def ask(connection: BrokerConnection, keys: list[str], _: Coordinator) -> dict[str, Any]:
         response = connection.request(
             ApiKey.OFFSET_COMMIT, request, OffsetCommitResponse, NAMED_TOPICS_VERSION
         )
@@ -126,7 +126,7 @@ def delete_groups(client: Client, groups: Iterable[str]) -> dict[str, KafkaError
     raises  ClientError
     """
 
-    def ask(connection: Connection, keys: list[str], _: Coordinator) -> dict[str, Any]:
+    def ask(connection: BrokerConnection, keys: list[str], _: Coordinator) -> dict[str, Any]:
         request = DeleteGroupsRequest(groups_names=keys)
         response = connection.request(ApiKey.DELETE_GROUPS, request, DeleteGroupsResponse)
         return {
@@ -157,7 +157,7 @@ def delete_offsets(
         ],
     )
 
-    def ask(connection: Connection, keys: list[str], _: Coordinator) -> dict[str, Any]:
+    def ask(connection: BrokerConnection, keys: list[str], _: Coordinator) -> dict[str, Any]:
         response = connection.request(ApiKey.OFFSET_DELETE, request, OffsetDeleteResponse)
         if response.error_code in RETRIED:
             return {}

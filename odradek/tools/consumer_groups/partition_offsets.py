@@ -18,12 +18,10 @@ from odradek.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.tools.client import Client, Connection
+from odradek.tools.client import BrokerConnection, Client
 from odradek.tools.errors import KafkaError, partition_text, refused, timed_out
 from odradek.tools.java_hash_order import in_hash_order
 
-LATEST: Final = -1
-EARLIEST: Final = -2
 LIST_OFFSETS_VERSION: Final = 9
 NO_OFFSET: Final = -1
 AWAITED_TOPICS: Final = (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.BROKER_NOT_AVAILABLE)
@@ -67,7 +65,7 @@ def list_offsets(
 ) -> dict[TopicPartition, int]:
     """The offset of the first record at or after a timestamp, in the order of Kafka's tool.
 
-    timestamp_ms  a time, LATEST or EARLIEST
+    timestamp_ms  a time, LATEST_TIMESTAMP or EARLIEST_TIMESTAMP
     returns       NO_OFFSET for a partition without such a record
     raises        KafkaError, ClientError
     """
@@ -88,7 +86,7 @@ def list_offsets(
 
 def _leaders(
     client: Client, partitions: Sequence[TopicPartition]
-) -> list[tuple[Connection, list[TopicPartition]]]:
+) -> list[tuple[BrokerConnection, list[TopicPartition]]]:
     """The partitions of each leader; a partition without a leader is left out."""
     metadata = client.metadata(sorted({partition.topic for partition in partitions}))
     brokers = {broker.node_id: broker for broker in metadata.brokers}
@@ -123,7 +121,7 @@ def _no_metadata(partition: TopicPartition, code: int) -> KafkaError:
 
 
 def _ask_leader(
-    connection: Connection, partitions: Sequence[TopicPartition], timestamp_ms: int
+    connection: BrokerConnection, partitions: Sequence[TopicPartition], timestamp_ms: int
 ) -> dict[TopicPartition, int]:
     """Offsets by partition; partitions with a retriable error are left out."""
     topics: dict[str, list[ListOffsetsPartition]] = {}

@@ -18,7 +18,7 @@ from odradek.protocol.messages.find_coordinator import Coordinator
 from odradek.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from odradek.protocol.stored.consumer_protocol import ConsumerProtocolAssignment
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.tools.client import Client, Connection, NotServedError
+from odradek.tools.client import BrokerConnection, Client, NotServedError
 from odradek.tools.consumer_groups.coordinators import RETRIED, ask_coordinators
 from odradek.tools.errors import KafkaError, refused, timed_out
 from odradek.tools.java_hash_order import in_hash_order
@@ -89,7 +89,7 @@ def list_groups(
 
 
 def _groups_of(
-    client: Client, connection: Connection, request: ListGroupsRequest, failed: str
+    client: Client, connection: BrokerConnection, request: ListGroupsRequest, failed: str
 ) -> list[ListedGroup]:
     """The groups of one broker, of any protocol type."""
     version = connection.version_of(ApiKey.LIST_GROUPS, ListGroupsRequest)
@@ -123,7 +123,7 @@ def describe(client: Client, groups: Iterable[str]) -> dict[str, Description | K
     """
     classic: set[str] = set()
 
-    def ask(connection: Connection, keys: list[str], where: Coordinator) -> dict[str, Any]:
+    def ask(connection: BrokerConnection, keys: list[str], where: Coordinator) -> dict[str, Any]:
         found: dict[str, Any] = {}
         new = [key for key in keys if key not in classic]
         if new:
@@ -137,7 +137,7 @@ def describe(client: Client, groups: Iterable[str]) -> dict[str, Description | K
 
 
 def _describe_new(
-    connection: Connection, keys: list[str], where: Coordinator, classic: set[str]
+    connection: BrokerConnection, keys: list[str], where: Coordinator, classic: set[str]
 ) -> dict[str, Any]:
     """Describe the groups of the new protocol (KIP-848); add the other ones to `classic`."""
     module = consumer_group_describe
@@ -180,7 +180,7 @@ def _describe_new(
 
 
 def _describe_classic(
-    connection: Connection, keys: list[str], where: Coordinator
+    connection: BrokerConnection, keys: list[str], where: Coordinator
 ) -> dict[str, Any]:
     response = connection.request(
         ApiKey.DESCRIBE_GROUPS,

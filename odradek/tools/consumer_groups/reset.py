@@ -12,14 +12,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from odradek.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
 from odradek.tools.consumer_groups.describe import print_error
 from odradek.tools.consumer_groups.group_offsets import commit_offsets, committed_offsets
 from odradek.tools.consumer_groups.options import SCENARIOS, usage
 from odradek.tools.consumer_groups.partition_offsets import (
-    EARLIEST,
-    LATEST,
     NO_OFFSET,
     list_offsets,
     partitions_of,
@@ -111,9 +110,9 @@ def _plan(
     if options.has("to-current"):
         return _current(client, group, partitions)
     if options.has("to-earliest"):
-        return list_offsets(client, partitions, EARLIEST)
+        return list_offsets(client, partitions, EARLIEST_TIMESTAMP)
     if options.has("to-latest"):
-        return list_offsets(client, partitions, LATEST)
+        return list_offsets(client, partitions, LATEST_TIMESTAMP)
     if options.has("shift-by"):
         return _shifted(client, options, group, partitions)
     if options.has("to-datetime"):
@@ -129,7 +128,7 @@ def _current(client: Client, group: str, partitions: Sequence[TopicPartition]) -
     offsets = committed_offsets(client, group)
     plan = {one: offsets[one] for one in in_hash_order(partitions) if one in offsets}
     others = [one for one in partitions if one not in offsets]
-    return plan | list_offsets(client, others, LATEST)
+    return plan | list_offsets(client, others, LATEST_TIMESTAMP)
 
 
 def _shifted(
@@ -174,13 +173,13 @@ def _at(client: Client, partitions: Sequence[TopicPartition], then_ms: int) -> P
             f"\nWarn: Partition {partition.partition} from topic {partition.topic} is empty. "
             "Falling back to latest known offset."
         )
-    return found | list_offsets(client, late, LATEST)
+    return found | list_offsets(client, late, LATEST_TIMESTAMP)
 
 
 def _in_range(client: Client, requested: Mapping[TopicPartition, int]) -> Plan:
     """The requested offsets, each moved into the range of its log."""
-    starts = list_offsets(client, requested, EARLIEST)
-    ends = list_offsets(client, requested, LATEST)
+    starts = list_offsets(client, requested, EARLIEST_TIMESTAMP)
+    ends = list_offsets(client, requested, LATEST_TIMESTAMP)
     plan: Plan = {}
     for partition in in_hash_order(requested):
         offset = requested[partition]

@@ -30,7 +30,7 @@ from odradek.tools.demo.errors import DemoError
 from odradek.tools.demo.network import Network
 from odradek.tools.demo.producers import TimedProducer
 from odradek.tools.demo.read_back import read_values
-from odradek.tools.demo.replica_offsets import Cluster
+from odradek.tools.demo.replica_offsets import DemoCluster
 from odradek.tools.demo.scene import Scene
 
 BROKERS: Final = 3
@@ -132,7 +132,7 @@ async def cut_and_join(lag_ms: int, bootstrap: str, network: Network) -> Measure
 
     raises  ClientError, DemoError
     """
-    cluster = Cluster(bootstrap, REQUEST_TIMEOUT_MS)
+    cluster = DemoCluster(bootstrap, REQUEST_TIMEOUT_MS)
     try:
         leader = await asyncio.to_thread(cluster.controller_id)
         replicas = [leader, *(one for one in EVERYONE if one != leader)]

@@ -15,7 +15,7 @@ from odradek.tools.cluster.supervised import SupervisedProcess, run_processes
 from odradek.tools.console.library import library
 from odradek.tools.demo.claims import Claim, print_claims
 from odradek.tools.demo.errors import DemoError
-from odradek.tools.demo.replica_offsets import Cluster
+from odradek.tools.demo.replica_offsets import DemoCluster
 
 BROKER_ID: Final = 0
 REQUEST_TIMEOUT_MS: Final = 10_000
@@ -94,7 +94,7 @@ async def create_topics(address: str, *names: str) -> None:
 
     raises  ClientError
     """
-    cluster = Cluster(address, REQUEST_TIMEOUT_MS)
+    cluster = DemoCluster(address, REQUEST_TIMEOUT_MS)
     try:
         for name in names:
             await asyncio.to_thread(cluster.create_topic, name, [BROKER_ID], {})

@@ -43,7 +43,7 @@ class ReplicaOffsets(NamedTuple):
         return set(self.log_end_offsets.values()) == {self.high_watermark}
 
 
-class Cluster:
+class DemoCluster:
     """Requests of the demo, to one broker after the other; blocks."""
 
     def __init__(self, bootstrap: str, timeout_ms: int) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from odradek.tools.client import ClientError
 from odradek.tools.demo.producers import TimedProducer
-from odradek.tools.demo.replica_offsets import Cluster, ReplicaOffsets
+from odradek.tools.demo.replica_offsets import DemoCluster, ReplicaOffsets
 
 SEND_EVERY_S: Final = 0.05
 LOOK_EVERY_S: Final = 0.2
@@ -23,7 +23,7 @@ class Scene:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: DemoCluster,
         topic: str,
         replicas: Sequence[int],
         producers: Mapping[str, TimedProducer],

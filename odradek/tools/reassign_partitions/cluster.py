@@ -29,7 +29,7 @@ from odradek.tools.java_hash_order import in_hash_order
 TIMEOUT_MS: Final = 30_000
 
 
-class Reassignment(NamedTuple):
+class OngoingReassignment(NamedTuple):
     """A reassignment that is under way."""
 
     replicas: Sequence[int]
@@ -40,7 +40,7 @@ class Reassignment(NamedTuple):
 
 def list_reassignments(
     client: Client, partitions: Iterable[TopicPartition] | None = None
-) -> dict[TopicPartition, Reassignment]:
+) -> dict[TopicPartition, OngoingReassignment]:
     """The reassignments of `partitions` that are under way; of all partitions when it is None.
 
     raises  KafkaError, ClientError
@@ -60,7 +60,7 @@ def list_reassignments(
     if response.error_code:
         raise refused(response.error_code, response.error_message)
     return {
-        TopicPartition(topic.name, one.partition_index): Reassignment(
+        TopicPartition(topic.name, one.partition_index): OngoingReassignment(
             one.replicas, one.adding_replicas, one.removing_replicas
         )
         for topic in response.topics

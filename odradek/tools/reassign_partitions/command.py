@@ -21,7 +21,7 @@ from odradek.tools.java_hash_order import in_hash_order
 from odradek.tools.json_files import read_text
 from odradek.tools.options import INT64_MAX, Options, OptionsError
 from odradek.tools.reassign_partitions.cluster import (
-    Reassignment,
+    OngoingReassignment,
     alter_reassignments,
     find_replicas,
     list_reassignments,
@@ -132,7 +132,7 @@ def verify(client: Client, options: Options) -> None:
 
 
 def _print_partitions(
-    client: Client, plan: Plan, current: Mapping[TopicPartition, Reassignment]
+    client: Client, plan: Plan, current: Mapping[TopicPartition, OngoingReassignment]
 ) -> None:
     targets = dict(plan.partitions)
     still = [partition for partition in targets if partition not in current]

@@ -15,7 +15,7 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
 from odradek.tools.configs.resources import BROKER, TOPIC, Resource, alter
 from odradek.tools.java_hash_order import in_hash_order
-from odradek.tools.reassign_partitions.cluster import Reassignment, live_brokers
+from odradek.tools.reassign_partitions.cluster import OngoingReassignment, live_brokers
 from odradek.tools.reassign_partitions.plan import Assignment, Plan
 
 LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
@@ -33,7 +33,9 @@ class Move(NamedTuple):
 
 
 def moves_of(
-    current: Mapping[TopicPartition, Reassignment], proposed: Assignment, replicas: Assignment
+    current: Mapping[TopicPartition, OngoingReassignment],
+    proposed: Assignment,
+    replicas: Assignment,
 ) -> dict[TopicPartition, Move]:
     """The moves that are under way, and those that are proposed.
 

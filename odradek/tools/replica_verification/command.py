@@ -19,16 +19,17 @@ from contextlib import closing
 from typing import Final
 
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.list_offsets import LATEST_TIMESTAMP
 from odradek.protocol.messages.metadata import MetadataResponse
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools import options as command_line
 from odradek.tools.client import Client
 from odradek.tools.console.errors import log
-from odradek.tools.consumer_groups.partition_offsets import LATEST, NO_OFFSET, list_offsets
+from odradek.tools.consumer_groups.partition_offsets import NO_OFFSET, list_offsets
 from odradek.tools.errors import ToolError, refused
 from odradek.tools.options import INT64_MAX, Flag, Options, OptionsError
 from odradek.tools.replica_verification.comparison import compare, largest_lag
-from odradek.tools.replica_verification.fetchers import Fetcher, Fetchers, Reading
+from odradek.tools.replica_verification.fetchers import Fetcher, Fetchers, RequestLimits
 from odradek.tools.run_command import run_command
 from odradek.tools.topics.errors import TopicsError
 from odradek.tools.topics.queries import compile_pattern
@@ -96,11 +97,11 @@ def verify(client: Client, options: Options) -> int:
 
     raises  OptionsError, ToolError, ClientError
     """
-    reading = Reading(
+    reading = RequestLimits(
         _number(options, "fetch-size", FETCH_BYTES), _number(options, "max-wait-ms", MAX_WAIT_MS)
     )
     interval_ms = _number(options, "report-interval-ms", REPORT_INTERVAL_MS, INT64_MAX)
-    since = _number(options, "time", LATEST, INT64_MAX)
+    since = _number(options, "time", LATEST_TIMESTAMP, INT64_MAX)
     metadata = client.metadata()
     replicas = _replicas(metadata, options)
     if not replicas:
@@ -159,7 +160,7 @@ def _first_offsets(
 ) -> dict[TopicPartition, int]:
     offsets = list_offsets(client, partitions, since)
     late = [partition for partition, offset in offsets.items() if offset == NO_OFFSET]
-    return offsets | list_offsets(client, late, LATEST)
+    return offsets | list_offsets(client, late, LATEST_TIMESTAMP)
 
 
 def _compare_for_ever(

@@ -25,7 +25,7 @@ from odradek.protocol.messages.fetch import (
 from odradek.protocol.messages.metadata import MetadataResponseBroker
 from odradek.protocol.records.batch import iterate_batches
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.tools.client import CLIENT_ID, TIMEOUT_MS, ClientError, Connection
+from odradek.tools.client import CLIENT_ID, TIMEOUT_MS, BrokerConnection, ClientError
 from odradek.tools.replica_verification.comparison import Batch, Fetched
 
 DEBUGGING_CONSUMER: Final = -2
@@ -34,7 +34,7 @@ RESPONSE_BYTES_MAX: Final = 64 << 20
 RETRY_PAUSE_MS: Final = 100
 
 
-class Reading(NamedTuple):
+class RequestLimits(NamedTuple):
     """How much a request asks for."""
 
     partition_bytes: int
@@ -49,7 +49,7 @@ class Fetcher:
         broker: MetadataResponseBroker,
         partitions: Sequence[TopicPartition],
         topic_ids: Mapping[str, UUID],
-        reading: Reading,
+        reading: RequestLimits,
     ) -> None:
         self.broker_id = broker.node_id
         self._address = broker.host, broker.port
@@ -57,7 +57,7 @@ class Fetcher:
         self._topic_ids = topic_ids
         self._topics = {topic_id: topic for topic, topic_id in topic_ids.items()}
         self._reading = reading
-        self._connection: Connection | None = None
+        self._connection: BrokerConnection | None = None
 
     def fetch(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Fetched]:
         """One request; every partition is empty when the broker does not respond."""
@@ -76,11 +76,13 @@ class Fetcher:
                     found[partition] = _read(one)
         return found
 
-    def _connect(self) -> Connection:
+    def _connect(self) -> BrokerConnection:
         if self._connection is None:
             timeout_ms = TIMEOUT_MS + self._reading.max_wait_ms
             host, port = self._address
-            self._connection = Connection(host, port, client_id=CLIENT_ID, timeout_ms=timeout_ms)
+            self._connection = BrokerConnection(
+                host, port, client_id=CLIENT_ID, timeout_ms=timeout_ms
+            )
         return self._connection
 
     def _request(self, offsets: Mapping[TopicPartition, int]) -> FetchRequest:

@@ -33,7 +33,8 @@ from odradek.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from odradek.tools.client import ZERO_ID, Client, ClientError
+from odradek.protocol.topic_partition import ZERO_UUID
+from odradek.tools.client import Client, ClientError
 from odradek.tools.client_config import open_client
 from odradek.tools.options import Options, OptionsError
 from odradek.tools.run_command import run_command
@@ -184,7 +185,7 @@ def delete(client: Client, options: Options) -> None:
     if not names:
         return
     request = DeleteTopicsRequest(
-        topics=[DeleteTopicState(name=name, topic_id=ZERO_ID) for name in names],
+        topics=[DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in names],
         topic_names=names,
         timeout_ms=TIMEOUT_MS,
     )

@@ -8,7 +8,8 @@ import re
 from typing import Final
 from uuid import UUID
 
-from odradek.tools.client import ZERO_ID, Client
+from odradek.protocol.topic_partition import ZERO_UUID
+from odradek.tools.client import Client
 from odradek.tools.options import Options
 from odradek.tools.topics.errors import TopicsError
 from odradek.tools.topics.options import REPORTS
@@ -38,7 +39,7 @@ def describe(client: Client, options: Options) -> None:
             "topicId is not Uuid.ZERO_UUID"
         )
     id_text = options.value("topic-id")
-    topic_id = ZERO_ID if id_text is None else parse_topic_id(id_text)
+    topic_id = ZERO_UUID if id_text is None else parse_topic_id(id_text)
     live = live_brokers(client)
     topics = _topics(client, options, topic_id, live)
     if not topics:
@@ -66,7 +67,7 @@ def _topics(client: Client, options: Options, topic_id: UUID, live: list[int]) -
     """The topic with `topic_id`, or else the topics that the options name."""
     exclude_internal = options.has("exclude-internal")
     must_exist = not options.has("if-exists")
-    if topic_id != ZERO_ID:
+    if topic_id != ZERO_UUID:
         topic = describe_topic_id(client, topic_id, live, exclude_internal=exclude_internal)
         if topic is None and must_exist:
             raise TopicsError(f"TopicId '{topic_id_text(topic_id)}' does not exist as expected")

@@ -29,7 +29,7 @@ from odradek.protocol.messages.list_partition_reassignments import (
 from odradek.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from odradek.tools.client import Client, NotServedError
 from odradek.tools.topics.errors import TopicsError, check
-from odradek.tools.topics.render import Config, Partition, Reassignment, Topic
+from odradek.tools.topics.render import Config, DescribedPartition, DescribedReassignment, Topic
 
 TOPIC_RESOURCE: Final = 2
 DEFAULT_SOURCE: Final = 5
@@ -115,8 +115,8 @@ def _partition(
     live: Sequence[int],
     eligible: list[int] | None,
     last_known: list[int] | None,
-) -> Partition:
-    return Partition(
+) -> DescribedPartition:
+    return DescribedPartition(
         partition.partition_index,
         partition.leader_id if partition.leader_id in live else None,
         partition.replica_nodes,
@@ -160,7 +160,7 @@ def _describe_in_pages(
         cursor = response.next_cursor
 
 
-def _order(partition: Partition) -> int:
+def _order(partition: DescribedPartition) -> int:
     return partition.partition_index
 
 
@@ -187,7 +187,7 @@ def describe_configs(client: Client, names: Iterable[str]) -> dict[str, dict[str
 
 def reassignments_of(
     client: Client, topics: Sequence[Topic]
-) -> dict[tuple[str, int], Reassignment]:
+) -> dict[tuple[str, int], DescribedReassignment]:
     """The running reassignments, by topic and partition.
 
     Empty when the broker does not support the API or denies access, as in Kafka's TopicCommand.
@@ -214,7 +214,7 @@ def reassignments_of(
         return {}
     check(response.error_code, response.error_message)
     return {
-        (topic.name, one.partition_index): Reassignment(
+        (topic.name, one.partition_index): DescribedReassignment(
             one.replicas, one.adding_replicas, one.removing_replicas
         )
         for topic in response.topics

@@ -15,7 +15,7 @@ from odradek.tools.options import Options
 IN_SYNC_MIN: Final = "min.insync.replicas"
 
 
-class Partition(NamedTuple):
+class DescribedPartition(NamedTuple):
     partition_index: int
     leader: int | None
     """None when there is none, or it is not alive."""
@@ -29,7 +29,7 @@ class Partition(NamedTuple):
 class Topic(NamedTuple):
     name: str
     topic_id: UUID
-    partitions: Sequence[Partition]
+    partitions: Sequence[DescribedPartition]
     """Sorted, without gaps."""
 
 
@@ -40,7 +40,7 @@ class Config(NamedTuple):
     """Neither the topic nor a broker overrides it."""
 
 
-class Reassignment(NamedTuple):
+class DescribedReassignment(NamedTuple):
     """A running reassignment of one partition."""
 
     replicas: Sequence[int]
@@ -53,7 +53,9 @@ def topic_id_text(topic_id: UUID) -> str:
     return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
 
 
-def replication_factor(partition: Partition, reassignment: Reassignment | None) -> int:
+def replication_factor(
+    partition: DescribedPartition, reassignment: DescribedReassignment | None
+) -> int:
     """The number of replicas without those that a reassignment adds."""
     if reassignment is not None and set(partition.replicas) & {
         *reassignment.adding,
@@ -64,7 +66,7 @@ def replication_factor(partition: Partition, reassignment: Reassignment | None) 
 
 
 def topic_line(
-    topic: Topic, configs: Mapping[str, Config], reassignment: Reassignment | None
+    topic: Topic, configs: Mapping[str, Config], reassignment: DescribedReassignment | None
 ) -> str:
     """The line above the partitions of a topic.
 
@@ -84,7 +86,9 @@ def topic_line(
     )
 
 
-def partition_line(name: str, partition: Partition, reassignment: Reassignment | None) -> str:
+def partition_line(
+    name: str, partition: DescribedPartition, reassignment: DescribedReassignment | None
+) -> str:
     """The line of one partition of the topic `name`."""
     changes = ""
     if reassignment is not None:
@@ -106,10 +110,10 @@ def _brokers(ids: Sequence[int] | None) -> str:
 
 def is_shown(
     options: Options,
-    partition: Partition,
+    partition: DescribedPartition,
     configs: Mapping[str, Config],
     *,
-    reassignment: Reassignment | None,
+    reassignment: DescribedReassignment | None,
     live: Collection[int],
 ) -> bool:
     """Whether one of the requested reports includes the partition.

@@ -39,7 +39,7 @@ from odradek.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.tools.client import TRANSACTION, Client, Connection
+from odradek.tools.client import TRANSACTION, BrokerConnection, Client
 from odradek.tools.errors import ToolError, exception_of, partition_text
 from odradek.tools.java_hash_order import in_hash_order
 
@@ -195,10 +195,10 @@ def describe_transactions(
 
 def _coordinators(
     client: Client, ids: Sequence[str], found: Mapping[str, Any]
-) -> list[tuple[int, Connection, list[str]]]:
+) -> list[tuple[int, BrokerConnection, list[str]]]:
     """(broker, connection, ids) of those ids that are not yet found."""
     left = [name for name in ids if name not in found]
-    rows: dict[int, tuple[Connection, list[str]]] = {}
+    rows: dict[int, tuple[BrokerConnection, list[str]]] = {}
     for row in client.coordinators(left, TRANSACTION) if left else []:
         if row.error_code in COORDINATOR_MOVES:
             continue

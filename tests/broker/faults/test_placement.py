@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.faults.naming import Reader
+from odradek.broker.faults.naming import NameReader
 from odradek.broker.faults.placement import clear_top, divide, merge, place
 from odradek.broker.handlers.table import HANDLERS
 from odradek.protocol.api_keys import ApiKey, messages_of
@@ -132,7 +132,7 @@ def test_error_is_in_the_response_of_the_named_partition_only(api: ApiKey) -> No
             for one in everything
             if one[0] == topic and one[1] == wanted.get("partition", one[1])
         ]
-        reader = Reader(request, version, no_name)
+        reader = NameReader(request, version, no_name)
         part, rest = divide(request, wanted, reader)
         assert named(part, api) == hit
         assert named(request, api) == everything
@@ -158,7 +158,7 @@ def test_error_is_placed_in_a_response_that_was_made(api: ApiKey) -> None:
         everything = named(request, api)
         topic, partition = everything[-1 - seed % len(everything)]
         response = failed(request, api, ErrorCode.NONE)
-        reader = Reader(request, VERSIONS[api], no_name)
+        reader = NameReader(request, VERSIONS[api], no_name)
         count = place(response, {"topic": topic, "partition": partition}, CODE, reader)
         assert count == 1
         found = errors(response, api)
@@ -168,7 +168,7 @@ def test_error_is_placed_in_a_response_that_was_made(api: ApiKey) -> None:
 @pytest.mark.parametrize("api", PLACES)
 def test_request_without_the_named_topic_is_not_divided(api: ApiKey) -> None:
     request = request_for(api, 1)
-    reader = Reader(request, VERSIONS[api], no_name)
+    reader = NameReader(request, VERSIONS[api], no_name)
     assert divide(request, {"topic": "unknown"}, reader) == (None, request)
     part, rest = divide(request, {}, reader)
     assert part is request
@@ -189,7 +189,7 @@ def test_metadata_of_all_topics_gets_the_error_at_its_topic_or_partition() -> No
         return MetadataResponse(brokers=[], topics=topics)
 
     request = messages_of(ApiKey.METADATA)[0](topics=None)
-    reader = Reader(request, 9, no_name)
+    reader = NameReader(request, 9, no_name)
     one = response()
     assert place(one, {"topic": "orders", "partition": 4}, CODE, reader) == 1
     assert one.topics[0].error_code == 0

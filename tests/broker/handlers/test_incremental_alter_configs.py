@@ -12,12 +12,12 @@ from odradek.controller.coordination.errors import ConnectionLoss, StorageFailed
 from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.controller.image import Image, TopicImage
 from odradek.controller.znodes.config_znodes import decode_config
-from odradek.controller.znodes.zk_data import NO_TOPIC_ID
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from odradek.protocol.topic_partition import ZERO_UUID
 from odradek.runtime.logging import logger_levels
 from odradek.runtime.pending import Pending
 from tests.golden.config_scenarios import APPEND, DELETE, SET, SUBTRACT, scenarios
@@ -155,7 +155,7 @@ class SlowController:
 
     def __init__(self) -> None:
         self.broker_id = 0
-        self.image = Image(topics={"t": TopicImage("t", NO_TOPIC_ID, {})})
+        self.image = Image(topics={"t": TopicImage("t", ZERO_UUID, {})})
         self.pending: list[Pending[None]] = []
         self.admin = self
 

@@ -13,6 +13,8 @@ from odradek.broker.handlers.handler import Context
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.list_offsets import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
@@ -21,7 +23,7 @@ from tests.support.handlers import outcome_of
 from tests.support.logs import NOW_MS, batch
 from tests.support.replicas import BROKER_ID, Replicas
 
-LATEST, EARLIEST, MAX_TIMESTAMP, LAST_TIERED = -1, -2, -3, -5
+MAX_TIMESTAMP, LAST_TIERED = -3, -5
 NOT_AVAILABLE = ErrorCode.OFFSET_NOT_AVAILABLE
 
 
@@ -58,12 +60,12 @@ def test_largest_timestamp_is_one_that_the_reader_may_fetch(lagging: Replicas) -
 
 def test_what_a_new_leader_cannot_know_yet_is_not_available(lagging: Replicas) -> None:
     lagging.lead(in_sync=(BROKER_ID, 2))
-    for timestamp in (LATEST, MAX_TIMESTAMP, NOW_MS + 10):
+    for timestamp in (LATEST_TIMESTAMP, MAX_TIMESTAMP, NOW_MS + 10):
         assert ask(lagging, timestamp) == (-1, NOT_AVAILABLE)
-    assert ask(lagging, EARLIEST) == (0, ErrorCode.NONE)
+    assert ask(lagging, EARLIEST_TIMESTAMP) == (0, ErrorCode.NONE)
     assert ask(lagging, NOW_MS + 4) == (4, ErrorCode.NONE)
     assert ask(lagging, LAST_TIERED) == (-1, ErrorCode.NONE)
-    assert ask(lagging, LATEST, replica_id=2) == (6, ErrorCode.NONE)
+    assert ask(lagging, LATEST_TIMESTAMP, replica_id=2) == (6, ErrorCode.NONE)
     assert ask(lagging, NOW_MS + 11, replica_id=2) == (-1, ErrorCode.NONE)
 
 
@@ -72,6 +74,6 @@ def test_follower_serves_its_log_end_offset_to_a_debugging_consumer_only(
 ) -> None:
     lagging.follow()
     not_leader = (-1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    assert ask(lagging, LATEST, replica_id=-2) == (6, ErrorCode.NONE)
-    assert ask(lagging, LATEST) == not_leader
-    assert ask(lagging, LATEST, replica_id=2) == not_leader
+    assert ask(lagging, LATEST_TIMESTAMP, replica_id=-2) == (6, ErrorCode.NONE)
+    assert ask(lagging, LATEST_TIMESTAMP) == not_leader
+    assert ask(lagging, LATEST_TIMESTAMP, replica_id=2) == not_leader

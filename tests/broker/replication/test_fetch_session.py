@@ -17,12 +17,12 @@ from odradek.broker.replication.fetch_session import (
     FINAL_EPOCH,
     SESSION_BYTES,
     UNKNOWN_MAX,
-    Client,
     FetchPartition,
     FetchPlan,
     FetchSessions,
     PartitionKey,
     SentOffsets,
+    SessionClient,
 )
 from odradek.protocol.errors import ErrorCode
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
@@ -58,7 +58,7 @@ def ask(
         requested={key: requested(0) for key in keys},
         forgotten=iter(forget),
         exists=lambda key: key not in unknown,
-        client=Client(host, is_follower=is_follower),
+        client=SessionClient(host, is_follower=is_follower),
         now_ms=now_ms,
     )
 
@@ -251,7 +251,7 @@ def test_entry_takes_no_more_memory_than_it_is_charged_for(uses_ids: bool) -> No
             },
             forgotten=iter(()),
             exists=lambda key: True,
-            client=Client("h"),
+            client=SessionClient("h"),
             now_ms=0,
         )
         for key in keys:

@@ -15,7 +15,7 @@ from odradek.broker.server.transmit import (
     CHUNKS_MAX,
     CUT,
     SHORT_SLICE_BYTES,
-    Progress,
+    TransmitResult,
     Transmitter,
     is_in_memory,
 )
@@ -77,7 +77,7 @@ def test_bytes_and_slices_leave_in_order(
         transmitter.add([b"head", first, b"mid", b"dle", second, b"end"])
         expected = b"head" + path.read_bytes()[10:1010] + b"middle" + path.read_bytes()[:5] + b"end"
         assert transmitter.queued_bytes == len(expected)
-        assert transmitter.run() is Progress.EMPTY
+        assert transmitter.run() is TransmitResult.EMPTY
         assert read_all(theirs, len(expected)) == expected
         assert (first.released, second.released) == (1, 1)
         assert transmitter.queued_bytes == 0
@@ -95,7 +95,7 @@ def test_full_socket_blocks_and_goes_on_where_it_stopped(
         transmitter.add([content, Slice(file.fileno(), 0, len(content)), b"tail"])
         received = bytearray()
         turns = 0
-        while transmitter.run() is Progress.BLOCKED:
+        while transmitter.run() is TransmitResult.BLOCKED:
             received += theirs.recv(1 << 16)
             turns += 1
         expected = content + content + b"tail"
@@ -111,7 +111,7 @@ def test_many_small_answers_are_written_together(
     parts = [str(number).encode() for number in range(CHUNKS_MAX * 3)]
     transmitter = Transmitter(ours)
     transmitter.add(parts)
-    assert transmitter.run() is Progress.EMPTY
+    assert transmitter.run() is TransmitResult.EMPTY
     assert read_all(theirs, len(b"".join(parts))) == b"".join(parts)
 
 
@@ -160,10 +160,10 @@ def test_cold_file_is_found_out_and_warmed(
             transmitter = Transmitter(pair[0])
             transmitter.add([Slice(descriptor, 0, size)])
             # Not cold: the read-ahead of the look itself ended while this process was not running.
-            if transmitter.run() is Progress.COLD:
+            if transmitter.run() is TransmitResult.COLD:
                 transmitter.cold_slice()()
                 transmitter.warmed()
-                assert transmitter.run() is Progress.BLOCKED
+                assert transmitter.run() is TransmitResult.BLOCKED
                 return
         read_all(pair[1], size - transmitter.queued_bytes)
     raise AssertionError("no file was cold")
@@ -180,7 +180,7 @@ def test_file_that_was_cut_short_breaks_the_connection_and_not_the_process(
         file.truncate(SHORT_SLICE_BYTES)
 
         def send_all() -> None:
-            while transmitter.run() is Progress.BLOCKED:
+            while transmitter.run() is TransmitResult.BLOCKED:
                 pair[1].recv(1 << 20)
 
         with pytest.raises(OSError, match="ended"):
@@ -238,17 +238,17 @@ def test_slow_peer_gets_nothing_that_was_written_after_a_cut(
     transmitter.add([head, piece, b"the end"])
     if not is_short:
         # A short slice would be read together with what is before it.
-        assert transmitter.run() is Progress.BLOCKED
+        assert transmitter.run() is TransmitResult.BLOCKED
         assert transmitter.queue[0] is head, "nothing of the slice has left"
     received = bytearray()
 
     def send_all() -> None:
-        while transmitter.run() is Progress.BLOCKED:
+        while transmitter.run() is TransmitResult.BLOCKED:
             received.extend(theirs.recv(1 << 16))
 
     if way == "cold":
         monkeypatch.setattr(transmit, "is_in_memory", lambda *_: False)
-        while transmitter.run() is not Progress.COLD:
+        while transmitter.run() is not TransmitResult.COLD:
             received += theirs.recv(1 << 16)
         warm = transmitter.cold_slice()
     cut_offset = int(40 * cut_share)
@@ -285,7 +285,7 @@ def test_cut_in_the_midst_of_a_slice_ends_the_connection_with_what_was_sent_befo
     transmitter.add([b"head", piece])
     received = bytearray()
     while len(received) < len(promised) // 2:
-        assert transmitter.run() is Progress.BLOCKED
+        assert transmitter.run() is TransmitResult.BLOCKED
         received += theirs.recv(1 << 16)
     truncate_log(stored.log, 20)
     stored.write(b"new ", 2, 60)

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from odradek.broker.settings.alter import (
-    Change,
+    ConfigChange,
+    ConfigOperation,
     LoggerChange,
-    Operation,
     Requested,
     ResourceType,
-    Stored,
+    StoredConfigs,
     decide,
     decide_broker,
     decide_topic,
@@ -43,7 +43,9 @@ def answers(kind: str, resources: Any) -> list[list[Any]]:
             )
         else:
             changes = tuple(
-                Change(entry[0], entry[-1], entry[1] if kind == "change" else Operation.SET)
+                ConfigChange(
+                    entry[0], entry[-1], entry[1] if kind == "change" else ConfigOperation.SET
+                )
                 for entry in entries
             )
             requested = Requested(resource_type, name, changes, replaces=kind == "alter")
@@ -97,79 +99,83 @@ def test_recording_has_a_response_to_every_request() -> None:
 @pytest.mark.parametrize(
     ("stored", "change", "expected"),
     [
-        ({}, Change("retention.ms", "5"), {"retention.ms": "5"}),
-        ({"retention.ms": "5"}, Change("retention.ms", None, Operation.DELETE), {}),
-        ({}, Change("cleanup.policy", "compact", 2), {"cleanup.policy": "delete,compact"}),
+        ({}, ConfigChange("retention.ms", "5"), {"retention.ms": "5"}),
+        ({"retention.ms": "5"}, ConfigChange("retention.ms", None, ConfigOperation.DELETE), {}),
+        ({}, ConfigChange("cleanup.policy", "compact", 2), {"cleanup.policy": "delete,compact"}),
         (
             {"cleanup.policy": "compact"},
-            Change("cleanup.policy", "delete,compact", Operation.APPEND),
+            ConfigChange("cleanup.policy", "delete,compact", ConfigOperation.APPEND),
             {"cleanup.policy": "compact,delete"},
         ),
-        ({}, Change("cleanup.policy", "delete", Operation.SUBTRACT), {"cleanup.policy": ""}),
-        ({}, Change("cleanup.policy", "compact", 3), {"cleanup.policy": "delete"}),
+        (
+            {},
+            ConfigChange("cleanup.policy", "delete", ConfigOperation.SUBTRACT),
+            {"cleanup.policy": ""},
+        ),
+        ({}, ConfigChange("cleanup.policy", "compact", 3), {"cleanup.policy": "delete"}),
         (
             {"leader.replication.throttled.replicas": "0:1,1:2"},
-            Change("leader.replication.throttled.replicas", "0:1", Operation.SUBTRACT),
+            ConfigChange("leader.replication.throttled.replicas", "0:1", ConfigOperation.SUBTRACT),
             {"leader.replication.throttled.replicas": "1:2"},
         ),
         (
             {},
-            Change("leader.replication.throttled.replicas", "0:1", Operation.APPEND),
+            ConfigChange("leader.replication.throttled.replicas", "0:1", ConfigOperation.APPEND),
             {"leader.replication.throttled.replicas": "0:1"},
         ),
     ],
 )
 def test_operations_change_what_is_stored(
-    stored: dict[str, str], change: Change, expected: dict[str, str]
+    stored: dict[str, str], change: ConfigChange, expected: dict[str, str]
 ) -> None:
     assert decide_topic(SETTINGS, "t", stored, [change], replaces=False) == expected
 
 
 def test_alter_configs_removes_settings_that_it_does_not_name() -> None:
     stored = {"retention.ms": "5", "segment.ms": "6"}
-    changes = [Change("segment.ms", "7")]
+    changes = [ConfigChange("segment.ms", "7")]
     assert decide_topic(SETTINGS, "t", stored, changes, replaces=True) == {"segment.ms": "7"}
     assert decide_topic(SETTINGS, "t", stored, [], replaces=True) == {}
 
 
 def test_decision_names_the_entity_that_is_stored() -> None:
-    def decided(resource_type: int, name: str, change: Change) -> object:
+    def decided(resource_type: int, name: str, change: ConfigChange) -> object:
         requested = Requested(resource_type, name, (change,), replaces=False)
         return decide(
             SETTINGS, requested, broker_id=0, overrides_of=lambda _: {}, loggers=("a", "root")
         )
 
-    retention = Change("log.retention.ms", "5")
-    assert decided(ResourceType.BROKER, "0", retention) == Stored(
+    retention = ConfigChange("log.retention.ms", "5")
+    assert decided(ResourceType.BROKER, "0", retention) == StoredConfigs(
         "brokers", "0", {"log.retention.ms": "5"}
     )
-    assert decided(ResourceType.BROKER, "", retention) == Stored(
+    assert decided(ResourceType.BROKER, "", retention) == StoredConfigs(
         "brokers", "<default>", {"log.retention.ms": "5"}
     )
-    assert decided(ResourceType.TOPIC, "t", Change("retention.ms", "5")) == Stored(
+    assert decided(ResourceType.TOPIC, "t", ConfigChange("retention.ms", "5")) == StoredConfigs(
         "topics", "t", {"retention.ms": "5"}
     )
-    assert decided(ResourceType.BROKER_LOGGER, "0", Change("a", "DEBUG")) == (
+    assert decided(ResourceType.BROKER_LOGGER, "0", ConfigChange("a", "DEBUG")) == (
         LoggerChange("a", "DEBUG"),
     )
-    assert decided(ResourceType.BROKER_LOGGER, "0", Change("a", None, Operation.DELETE)) == (
-        LoggerChange("a", None),
-    )
+    assert decided(
+        ResourceType.BROKER_LOGGER, "0", ConfigChange("a", None, ConfigOperation.DELETE)
+    ) == (LoggerChange("a", None),)
 
 
 @pytest.mark.parametrize(
     ("name", "change", "code"),
     [
-        ("0", Change("missing", "DEBUG"), ErrorCode.INVALID_CONFIG),
-        ("0", Change("a", "LOUD"), ErrorCode.INVALID_CONFIG),
-        ("0", Change("a", "DEBUG", Operation.APPEND), ErrorCode.INVALID_REQUEST),
-        ("0", Change("a", "DEBUG", 9), ErrorCode.INVALID_REQUEST),
-        ("0", Change("root", None, Operation.DELETE), ErrorCode.INVALID_REQUEST),
-        ("1", Change("a", "DEBUG"), ErrorCode.INVALID_REQUEST),
-        ("", Change("a", "DEBUG"), ErrorCode.INVALID_REQUEST),
+        ("0", ConfigChange("missing", "DEBUG"), ErrorCode.INVALID_CONFIG),
+        ("0", ConfigChange("a", "LOUD"), ErrorCode.INVALID_CONFIG),
+        ("0", ConfigChange("a", "DEBUG", ConfigOperation.APPEND), ErrorCode.INVALID_REQUEST),
+        ("0", ConfigChange("a", "DEBUG", 9), ErrorCode.INVALID_REQUEST),
+        ("0", ConfigChange("root", None, ConfigOperation.DELETE), ErrorCode.INVALID_REQUEST),
+        ("1", ConfigChange("a", "DEBUG"), ErrorCode.INVALID_REQUEST),
+        ("", ConfigChange("a", "DEBUG"), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_invalid_logger_change_is_refused(name: str, change: Change, code: ErrorCode) -> None:
+def test_invalid_logger_change_is_refused(name: str, change: ConfigChange, code: ErrorCode) -> None:
     requested = Requested(ResourceType.BROKER_LOGGER, name, (change,), replaces=False)
     with pytest.raises(BrokerError) as raised:
         decide(SETTINGS, requested, broker_id=0, overrides_of=lambda _: None, loggers=("a", "root"))
@@ -177,7 +183,7 @@ def test_invalid_logger_change_is_refused(name: str, change: Change, code: Error
 
 
 def test_dynamic_password_is_refused() -> None:
-    change = Change("listener.name.plaintext.ssl.key.password", "s3cr3t")
+    change = ConfigChange("listener.name.plaintext.ssl.key.password", "s3cr3t")
     with pytest.raises(BrokerError) as raised:
         decide_broker(SETTINGS, [change], per_broker=True, replaces=False)
     assert raised.value.code is ErrorCode.INVALID_CONFIG
@@ -186,20 +192,20 @@ def test_dynamic_password_is_refused() -> None:
 
 def test_thread_count_is_compared_with_the_value_in_force() -> None:
     doubled = with_dynamic(SETTINGS, DynamicSettings({"num.io.threads": "16"}, {}))
-    change = Change("num.io.threads", "32")
+    change = ConfigChange("num.io.threads", "32")
     assert decide_broker(doubled, [change], per_broker=False, replaces=False) == {
         "num.io.threads": "32"
     }
     with pytest.raises(BrokerError, match="double the current value 8"):
         decide_broker(SETTINGS, [change], per_broker=False, replaces=False)
-    fewer = Change("num.io.threads", "7")
+    fewer = ConfigChange("num.io.threads", "7")
     with pytest.raises(BrokerError, match="half the current value 16"):
         decide_broker(doubled, [fewer], per_broker=True, replaces=False)
 
 
 def test_broker_level_takes_precedence_over_a_change_of_the_default() -> None:
     settings = with_dynamic(SETTINGS, DynamicSettings({}, {"num.io.threads": "9"}))
-    change = Change("num.io.threads", "100")
+    change = ConfigChange("num.io.threads", "100")
     assert decide_broker(settings, [change], per_broker=False, replaces=False) == {
         "num.io.threads": "100"
     }

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.settings.describe import (
-    Entry,
+    DescribedConfig,
     describe_broker,
     describe_default,
     describe_topic,
@@ -13,7 +13,7 @@ from tests.broker.settings.test_definitions import OWN_DEFAULTS
 from tests.support.recorded_configs import recorded, recorded_settings
 
 
-def as_recorded(entries: list[Entry]) -> dict[str, Any]:
+def as_recorded(entries: list[DescribedConfig]) -> dict[str, Any]:
     return {
         entry.name: {
             "value": entry.value,

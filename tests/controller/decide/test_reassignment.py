@@ -24,9 +24,8 @@ from odradek.controller.image import (
     PartitionState,
     TopicImage,
 )
-from odradek.controller.znodes.zk_data import NO_TOPIC_ID
 from odradek.protocol.errors import BrokerError, ErrorCode
-from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.topic_partition import ZERO_UUID, TopicPartition
 
 KEY = TopicPartition("t", 0)
 REPLICAS = st.lists(st.integers(1, 6), min_size=1, max_size=5, unique=True).map(tuple)
@@ -34,7 +33,7 @@ REPLICAS = st.lists(st.integers(1, 6), min_size=1, max_size=5, unique=True).map(
 
 def cluster(partition: PartitionImage, *live: int) -> Image:
     brokers = {one: BrokerImage(one, one, ()) for one in live}
-    return Image(brokers=brokers).with_topics([TopicImage("t", NO_TOPIC_ID, {0: partition})])
+    return Image(brokers=brokers).with_topics([TopicImage("t", ZERO_UUID, {0: partition})])
 
 
 def led(replicas: tuple[int, ...], isr: tuple[int, ...]) -> PartitionImage:

@@ -14,7 +14,7 @@ from odradek.controller.image import (
     PartitionState,
     TopicImage,
 )
-from odradek.controller.znodes.zk_data import NO_TOPIC_ID
+from odradek.protocol.topic_partition import ZERO_UUID
 
 
 def image(*leaders: int, isr: tuple[int, ...] = (1, 2)) -> Image:
@@ -24,7 +24,7 @@ def image(*leaders: int, isr: tuple[int, ...] = (1, 2)) -> Image:
         for index, leader in enumerate(leaders)
     }
     brokers = {one: BrokerImage(one, one, ()) for one in (1, 2)}
-    return Image(brokers=brokers).with_topics([TopicImage("t", NO_TOPIC_ID, partitions)])
+    return Image(brokers=brokers).with_topics([TopicImage("t", ZERO_UUID, partitions)])
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_preferred_leader_that_cannot_lead_is_left_out() -> None:
 
 def test_topics_that_are_being_deleted_and_partitions_without_a_state_do_not_count() -> None:
     assert decide_rebalance(image(2), deleting=("t",), imbalance_percentage=0) == []
-    new = TopicImage("n", NO_TOPIC_ID, {0: PartitionImage(0, (1,)), 1: PartitionImage(1, (1,))})
+    new = TopicImage("n", ZERO_UUID, {0: PartitionImage(0, (1,)), 1: PartitionImage(1, (1,))})
     found = decide_rebalance(image(2).with_topics([new]), deleting=(), imbalance_percentage=30)
     assert found == [("t", 0)]
     assert decide_rebalance(image(2).with_topics([new]), deleting=(), imbalance_percentage=34) == []

@@ -63,7 +63,6 @@ CLEANER_OFFSETS = "/data/cleaner-offset-checkpoint"
 EPOCHS = f"{FOLDER}/leader-epoch-checkpoint"
 TOPIC_IDS = f"{FOLDER}/partition.metadata"
 META = "/data/meta.properties"
-ABORTED = struct.pack(">hqqqq", 0, 5, 160, 161, 162)
 
 Row = tuple[Damage, str, Severity, str, int | None, str]
 """Damage; kind, severity, path and offset of the finding; words of what a start does."""

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from odradek.protocol.topic_partition import ZERO_UUID
 from odradek.runtime.system_files import SystemFileSystem
 from odradek.storage.checkpoints.partition_metadata import (
-    ZERO_TOPIC_ID,
     CorruptPartitionMetadata,
     decode_partition_metadata,
     decode_topic_id,
@@ -52,7 +52,7 @@ def test_newline_at_the_end_does_no_harm() -> None:
         b"version: 0\ntopic: ABEiM0RVZneImaq7zN3u_w",
         b"version: 0\ntopic_id:",
         b"version: 0\ntopic_id: ABEiM0RVZneImaq7zN3u_w\nmore",
-        b"version: 0\ntopic_id: " + encode_topic_id(ZERO_TOPIC_ID).encode(),
+        b"version: 0\ntopic_id: " + encode_topic_id(ZERO_UUID).encode(),
         b"version: 0\ntopic_id: \xff",
         b"\x00" * 43,
     ],

@@ -8,7 +8,7 @@ from odradek.runtime.testing.memory_files import MemoryFileSystem
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.checkpoints.checkpoint_file import (
     CLEANER_OFFSET_FILE,
-    TopicPartition,
+    PartitionName,
     read_offsets,
 )
 from odradek.storage.directories.disk_jobs import WriteCheckpoint
@@ -33,7 +33,7 @@ def cleaned(broker: Broker, log: Log, offset: int) -> None:
     broker.perform(directory.checkpoint_cleaner_offsets())
 
 
-def on_disk(files: MemoryFileSystem) -> dict[TopicPartition, int]:
+def on_disk(files: MemoryFileSystem) -> dict[PartitionName, int]:
     return read_offsets(files, PATH)
 
 

@@ -22,7 +22,7 @@ from odradek.tools.console.errors import (
     log,
 )
 from odradek.tools.console.library import LibraryMissingError, build
-from odradek.tools.console.producer.line_reader import LineReader, Record, lines_of
+from odradek.tools.console.producer.line_reader import LineReader, LineRecord, lines_of
 from odradek.tools.console.producer.options import (
     FLAGS,
     LINE_READER,
@@ -104,7 +104,7 @@ def _send_lines(sender: RecordSender, reader: LineReader, lines: Iterator[str]) 
     shows_prompt = sys.stdin.isatty() and sys.stdout.isatty()
     if reader.is_plain and not shows_prompt:
         for line in lines:
-            sender.send(Record(None, line, []))
+            sender.send(LineRecord(None, line, []))
         return
     number = 0
     while True:
@@ -149,7 +149,7 @@ class RecordSender:
         while not self._is_closed.is_set():
             self._producer.poll(POLL_S)
 
-    def send(self, record: Record) -> None:
+    def send(self, record: LineRecord) -> None:
         """Enqueue a record, and with `is_sync` deliver it; without, report a failure on stderr.
 
         raises  ConsoleError for a failure with `is_sync`
@@ -164,7 +164,7 @@ class RecordSender:
         if self._failure is not None:
             raise ConsoleError("java.util.concurrent.ExecutionException", self._failure)
 
-    def _enqueue(self, record: Record) -> str | None:
+    def _enqueue(self, record: LineRecord) -> str | None:
         deadline: float | None = None
         while True:
             try:
@@ -216,7 +216,7 @@ class RecordSender:
                 )
             self._producer.poll(min(TOPIC_RETRY_S, remaining_s))
 
-    def _too_large(self, record: Record) -> str | None:
+    def _too_large(self, record: LineRecord) -> str | None:
         characters = len(record.key or "") + len(record.value or "")
         largest_bytes = min(self._request_size_max, self._buffer_memory)
         if not record.headers and characters * 4 + 100 <= largest_bytes:

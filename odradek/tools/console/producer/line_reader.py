@@ -19,7 +19,7 @@ from odradek.tools.console.errors import KAFKA_EXCEPTION, ConsoleError
 from odradek.tools.java_patterns import compile_java_pattern
 
 
-class Record(NamedTuple):
+class LineRecord(NamedTuple):
     key: str | None
     value: str | None
     headers: list[tuple[str, bytes | None]]
@@ -76,7 +76,7 @@ class LineReader:
         """Whether lines have neither keys nor headers."""
         return not self.parses_key and not self.parses_headers and self.null_marker is None
 
-    def read(self, line: str, number: int) -> Record:
+    def read(self, line: str, number: int) -> LineRecord:
         """Parse a line.
 
         number  the number of the line, from 1
@@ -93,7 +93,7 @@ class LineReader:
             key = self._part(line, position, separator, "key separator", number)
             position += 0 if key is None else len(key) + len(separator)
         value = line[position:]
-        return Record(
+        return LineRecord(
             None if key == self.null_marker else key,
             None if value == self.null_marker else value,
             []

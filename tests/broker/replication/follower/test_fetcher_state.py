@@ -7,8 +7,6 @@ from uuid import UUID
 import pytest
 
 from odradek.broker.replication.follower.fetcher_state import (
-    EARLIEST,
-    LATEST,
     Action,
     Append,
     FetcherState,
@@ -29,6 +27,7 @@ from odradek.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from odradek.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from tests.support.logs import NOW_MS, batch
 from tests.support.replicated_log import ReplicatedLog, StoredRecord
 
@@ -426,7 +425,7 @@ def out_of_range(log: ReplicatedLog) -> tuple[Fetcher, PartitionFetchState]:
     assert one.state is ReplicaState.OUT_OF_RANGE
     requests = fetcher.state.offset_requests()
     assert requests is not None
-    for timestamp in (LATEST, EARLIEST):
+    for timestamp in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP):
         request = requests.request(timestamp)
         assert request.replica_id == 1
         (topic,) = request.topics
