@@ -66,7 +66,9 @@ class Namespaces:
 
     def close(self) -> None:
         """Remove all of it, as far as it is there."""
-        for name in self._addresses:
+        for place, name in enumerate(self._addresses):
+            # The kernel ends a namespace some time later, and its links would still have their names.
+            subprocess.run(["ip", "link", "del", f"{self._bridge}o{place}"], check=False)
             subprocess.run(["ip", "netns", "del", self._namespace(name)], check=False)
         subprocess.run(["iptables", "-D", *self._forward], check=False)
         subprocess.run(["ip", "link", "del", self._bridge], check=False)
