@@ -67,7 +67,7 @@ class Namespaces:
     def close(self) -> None:
         """Remove all of it, as far as it is there."""
         for place, name in enumerate(self._addresses):
-            # The kernel ends a namespace some time later, and its links would still have their names.
+            # The kernel ends a namespace later: until then its links keep their names.
             subprocess.run(["ip", "link", "del", f"{self._bridge}o{place}"], check=False)
             subprocess.run(["ip", "netns", "del", self._namespace(name)], check=False)
         subprocess.run(["iptables", "-D", *self._forward], check=False)
