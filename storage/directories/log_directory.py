@@ -258,9 +258,10 @@ class LogDirectory:
         """Of those that were read at start, the ones that say more of a log than it has.
 
         A crash in a truncation leaves them.  Appends would reach what they say, and the next start
-        would take what is not on disk, or not replicated, for what was.
+        would take what is not on disk, or not replicated, for what was, and the cleaner what it has
+        not seen for clean.
         """
-        return [
+        above = [
             job
             for name, offsets in (
                 (RECOVERY_POINT_FILE, self.recovery_points),
@@ -272,6 +273,13 @@ class LogDirectory:
             )
             for job in self._checkpoint(name)
         ]
+        went_back = False
+        for key, log in self.logs.items():
+            if self.cleaner_offsets.get(key, 0) > log.end_offset:
+                went_back |= self.note_truncated(log)
+        if went_back:
+            above += self.checkpoint_cleaner_offsets()
+        return above
 
     def checkpoints_naming(self, key: PartitionName) -> list[WriteCheckpoint]:
         """The checkpoints that may still hold a line of a deleted log of this name."""

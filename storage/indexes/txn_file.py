@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from struct import Struct
 from typing import Final
 
+from odradek.runtime.files import Bytes
 from odradek.storage.files.batch_scan import CorruptBatch
 from odradek.storage.files.descriptors import Descriptors, Handle
 from odradek.storage.indexes.index_file import CorruptIndex, IndexFile
 from odradek.storage.indexes.txn_index import (
     ENTRY,
     AbortedTransaction,
-    decode_entries,
+    check_entries,
     encode_entries,
 )
 
@@ -61,12 +62,8 @@ class TxnFile:
                 raise
 
     def _note_last(self) -> None:
-        self._last_offset = self._base_offset - 1
-        for entry in self._page(max(len(self._index) - 1, 0)):
-            self._last_offset = entry.last_offset
-
-    def _page(self, number: int) -> list[AbortedTransaction]:
-        return decode_entries(self._index.page(number), self._base_offset)
+        last = self._index.page(max(len(self._index) - 1, 0))
+        self._last_offset = check_entries(last, self._base_offset - 1)
 
     @contextmanager
     def _checked(self) -> Iterator[None]:
@@ -82,16 +79,20 @@ class TxnFile:
 
     def from_marker(self, offset: int) -> Iterator[AbortedTransaction]:
         """The transactions whose marker is at or after an offset."""
+        for page in self._pages(offset):
+            for _, *fields in ENTRY.iter_unpack(page):
+                yield AbortedTransaction(*fields)
+
+    def _pages(self, offset: int) -> Iterator[Bytes]:
+        """The entries whose marker is at or after an offset, page by page, checked."""
         self.load()
         with self._checked():
             number = self._index.count_below(_read_marker, _MARKER_AT, offset)
             former = self._base_offset - 1
-            while entries := self._page(number):
-                if entries[0].last_offset <= former:
-                    raise CorruptIndex(f"a marker at {entries[0].last_offset} after {former}")
-                former = entries[-1].last_offset
-                number += len(entries)
-                yield from entries
+            while page := self._index.page(number):
+                former = check_entries(page, former)
+                yield page
+                number += len(page) // ENTRY.size
 
     def overlapping(self, start_offset: int, end_offset: int) -> tuple[list[tuple[int, int]], bool]:
         """([(producer id, first offset)] of those overlapping [start, end), whether that is all).
@@ -99,12 +100,13 @@ class TxnFile:
         It is all when an entry was written while everything before `end_offset` was stable: later
         entries, also those of later segments, begin after it.
         """
-        found = []
-        for entry in self.from_marker(start_offset):
-            if entry.first_offset < end_offset:
-                found.append((entry.producer_id, entry.first_offset))
-            if entry.last_stable_offset >= end_offset:
-                return found, True
+        found: list[tuple[int, int]] = []
+        for page in self._pages(start_offset):
+            for _, producer_id, first, _, stable in ENTRY.iter_unpack(page):
+                if first < end_offset:
+                    found.append((producer_id, first))
+                if stable >= end_offset:
+                    return found, True
         return found, False
 
     # Changes.

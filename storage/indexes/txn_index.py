@@ -41,22 +41,29 @@ def encode_entries(entries: Iterable[AbortedTransaction]) -> bytes:
     return b"".join(ENTRY.pack(VERSION, *entry) for entry in entries)
 
 
-def decode_entries(data: Bytes, base_offset: int) -> list[AbortedTransaction]:
-    """The entries in some bytes of a file.
+def check_entries(data: Bytes, former: int) -> int:
+    """Check the entries in some bytes of a file.
 
-    base_offset  no marker is below it
-    raises       CorruptIndex: cut within an entry, another version, markers below `base_offset` or
-                 out of order
+    former   no marker is at or below it
+    returns  the offset of the last marker, `former` without one
+    raises   CorruptIndex: cut within an entry, another version, markers at or below `former` or out
+             of order
     """
     if len(data) % ENTRY.size:
         raise CorruptIndex(f"{len(data)} bytes are no whole number of entries")
-    entries = []
-    former = base_offset - 1
-    for version, producer_id, first, last, stable in ENTRY.iter_unpack(data):
+    for version, _, first, last, _ in ENTRY.iter_unpack(data):
         if version != VERSION:
             raise CorruptIndex(f"unknown version {version}, expected {VERSION}")
         if last <= former or first > last:
             raise CorruptIndex(f"a marker at {last} after one at {former}")
         former = last
-        entries.append(AbortedTransaction(producer_id, first, last, stable))
-    return entries
+    return former
+
+
+def decode_entries(data: Bytes, base_offset: int) -> list[AbortedTransaction]:
+    """The entries in the bytes of a file; raises CorruptIndex as `check_entries`.
+
+    base_offset  no marker is below it
+    """
+    check_entries(data, base_offset - 1)
+    return [AbortedTransaction(*fields) for _, *fields in ENTRY.iter_unpack(data)]

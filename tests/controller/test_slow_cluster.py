@@ -460,6 +460,54 @@ def test_deletion_is_carried_out_when_the_controller_loses_its_connection_meanwh
     assert not replicas
 
 
+def test_response_to_a_deletion_before_a_repeated_take_over_proves_nothing() -> None:
+    cluster = SlowCluster(1, SETTINGS)
+    for broker_id in BROKERS:
+        join(cluster, broker_id)
+    cluster.settle()
+    active = cluster.active
+    late, other = (one for one in BROKERS if one != active.broker_id)
+    replicas: dict[tuple[str, int, int], None] = {}
+    for broker_id in BROKERS:
+        cluster.nodes[broker_id].respond = partial(keep_replicas, replicas, broker_id)
+    active.controller.admin.auto_create_topic(CreateTopicSpec("t"))
+    cluster.settle()
+    cluster.session_of(late).is_paused = True
+    active.controller.admin.delete_topics(["t"])
+    cluster.settle()
+    assert {broker_id for name, _, broker_id in replicas if name == "t"} == {late}
+    session = cluster.session_of(active.broker_id)
+    session.is_losing = True
+    cluster.nodes[other].controller.admin.auto_create_topic(CreateTopicSpec("u"))
+    while cluster.step():
+        pass
+    session.is_losing = False
+    cluster.settle()
+    requests = [request for target, request, _ in active.outbox if target == late]
+    first, made, again = (
+        number
+        for number, request in enumerate(requests)
+        if isinstance(request, LeaderAndIsr | StopReplica)
+        and any(one.topic == "t" for one in request.partitions)
+    )
+    assert isinstance(requests[made], LeaderAndIsr), "the take-over was repeated"
+    assert isinstance(requests[again], StopReplica)
+    # It deletes, makes again what is deleted, and dies before it deletes again.
+    for number in range(made + 1):
+        cluster.deliver(active, late)
+        if number == first:
+            cluster.settle()
+    cluster.session_of(late).deliver_all()
+    assert {broker_id for name, _, broker_id in replicas if name == "t"} == {late}
+    cluster.kill(late)
+    cluster.settle()
+    join(cluster, late)
+    cluster.nodes[late].respond = partial(keep_replicas, replicas, late)
+    cluster.settle()
+    assert "t" not in cluster.active.controller.image.topics
+    assert not [replica for replica in replicas if replica[0] == "t"]
+
+
 def test_deletion_that_is_seen_before_the_creation_of_its_topic_is_carried_out() -> None:
     cluster = SlowCluster(1, SETTINGS)
     for broker_id in BROKERS:

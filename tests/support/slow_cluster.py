@@ -71,6 +71,11 @@ class SlowSession:
         self.there.append(carry)
         return outer
 
+    def deliver_all(self) -> None:
+        """Deliver every call and result, paused or not."""
+        while self.there or self.back:
+            (self.back or self.there).popleft()()
+
     @property
     def session_id(self) -> int:
         return self._inner.session_id
@@ -159,7 +164,7 @@ class SlowCluster(Cluster):
         for node in self.nodes.values():
             targets = dict.fromkeys(target for target, _, _ in node.outbox)
             found.extend(
-                lambda node=node, target=target: self._carry(node, target)  # type: ignore[misc]
+                lambda node=node, target=target: self.deliver(node, target)  # type: ignore[misc]
                 for target in targets
                 if not self.is_paused(target) and not self.is_paused(node.broker_id)
             )
@@ -168,7 +173,8 @@ class SlowCluster(Cluster):
     def is_paused(self, broker_id: int) -> bool:
         return broker_id in self.nodes and self.session_of(broker_id).is_paused
 
-    def _carry(self, node: Node, target: int) -> None:
+    def deliver(self, node: Node, target: int) -> None:
+        """Deliver the next control request of a node to another one."""
         index = next(at for at, entry in enumerate(node.outbox) if entry[0] == target)
         entry: tuple[int, ControlRequest, Respond] = node.outbox.pop(index)
         if target in self.nodes:

@@ -50,6 +50,7 @@ def test_it_is_read_again_after_a_stop_and_after_a_crash(is_stopped: bool) -> No
     files, broker = started()
     log = broker.create("orders", config=CONFIG)
     append(log, 10)
+    broker.flush(log)
     cleaned(broker, log, 4)
     assert files.read(PATH) == b"0\n1\norders 0 4\n"
     if is_stopped:
@@ -121,6 +122,25 @@ def test_truncation_moves_the_cleaner_offset_back_to_the_active_segment() -> Non
     assert on_disk(files) == {("orders", 0): log.base_offsets[2]}
     broker.truncate({("orders", 0): cut_offset - 1})
     assert on_disk(files) == {("orders", 0): log.active.base_offset}
+
+
+def test_truncation_that_a_crash_has_interrupted_moves_it_back_too() -> None:
+    files, broker = started()
+    log = broker.create("orders", config=CONFIG)
+    append(log, 20)
+    broker.flush(log)
+    bases = log.base_offsets
+    cleaned(broker, log, log.active.base_offset)
+    log.truncate_to(bases[2] + 1)
+    files.kill()
+    _, again = started(files)
+    assert on_disk(files) == {("orders", 0): bases[2]}
+    found = again.manager.get("orders", 0)
+    assert found is not None
+    assert found.end_offset == bases[2] + 1
+    append(found, 20)
+    files.kill()
+    assert on_disk(files) == {("orders", 0): bases[2]}
 
 
 def test_truncation_above_the_cleaner_offset_changes_nothing() -> None:
