@@ -7,6 +7,7 @@ Source: kafka.apache.org/protocol#protocol_error_codes.
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 
 class ErrorCode(IntEnum):
@@ -160,17 +161,21 @@ def error_of(code: int) -> ErrorCode:
         return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
+MESSAGE_MAX: Final = 8_000
+"""Characters: in UTF-8 fewer bytes than the 32,767 that a string of the protocol may have."""
+
+
 class BrokerError(Exception):
     """An error that the response returns to the client.
 
     code      goes to the error field of the level at which it was raised
-    message   for responses that have a field for it; None leaves the field null
+    message   for responses that have a field for it, cut at `MESSAGE_MAX`; None leaves it null
     """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(code, message)
         self.code = code
-        self.message = message
+        self.message = message if message is None else message[:MESSAGE_MAX]
 
     def __str__(self) -> str:
         return self.code.name if self.message is None else f"{self.code.name}: {self.message}"

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
 from odradek.broker.handlers.incremental_alter_configs import ResourceResult, alter
-from odradek.broker.settings.alter import ConfigChange, Requested
+from odradek.broker.settings.alter import CHANGES_MAX, ConfigChange, Requested
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.alter_configs import (
     AlterConfigsRequest,
@@ -34,7 +34,10 @@ def requested_of(resource: AlterConfigsResource) -> Requested:
     return Requested(
         resource.resource_type,
         resource.resource_name,
-        tuple(ConfigChange(config.name, config.value) for config in resource.configs),
+        tuple(
+            ConfigChange(config.name, config.value)
+            for config in resource.configs[: CHANGES_MAX + 1]
+        ),
         replaces=True,
     )
 

@@ -10,6 +10,9 @@ Source: Kafka's DescribeTopicPartitionsRequestHandler.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from heapq import heapify, heappop
+
 from odradek.broker.handlers.handler import Context, Reply, Steps
 from odradek.broker.handlers.metadata import TOPIC_OPERATIONS
 from odradek.broker.topics import PartitionView, TopicView, is_valid_topic_name
@@ -32,17 +35,19 @@ def run(context: Context, request: DescribeTopicPartitionsRequest) -> Steps[Repl
     if cursor is not None and cursor.partition_index < 0:
         raise BrokerError(ErrorCode.INVALID_REQUEST)
     topics = context.services.topics
-    names = sorted({topic.name for topic in request.topics} or topics.names())
+    names = yield from _names(request, topics.names())
+    # As a heap they are sorted while they are described, not in one step before.
+    heapify(names)
     first = 0
-    if cursor is not None:
-        names = [name for name in names if name >= cursor.topic_name]
-        first = cursor.partition_index if names and names[0] == cursor.topic_name else 0
+    if cursor is not None and names and names[0] == cursor.topic_name:
+        first = cursor.partition_index
     left = min(
         request.response_partition_limit, context.services.settings.max_request_partition_size_limit
     )
     described: list[DescribeTopicPartitionsResponseTopic] = []
     next_cursor: Cursor | None = None
-    for name in names:
+    while names:
+        name = heappop(names)
         yield None
         view = topics.view(name)
         if view is None:
@@ -59,6 +64,19 @@ def run(context: Context, request: DescribeTopicPartitionsRequest) -> Steps[Repl
             break
         first = 0
     return Reply(DescribeTopicPartitionsResponse(topics=described, next_cursor=next_cursor))
+
+
+def _names(request: DescribeTopicPartitionsRequest, known: Collection[str]) -> Steps[list[str]]:
+    """The topics that are named, or all that are known, each once, from the cursor on."""
+    start = "" if request.cursor is None else request.cursor.topic_name
+    names: dict[str, None] = {}
+    if not request.topics:
+        names = {name: None for name in known if name >= start}
+    for topic in request.topics:
+        if topic.name >= start:
+            names[topic.name] = None
+        yield None
+    return list(names)
 
 
 def failed(

@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 from odradek.broker.handlers.describe_configs import settings_in_force
 from odradek.broker.handlers.handler import Context, Delayed, InThread, Reply, Steps
 from odradek.broker.settings.alter import (
+    CHANGES_MAX,
     ConfigChange,
     Decision,
     LoggerChange,
@@ -76,7 +77,7 @@ def requested_of(resource: AlterConfigsResource) -> Requested:
         resource.resource_name,
         tuple(
             ConfigChange(config.name, config.value, config.config_operation)
-            for config in resource.configs
+            for config in resource.configs[: CHANGES_MAX + 1]
         ),
         replaces=False,
     )

@@ -9,6 +9,8 @@ Source: Kafka's GroupCoordinator.handleDeleteOffsets.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from odradek.broker.group.group import Group
 from odradek.broker.handlers.handler import Context, Steps, WhenDone
 from odradek.protocol.errors import BrokerError, ErrorCode
@@ -27,7 +29,9 @@ def run(context: Context, request: OffsetDeleteRequest) -> Steps[WhenDone[ErrorC
     for topic in request.topics:
         for partition in topic.partitions:
             key = TopicPartition(topic.name, partition.partition_index)
-            errors[key] = context.services.topics.absence(*key)
+            error = context.services.topics.absence(*key)
+            if error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                errors[key] = error
             yield None
     return _delete(context, request, errors)
 
@@ -35,6 +39,7 @@ def run(context: Context, request: OffsetDeleteRequest) -> Steps[WhenDone[ErrorC
 def _delete(
     context: Context, request: OffsetDeleteRequest, errors: dict[TopicPartition, ErrorCode]
 ) -> WhenDone[ErrorCode]:
+    """errors  of the partitions that exist"""
     shard = context.services.groups.shard_of(request.group_id)
     if not request.group_id:
         raise BrokerError(ErrorCode.INVALID_GROUP_ID)
@@ -45,25 +50,27 @@ def _delete(
         raise BrokerError(ErrorCode.NON_EMPTY_GROUP)
     _check_group(errors, group)
     partitions = [partition for partition, error in errors.items() if not error]
-    response = _respond(request, errors)
     pending = shard.delete_offsets(group, partitions)
-    return WhenDone(pending, lambda error: failed(request, error, None) if error else response)
+    return WhenDone(
+        pending,
+        lambda error: failed(request, error, None) if error else _respond(request, errors),
+    )
 
 
 def _check_group(errors: dict[TopicPartition, ErrorCode], group: Group) -> None:
-    """Replace the error of each existing partition by the one of the group."""
+    """Replace the error of each partition by the one of the group."""
     by_topic: dict[str, ErrorCode] = {}
-    for partition, error in errors.items():
-        if error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            topic = partition.topic
-            if topic not in by_topic:
-                by_topic[topic] = group.check_offset_deletion(topic)
-            errors[partition] = by_topic[topic]
+    for partition in errors:
+        topic = partition.topic
+        if topic not in by_topic:
+            by_topic[topic] = group.check_offset_deletion(topic)
+        errors[partition] = by_topic[topic]
 
 
 def _respond(
-    request: OffsetDeleteRequest, errors: dict[TopicPartition, ErrorCode]
-) -> OffsetDeleteResponse:
+    request: OffsetDeleteRequest, errors: Mapping[TopicPartition, ErrorCode]
+) -> Steps[OffsetDeleteResponse]:
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     topics: dict[str, OffsetDeleteResponseTopic] = {}
     for topic in request.topics:
         for partition in topic.partitions:
@@ -72,9 +79,11 @@ def _respond(
                 topic.name, OffsetDeleteResponseTopic(name=topic.name, partitions=[])
             ).partitions.append(
                 OffsetDeleteResponsePartition(
-                    partition_index=index, error_code=errors[TopicPartition(topic.name, index)]
+                    partition_index=index,
+                    error_code=errors.get(TopicPartition(topic.name, index), unknown),
                 )
             )
+            yield None
     return OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=list(topics.values()))
 
 

@@ -21,7 +21,8 @@ Source: Kafka's KafkaApis.handleOffsetFetchRequest.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
 
 from odradek.broker.group.consumer.offsets import check_fetch
 from odradek.broker.group.consumer.state import ConsumerGroup
@@ -46,9 +47,12 @@ TOP_LEVEL_ERROR_FROM: Final = 2
 GROUPS_FROM: Final = 8
 NOTHING: Final = OffsetAndMetadata(-1, -1, "", -1)
 
-Topics = list[tuple[str, list[tuple[int, OffsetAndMetadata, ErrorCode]]]]
 FETCHED_PER_STEP: Final = 16
-RequestedTopics = list[OffsetFetchRequestTopics] | list[OffsetFetchRequestTopic] | None
+
+Row = tuple[int, OffsetAndMetadata, ErrorCode]
+"""(partition, its committed offset, its error)"""
+Topics = Iterable[tuple[str, Iterable[Row]]]
+RequestedTopic = OffsetFetchRequestTopics | OffsetFetchRequestTopic
 
 
 def run(context: Context, request: OffsetFetchRequest) -> Steps[Reply]:
@@ -58,8 +62,11 @@ def run(context: Context, request: OffsetFetchRequest) -> Steps[Reply]:
                 context, request.group_id, request.topics, request.require_stable
             )
         except BrokerError as error:
-            return Reply(_failed_group(request, error.code, context.version))
-        return Reply(_of_one(topics))
+            if context.version >= TOP_LEVEL_ERROR_FROM:
+                return Reply(OffsetFetchResponse(error_code=error.code))
+            topics = _refused(request.topics or [], error.code)
+        found = yield from _rows(topics, OffsetFetchResponseTopic, OffsetFetchResponsePartition)
+        return Reply(OffsetFetchResponse(topics=found))
     groups: list[OffsetFetchResponseGroup] = []
     whole: dict[str, None] = {}
     for group in request.groups:
@@ -67,8 +74,7 @@ def run(context: Context, request: OffsetFetchRequest) -> Steps[Reply]:
             if group.group_id in whole:
                 continue
             whole[group.group_id] = None
-        found = yield from _of_group(context, group, request.require_stable)
-        groups.append(found)
+        groups.append((yield from _of_group(context, group, request.require_stable)))
         yield None
     return Reply(OffsetFetchResponse(groups=groups))
 
@@ -77,40 +83,37 @@ def failed(
     request: OffsetFetchRequest, code: ErrorCode, message: str | None
 ) -> OffsetFetchResponse:
     """The error for each group, in the fields of all versions."""
-    response = _failed_group(request, code, TOP_LEVEL_ERROR_FROM)
-    response.groups = [
-        OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=code)
-        for group in request.groups
-    ]
-    return response
+    return OffsetFetchResponse(
+        error_code=code,
+        groups=[
+            OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=code)
+            for group in request.groups
+        ],
+    )
 
 
-def _failed_group(
-    request: OffsetFetchRequest, code: ErrorCode, version: int
-) -> OffsetFetchResponse:
-    if version >= TOP_LEVEL_ERROR_FROM:
-        return OffsetFetchResponse(error_code=code)
-    requested = request.topics or []
-    return _of_one(
-        [
-            (topic.name, [(index, NOTHING, code) for index in topic.partition_indexes])
-            for topic in requested
-        ]
+def _refused(requested: Sequence[RequestedTopic], code: ErrorCode) -> Topics:
+    return (
+        (topic.name, ((index, NOTHING, code) for index in topic.partition_indexes))
+        for topic in requested
     )
 
 
 def _fetch(
-    context: Context, group_id: str, requested: RequestedTopics, require_stable: bool
+    context: Context,
+    group_id: str,
+    requested: Sequence[RequestedTopic] | None,
+    require_stable: bool,
 ) -> Steps[Topics]:
     shard = context.services.groups.shard_of(group_id)
-    wanted: list[TopicPartition] | None = None
+    wanted: Iterator[TopicPartition] | None = None
     if requested is not None:
-        wanted = [
+        wanted = (
             TopicPartition(topic.name, index)
             for topic in requested
             for index in topic.partition_indexes
-        ]
-    by_topic: dict[str, list[tuple[int, OffsetAndMetadata, ErrorCode]]] = {}
+        )
+    by_topic: dict[str, list[Row]] = {}
     group = shard.groups.get(group_id)
     offsets = GroupOffsets() if group is None else group.offsets
     for number, found in enumerate(offsets.fetch(wanted, require_stable=require_stable)):
@@ -119,28 +122,30 @@ def _fetch(
         topic, index = found.partition
         committed = (index, found.committed or NOTHING, found.error)
         by_topic.setdefault(topic, []).append(committed)
-    return list(by_topic.items())
+    return by_topic.items()
 
 
-def _of_one(topics: Topics) -> OffsetFetchResponse:
-    return OffsetFetchResponse(
-        topics=[
-            OffsetFetchResponseTopic(
-                name=name,
-                partitions=[
-                    OffsetFetchResponsePartition(
-                        partition_index=index,
-                        committed_offset=committed.offset,
-                        committed_leader_epoch=committed.leader_epoch,
-                        metadata=committed.metadata,
-                        error_code=error,
-                    )
-                    for index, committed, error in partitions
-                ],
+def _rows(
+    topics: Topics, make_topic: Callable[..., Any], make_partition: Callable[..., Any]
+) -> Steps[list[Any]]:
+    """The topics of a response, in the classes of either layout."""
+    rows = []
+    for name, partitions in topics:
+        row = make_topic(name=name, partitions=[])
+        for number, (index, committed, error) in enumerate(partitions):
+            if number % FETCHED_PER_STEP == 0:
+                yield None
+            row.partitions.append(
+                make_partition(
+                    partition_index=index,
+                    committed_offset=committed.offset,
+                    committed_leader_epoch=committed.leader_epoch,
+                    metadata=committed.metadata,
+                    error_code=error,
+                )
             )
-            for name, partitions in topics
-        ]
-    )
+        rows.append(row)
+    return rows
 
 
 def _check_member(context: Context, group: OffsetFetchRequestGroup) -> None:
@@ -159,22 +164,5 @@ def _of_group(
         topics = yield from _fetch(context, group.group_id, group.topics, require_stable)
     except BrokerError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error.code)
-    return OffsetFetchResponseGroup(
-        group_id=group.group_id,
-        topics=[
-            OffsetFetchResponseTopics(
-                name=name,
-                partitions=[
-                    OffsetFetchResponsePartitions(
-                        partition_index=index,
-                        committed_offset=committed.offset,
-                        committed_leader_epoch=committed.leader_epoch,
-                        metadata=committed.metadata,
-                        error_code=error,
-                    )
-                    for index, committed, error in partitions
-                ],
-            )
-            for name, partitions in topics
-        ],
-    )
+    found = yield from _rows(topics, OffsetFetchResponseTopics, OffsetFetchResponsePartitions)
+    return OffsetFetchResponseGroup(group_id=group.group_id, topics=found)

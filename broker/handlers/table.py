@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+WHOLE_ELEMENTS_MAX: Final = 20_000
+"""Elements of all arrays of a request that is decided or written as a whole: 2 to 4 us each."""
+
 
 class Api(NamedTuple):
     """A row: `module` is the file in broker/handlers."""
@@ -22,11 +25,13 @@ class Api(NamedTuple):
     """It may name every partition of the cluster."""
     advertised_min_version: int | None = None
     """What ApiVersions says instead of `min_version`."""
+    is_whole: bool = False
+    """All that it names goes into one decision or write, so it may name `WHOLE_ELEMENTS_MAX`."""
 
 
 HANDLERS: Final = (
     # librdkafka up to 2.x compresses only if version 0 of Produce is listed (KAFKA-18659).
-    Api(0, 3, 13, "produce", is_staged=True, advertised_min_version=0),
+    Api(0, 3, 13, "produce", is_staged=True, is_whole=True, advertised_min_version=0),
     Api(1, 4, 18, "fetch"),
     Api(2, 0, 10, "list_offsets"),
     Api(3, 0, 13, "metadata"),
@@ -37,10 +42,10 @@ HANDLERS: Final = (
     Api(8, 2, 9, "offset_commit"),
     Api(9, 1, 9, "offset_fetch"),
     Api(10, 0, 6, "find_coordinator"),
-    Api(11, 0, 9, "join_group"),
+    Api(11, 0, 9, "join_group", is_whole=True),
     Api(12, 0, 4, "heartbeat"),
-    Api(13, 0, 5, "leave_group"),
-    Api(14, 0, 5, "sync_group"),
+    Api(13, 0, 5, "leave_group", is_whole=True),
+    Api(14, 0, 5, "sync_group", is_whole=True),
     Api(15, 0, 6, "describe_groups"),
     Api(16, 0, 5, "list_groups"),
     Api(18, 0, 4, "api_versions"),
@@ -60,19 +65,19 @@ HANDLERS: Final = (
     Api(35, 1, 4, "describe_log_dirs"),
     Api(37, 0, 3, "create_partitions"),
     Api(42, 0, 2, "delete_groups"),
-    Api(43, 0, 2, "elect_leaders"),
+    Api(43, 0, 2, "elect_leaders", is_whole=True),
     Api(44, 0, 1, "incremental_alter_configs"),
-    Api(45, 0, 0, "alter_partition_reassignments"),
-    Api(46, 0, 0, "list_partition_reassignments"),
+    Api(45, 0, 0, "alter_partition_reassignments", is_whole=True),
+    Api(46, 0, 0, "list_partition_reassignments", is_whole=True),
     Api(47, 0, 0, "offset_delete"),
     Api(56, 0, 3, "alter_partition", is_control=True),
-    Api(57, 0, 1, "update_features"),
+    Api(57, 0, 1, "update_features", is_whole=True),
     Api(60, 0, 2, "describe_cluster"),
     Api(61, 0, 0, "describe_producers"),
     Api(65, 0, 0, "describe_transactions"),
     Api(66, 0, 2, "list_transactions"),
     Api(67, 0, 0, "allocate_producer_ids"),
-    Api(68, 0, 1, "consumer_group_heartbeat"),
+    Api(68, 0, 1, "consumer_group_heartbeat", is_whole=True),
     Api(69, 0, 1, "consumer_group_describe"),
     Api(75, 0, 0, "describe_topic_partitions"),
 )

@@ -32,7 +32,7 @@ from odradek.broker.handlers.handler import (
     Staged,
     Steps,
 )
-from odradek.broker.handlers.table import FIRST_REQUESTS, HANDLERS, Api
+from odradek.broker.handlers.table import FIRST_REQUESTS, HANDLERS, WHOLE_ELEMENTS_MAX, Api
 from odradek.broker.server.budget import Budget
 from odradek.broker.server.call import Call
 from odradek.broker.server.connection import Connection
@@ -57,8 +57,6 @@ REQUEST_ELEMENTS_MAX: Final = 200_000
 take it seconds of one of its threads."""
 CONTROL_ELEMENTS_MAX: Final = 10_000_000
 """The same of a request between brokers."""
-PRODUCED_ELEMENTS_MAX: Final = 20_000
-"""The same of a request whose batches are written in one go: topics and partitions."""
 ELEMENT_BYTES: Final = 256
 """What an element takes in memory, with what is built for its response."""
 CHARGED_ELEMENTS: Final = 4_096
@@ -330,8 +328,8 @@ class Dispatcher:
 
 def elements_max(api: Api) -> int:
     """How many elements all arrays of a request may have together."""
-    if api.is_staged:
-        return PRODUCED_ELEMENTS_MAX
+    if api.is_whole:
+        return WHOLE_ELEMENTS_MAX
     return CONTROL_ELEMENTS_MAX if api.is_control else REQUEST_ELEMENTS_MAX
 
 

@@ -85,6 +85,8 @@ Decision = StoredConfigs | tuple[LoggerChange, ...]
 INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 LOG_LEVELS: Final = ("DEBUG", "ERROR", "FATAL", "INFO", "TRACE", "WARN")
 ROOT_LOGGER: Final = "root"
+CHANGES_MAX: Final = 1_000
+"""Of one resource, 3 us each; there are 300 settings.  Differs from Kafka: it has no bound."""
 
 
 def invalid_request(message: str) -> BrokerError:
@@ -92,10 +94,12 @@ def invalid_request(message: str) -> BrokerError:
 
 
 def check_changes(changes: Sequence[ConfigChange]) -> None:
-    """Refuse a setting that is listed twice or has no value.
+    """Refuse a setting that is listed twice or has no value, and too many of them.
 
     raises  BrokerError(INVALID_REQUEST)
     """
+    if len(changes) > CHANGES_MAX:
+        raise invalid_request(f"A request may change {CHANGES_MAX} configs of a resource at most")
     names = [change.name for change in changes]
     if len(dict.fromkeys(names)) != len(names):
         raise invalid_request("Error due to duplicate config keys")

@@ -120,7 +120,10 @@ def describe_default(
 
 def chosen(names: Iterable[str], requested: Collection[str] | None) -> list[str]:
     """The requested names, sorted."""
-    return sorted(name for name in names if not requested or name in requested)
+    if not requested:
+        return sorted(names)
+    wanted = frozenset(requested)
+    return sorted(name for name in names if name in wanted)
 
 
 def broker_entry(name: str, value: str | None, synonyms: tuple[Synonym, ...]) -> DescribedConfig:

@@ -37,12 +37,12 @@ def target_replicas(partition: PartitionImage) -> tuple[int, ...]:
 def reassign_to(partition: PartitionImage, target: Sequence[int]) -> PartitionImage:
     """The partition with another target; one that only reorders replicas adds and removes none."""
     origin = origin_replicas(partition)
-    replicas = tuple(dict.fromkeys((*target, *origin)))
+    wanted = dict.fromkeys(target)
     return replace(
         partition,
-        replicas=replicas,
-        adding=tuple(one for one in replicas if one not in origin),
-        removing=tuple(one for one in replicas if one not in target),
+        replicas=tuple(dict.fromkeys((*target, *origin))),
+        adding=tuple(one for one in wanted if one not in origin),
+        removing=tuple(one for one in origin if one not in wanted),
     )
 
 

@@ -18,6 +18,8 @@ from odradek.runtime.lazy_dataclass import dataclass
 
 _DEFAULT: Final = -1
 NAME_LENGTH_MAX: Final = 249
+REPLICATION_FACTOR_MAX: Final = 2**15 - 1
+"""The response has 16 bits for it."""
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -166,6 +168,12 @@ def _check_assignment(replicas: Placement) -> None:
         raise BrokerError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "All partitions should have the same number of replicas",
+        )
+    if len(next(iter(replicas.values()))) > REPLICATION_FACTOR_MAX:
+        # Differs from Kafka: it creates the topic, and fails to respond.
+        raise BrokerError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"A partition may have {REPLICATION_FACTOR_MAX} replicas at most",
         )
     if any(len(set(found)) != len(found) for found in replicas.values()):
         shown = ", ".join(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.errors import MESSAGE_MAX, BrokerError, ErrorCode
 
 
 def test_codes_have_no_hole() -> None:
@@ -28,6 +28,12 @@ def test_broker_error_prints_its_code_and_message() -> None:
     error = BrokerError(ErrorCode.INVALID_CONFIG, "no such key")
     assert (error.code, error.message) == (40, "no such key")
     assert str(error) == "INVALID_CONFIG: no such key"
+
+
+def test_message_of_an_error_fits_into_a_string_of_the_protocol() -> None:
+    error = BrokerError(ErrorCode.INVALID_CONFIG, "\U0001f600" * 100_000)
+    assert error.message == "\U0001f600" * MESSAGE_MAX
+    assert len(error.message.encode()) <= 0x7FFF
 
 
 def test_codes_are_those_that_kio_knows() -> None:

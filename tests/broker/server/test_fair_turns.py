@@ -14,6 +14,7 @@ from typing import Final
 import pytest
 
 from odradek.broker.handlers.metadata import AUTO_CREATIONS_MAX
+from odradek.broker.handlers.table import WHOLE_ELEMENTS_MAX
 from odradek.broker.topics import OFFSETS_TOPIC
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
@@ -21,10 +22,18 @@ from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopics
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from tests.support.attacks import PIPELINED, REQUESTS, named_topics
 from tests.support.machine_speed import slowness
 from tests.support.node_here import Caller, NodeHere, decoded, framed, node_here
 from tests.support.transaction_attacks import TRANSACTION_REQUESTS
+from tests.support.whole_attacks import WHOLE_REQUESTS, WIDE_REQUESTS, whole_requests
+
+MANY_NAMES: Final = {**REQUESTS, **TRANSACTION_REQUESTS, **WHOLE_REQUESTS, **WIDE_REQUESTS}
 
 CALLBACK_NS_MAX: Final = 100_000_000
 """Of a machine at a third of its speed: what is seen here is 5 to 30 ms."""
@@ -41,6 +50,7 @@ def here(tmp_path: Path) -> Iterator[NodeHere]:
         make_topic(node, caller, "topic", 100)
         for key_type in (0, 1):
             node.call(caller, FindCoordinatorRequest(key_type=key_type, coordinator_keys=["g"]), 4)
+        commit(node, caller, "known", "topic")
         yield node
         assert node.failures == []
         assert node.server.budget.held_bytes == 0
@@ -53,6 +63,15 @@ def make_topic(here: NodeHere, caller: Caller, name: str, partitions: int) -> No
     )
     request = CreateTopicsRequest(topics=[topic], timeout_ms=60_000)
     assert here.call(caller, request, 7).topics[0].error_code == 0
+
+
+def commit(here: NodeHere, caller: Caller, group: str, topic: str) -> None:
+    partition = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=1, committed_metadata=""
+    )
+    named = OffsetCommitRequestTopic(name=topic, partitions=[partition])
+    request = OffsetCommitRequest(group_id=group, topics=[named])
+    assert here.call(caller, request, 8).topics[0].partitions[0].error_code == 0
 
 
 class Canary:
@@ -121,11 +140,22 @@ def endure_once(here: NodeHere, content: bytes, responses: int) -> tuple[list[by
     return found, excess
 
 
-@pytest.mark.parametrize("name", [*REQUESTS, *TRANSACTION_REQUESTS])
+@pytest.mark.parametrize("name", MANY_NAMES)
 def test_request_with_many_names_delays_no_other_connection(here: NodeHere, name: str) -> None:
-    request, version = REQUESTS.get(name) or TRANSACTION_REQUESTS[name]
+    request, version = MANY_NAMES[name]
     (response,) = endure(here, framed(request, version, 1), 1)
     assert response
+
+
+@pytest.mark.parametrize("name", WHOLE_REQUESTS)
+def test_more_elements_than_one_decision_takes_close_the_connection(
+    here: NodeHere, name: str
+) -> None:
+    request, version = whole_requests(WHOLE_ELEMENTS_MAX + 3)[name]
+    caller = here.caller()
+    caller.send_bytes(framed(request, version, 1))
+    here.until(lambda: caller.is_closed or caller.received, "neither closed nor answered")
+    assert not caller.received
 
 
 @pytest.mark.parametrize("name", PIPELINED)

@@ -5,12 +5,14 @@ from typing import Any
 import pytest
 
 from odradek.broker.settings.alter import (
+    CHANGES_MAX,
     ConfigChange,
     ConfigOperation,
     LoggerChange,
     Requested,
     ResourceType,
     StoredConfigs,
+    check_changes,
     decide,
     decide_broker,
     decide_topic,
@@ -180,6 +182,14 @@ def test_invalid_logger_change_is_refused(name: str, change: ConfigChange, code:
     with pytest.raises(BrokerError) as raised:
         decide(SETTINGS, requested, broker_id=0, overrides_of=lambda _: None, loggers=("a", "root"))
     assert raised.value.code is code
+
+
+def test_more_changes_of_one_resource_than_allowed_are_refused() -> None:
+    changes = [ConfigChange(f"name-{number}", "1") for number in range(CHANGES_MAX + 1)]
+    check_changes(changes[:-1])
+    with pytest.raises(BrokerError, match="at most") as raised:
+        check_changes(changes)
+    assert raised.value.code is ErrorCode.INVALID_REQUEST
 
 
 def test_dynamic_password_is_refused() -> None:

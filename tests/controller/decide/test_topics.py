@@ -140,6 +140,12 @@ def test_legal_topic_name_is_accepted(name: str) -> None:
             "Duplicate replica assignment found: 0 -> [1, 1]",
         ),
         (
+            CreateTopicSpec("t", assignments={0: tuple(range(32_768))}),
+            UNKNOWN,
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "A partition may have 32767 replicas at most",
+        ),
+        (
             CreateTopicSpec("t", assignments={0: (1,), 2: (2,)}),
             UNKNOWN,
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
