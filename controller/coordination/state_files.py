@@ -221,9 +221,7 @@ def _replay(files: FileSystem, journal: StateFile, loaded: LoadedTree, *, is_new
     loaded.entry_count = count
 
 
-def _end_problem(
-    journal: StateFile, content: bytes, good: int, *, is_newest: bool
-) -> str | None:
+def _end_problem(journal: StateFile, content: bytes, good: int, *, is_newest: bool) -> str | None:
     """Why a journal may not end after its complete entries, `good` bytes."""
     if good == len(content) or (is_newest and not holds_entry(content, good + 1)):
         return None

@@ -184,9 +184,7 @@ AFTER_A_CLEAN_STOP: dict[str, Row] = {
         *(write(EPOCHS, b"0\n2\n3 150\n0 0\n"), EPOCH_FILE, DAMAGE, EPOCHS, 48, "leaves it: foll"),
     ),
     "epoch that replaces the one before": (
-        lambda files: files.replace(
-            EPOCHS, files.read(EPOCHS).replace(b"0\n4\n", b"0\n5\n5 5\n")
-        ),
+        lambda files: files.replace(EPOCHS, files.read(EPOCHS).replace(b"0\n4\n", b"0\n5\n5 5\n")),
         *(EPOCH_FILE, REPAIR, EPOCHS, None, "goes by the later lines"),
     ),
     "epoch above the end": (
