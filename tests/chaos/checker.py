@@ -7,8 +7,7 @@ Source: Jepsen's analyses of Kafka (jepsen.tests.kafka).
 
 from __future__ import annotations
 
-import itertools
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from graphlib import CycleError, TopologicalSorter
@@ -191,9 +190,16 @@ def _of_orders(sends: Iterable[Send]) -> Iterator[Anomaly]:
         if send.outcome is Outcome.OK and send.offset is not None:
             by_producer[send.producer, send.partition].append(send)
             by_partition[send.partition].append(send)
+    given_up = _given_up(sends)
     for (producer, partition), mine in sorted(by_producer.items()):
         mine.sort(key=lambda one: one.invoked_ns)
-        for former, later in itertools.pairwise(mine):
+        last: dict[int, Send] = {}
+        for later in mine:
+            period = bisect_right(given_up[producer], _end(later))
+            former = last.get(period)
+            last[period] = later
+            if former is None:
+                continue
             assert former.offset is not None
             assert later.offset is not None
             if later.offset < former.offset:
@@ -204,6 +210,22 @@ def _of_orders(sends: Iterable[Send]) -> Iterator[Anomaly]:
                 )
     for partition, all_of_it in sorted(by_partition.items()):
         yield from _real_time(partition, all_of_it)
+
+
+def _given_up(sends: Iterable[Send]) -> dict[int, list[int]]:
+    """When each producer has given a record up, in order.
+
+    It then takes another epoch and sends what waits behind that record anew (KIP-360).  What was
+    stored before may have been behind it, too: a leader that has nothing of a producer takes any
+    sequence, also after it has refused the one before for want of replicas, as in Apache Kafka.
+    """
+    found: dict[int, list[int]] = defaultdict(list)
+    for send in sends:
+        if send.outcome is not Outcome.OK and send.ended_ns is not None:
+            found[send.producer].append(send.ended_ns)
+    for times in found.values():
+        times.sort()
+    return found
 
 
 def _real_time(partition: int, sends: list[Send]) -> Iterator[Anomaly]:

@@ -232,6 +232,17 @@ def test_member_may_resume_after_a_commit_of_unknown_outcome_and_not_after_an_ab
     assert {one.kind for one in anomalies(history)} == {checker.RESUME_GAP}
 
 
+def test_producer_that_has_given_a_record_up_sends_anew_what_was_behind_it() -> None:
+    history = sound()
+    out_of_order(history)
+    # Value 40 is acknowledged last, in the epoch after the one in which value 5 was given up.
+    history.sends[4].ended_ns = 900
+    history.sends.append(Send(1, 0, 5, 10, 800, Outcome.INFO))
+    assert {one.kind for one in anomalies(history)} == set()
+    history.sends[-1].producer = 2
+    assert {one.kind for one in anomalies(history)} == {checker.NONMONOTONIC_SEND}
+
+
 def test_clients_that_did_nothing_are_named() -> None:
     history = sound()
     assert checker.missing(history, is_transactional=False) == ["polls after a resumption"]
