@@ -93,10 +93,10 @@ chaos-cluster: tools
 
 # Real brokers and servers of ZooKeeper in network namespaces, which are killed, paused, cut off and slowed
 # down, with disks that fill and fail, while replicas move and topics come and go; what clients saw is
-# checked.  Needs root; appends to tests/chaos/ledger.jsonl.
+# checked.  Needs root; appends to tests/chaos/ledger.jsonl.  A campaign: CHAOS='--runs 285 --keep-going'.
 chaos: tools
 	@tests/support/chaos_packages.sh
-	$(BIN)/python -m tests.chaos --minutes $(MINUTES)
+	$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(CHAOS)
 
 # New seeds of the simulator (tests/sim) for MINUTES; appends to tests/sim/ledger.jsonl.
 campaign-sim: $(VENV)/.dev

@@ -10,6 +10,7 @@ from odradek.controller.coordination.state_files import (
     CoordinationDamaged,
     find_files,
     journal_path,
+    journal_problem,
     read_snapshot,
     read_tree,
     replay_entry,
@@ -43,6 +44,25 @@ def salvage(files: FileSystem, folder: str) -> Salvaged:
         tree = _salvage_damaged(files, folder)
     last_ms = max(node.mtime_ms for node in tree.nodes.values())
     return Salvaged(tree, problem, last_ms)
+
+
+def damaged_files(files: FileSystem, folder: str) -> list[str]:
+    """What is wrong with each file, also with those that the newest tree does not need.
+
+    raises  OSError
+    """
+    snapshots, journals = find_files(files, folder)
+    found: list[str] = []
+    for snapshot in snapshots:
+        try:
+            read_snapshot(files, snapshot)
+        except CoordinationDamaged as damaged:
+            found.append(damaged.problem)
+    for journal in journals:
+        problem = journal_problem(files, journal, is_newest=journal is journals[-1])
+        if problem is not None:
+            found.append(problem)
+    return found
 
 
 def _salvage_damaged(files: FileSystem, folder: str) -> Tree:

@@ -213,14 +213,34 @@ def _replay(files: FileSystem, journal: StateFile, loaded: LoadedTree, *, is_new
             replay_entry(tree, entry)
         good = end
         count += 1
-    if good < len(content) and (not is_newest or holds_entry(content, good + 1)):
-        raise CoordinationDamaged(
-            f"{journal.path} ({len(content)} bytes) is damaged at byte {good}, and transactions "
-            "that were acknowledged come after it"
-        )
+    problem = _end_problem(journal, content, good, is_newest=is_newest)
+    if problem is not None:
+        raise CoordinationDamaged(problem)
     loaded.good_bytes = good
     loaded.torn_bytes = len(content) - good
     loaded.entry_count = count
+
+
+def _end_problem(journal: StateFile, content: bytes, good: int, *, is_newest: bool) -> str | None:
+    """Why a journal may not end after its complete entries, `good` bytes."""
+    if good == len(content) or (is_newest and not holds_entry(content, good + 1)):
+        return None
+    return (
+        f"{journal.path} ({len(content)} bytes) is damaged at byte {good}, and transactions "
+        "that were acknowledged come after it"
+    )
+
+
+def journal_problem(files: FileSystem, journal: StateFile, *, is_newest: bool) -> str | None:
+    """Why a journal cannot be read to its end; a crash may have torn that of the newest one.
+
+    raises  OSError
+    """
+    content = files.read(journal.path)
+    good = 0
+    for good, _ in decode_entries(content):
+        pass
+    return _end_problem(journal, content, good, is_newest=is_newest)
 
 
 def replay_entry(tree: Tree, entry: JournalEntry) -> None:

@@ -134,7 +134,7 @@ def as_json(verdict: Verdict) -> dict[str, object]:
 
 def _check_coordination(files: FileSystem, paths: Sequence[str], verdict: Verdict) -> None:
     """The files of the embedded coordination, which are in the first directory of log.dirs."""
-    from odradek.controller.coordination.salvage import salvage
+    from odradek.controller.coordination.salvage import damaged_files, salvage
     from odradek.controller.coordination.state_files import find_files
     from odradek.storage.checking.findings import START, Finding, Severity
 
@@ -142,14 +142,19 @@ def _check_coordination(files: FileSystem, paths: Sequence[str], verdict: Verdic
         if not any(find_files(files, path)):
             continue
         problem = salvage(files, path).problem
-        if problem is not None:
+        severity, start = (
+            (Severity.REPAIR, "does without it: the other files have all of it")
+            if problem is None
+            else (Severity.DAMAGE, "refuses it; `odradek recover-metadata` rebuilds the metadata")
+        )
+        for text in damaged_files(files, path) if problem is None else (problem,):
             verdict.findings.append(
                 Finding(
                     kind=START,
                     path=path,
-                    text=f"coordination files: {problem}",
-                    severity=Severity.DAMAGE,
-                    start="refuses it; `odradek recover-metadata` rebuilds the metadata",
+                    text=f"coordination files: {text}",
+                    severity=severity,
+                    start=start,
                     is_final=True,
                 )
             )

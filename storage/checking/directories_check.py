@@ -98,6 +98,9 @@ def check_directories(
     directories = [_DirectoryCheck(files, path, verdict) for path in paths]
     for directory in directories:
         directory.run()
+    keys = dict.fromkeys(key for directory in directories for _, key in directory.logs)
+    for directory in directories:
+        directory.check_lines(keys)
     _compare_topic_ids(directories, verdict)
     overlay = OverlayFileSystem(files, spill)
     trial = TrialStart(overlay)
@@ -170,7 +173,6 @@ class _DirectoryCheck:
             )
         for folder, key in folders:
             self._check_log(folder, key)
-        self._check_lines(dict.fromkeys(key for _, key in folders))
 
     def _report(
         self, kind: str, path: str, text: str, severity: Severity, start: str, **more: object
@@ -289,18 +291,31 @@ class _DirectoryCheck:
                     partition=facts.partition,
                 )
 
-    def _check_lines(self, keys: dict[PartitionName, None]) -> None:
+    def check_lines(self, keys: dict[PartitionName, None]) -> None:
+        """Compare the lines of the checkpoints with the folders.
+
+        keys  partitions of all directories
+        """
+        here = dict.fromkeys(key for _, key in self.logs)
         for name, offsets in self.offsets.items():
-            for key in offsets:
-                if key not in keys:
-                    self._report(
-                        CHECKPOINT,
-                        f"{self.path}/{name}",
-                        "has a line of a partition that has no folder",
-                        Severity.REPAIR,
-                        "leaves the line out",
-                        partition=names.folder_name(*key),
-                    )
+            for key, offset in offsets.items():
+                if key in here:
+                    continue
+                text, severity = "has a line of a partition that has no folder", Severity.REPAIR
+                start = "leaves the line out"
+                # A stop writes lines of what it has closed; before it a deletion may be newer.
+                is_closed = self.is_clean and name == RECOVERY_POINT_FILE
+                if is_closed and offset and key not in keys:
+                    text = f"says that there are records below offset {offset}, and has no folder"
+                    severity, start = Severity.DAMAGE, f"{start}; the replica begins empty"
+                self._report(
+                    CHECKPOINT,
+                    f"{self.path}/{name}",
+                    text,
+                    severity,
+                    start,
+                    partition=names.folder_name(*key),
+                )
 
 
 def check_log(

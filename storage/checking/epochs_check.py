@@ -18,6 +18,7 @@ class EpochsCheck:
         self._newest_epoch = -1
         self._falling = 0
         self._has_flaw = False
+        self._has_replaced_lines = False
         self._epochs = LeaderEpochs()
         self._is_missing = not files.exists(self._path)
         if self._is_missing:
@@ -28,8 +29,7 @@ class EpochsCheck:
         except CorruptCheckpoint as error:
             self._flaw(None, f"cannot be read: {error}", Severity.REPAIR)
             return
-        if data and self._epochs.encode() != data:
-            self._flaw(None, "has lines that contradict earlier ones", Severity.REPAIR)
+        self._has_replaced_lines = bool(data) and self._epochs.encode() != data
 
     def note(self, path: str, batch: RecordBatch, log_start_offset: int) -> None:
         """The next batch, of the segment at `path`."""
@@ -72,6 +72,13 @@ class EpochsCheck:
                     "leaves it out, and writes it with the next epoch",
                 )
                 break
+        if self._has_replaced_lines and not self._has_flaw:
+            self._flaw(
+                None,
+                "has lines that contradict earlier ones",
+                Severity.REPAIR,
+                "goes by the later lines, with which the batches agree",
+            )
 
     def _flaw(
         self,

@@ -1,6 +1,7 @@
 """Breaks a cluster of real processes for as long as asked, and checks what its clients saw.
 
-    python -m tests.chaos [--minutes 60] [--seed N] [--seconds 30] [--workload NAME]
+    python -m tests.chaos [--minutes 60 | --runs N] [--keep-going] [--seed N] [--seconds 30]
+                          [--workload NAME]
 
 Three brokers and three ZooKeeper servers, each in a network namespace of its own (needs root).  A
 run is a topic of its own with its clients, administrators' operations, and faults for `--seconds`;
@@ -12,13 +13,21 @@ Faults come in lanes (faults.py): brokers and disks, the network, ZooKeeper; tho
 follow each other, and the lanes run at once.  Appends a line to `ledger.jsonl` for each run: when,
 commit, seed, faults, operations, records, verdict.  Each entry of `faults` is counted as one fault,
 also where it kills two brokers; `wall_s` is the whole run, from the creation of its topic to the
-last check, and what faults an hour of run are divided by.
+last check, and what faults an hour of run are divided by.  When the brokers of a cluster have
+ended, `odradek check-log-dirs` checks their directories; damage is a line of the ledger, too.
+
+A run in which a client did nothing has failed, as one in which a fault did nothing.  A campaign may
+be ended (SIGTERM, Ctrl-C) and begun again: the ledger has all runs that have ended.  Several at
+once, with `--seed` far from each other, use the time in which one waits.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
+import math
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -42,7 +51,7 @@ from tests.chaos.scene import BROKERS, SESSION_S, Lane, Scene
 from tests.chaos.transactional_workload import TIMEOUT_MS, TransactionalWorkload
 from tests.chaos.workload import PARTITIONS, Workload
 from tests.cluster.replicas import assert_identical
-from tests.cluster.stored_logs import assert_undamaged
+from tests.cluster.stored_logs import damage_in
 from tests.support.broker_cluster import broker_cluster
 from tests.support.ledger import append, commit
 from tests.support.machines import Machine
@@ -51,6 +60,9 @@ from tests.support.zookeeper import connect_text, zookeeper_ensemble
 
 LEDGER = Path(__file__).with_name("ledger.jsonl")
 RUNS = 20
+"""On one cluster."""
+SEEDS_MAX = 1 << 20
+"""More than the runs of any time."""
 HEAL_S = 120.0
 SETTINGS = {
     "zookeeper.session.timeout.ms": str(int(SESSION_S * 1000)),
@@ -156,6 +168,7 @@ def run_once(found: Scene, name: str, seed: int, seconds: float, kind: str) -> d
             cluster.wait_until_complete(name, timeout_s=HEAL_S)
             healed = workload.acknowledged()
             cluster.wait(lambda: workload.acknowledged() > healed, "records are acknowledged")
+            cluster.wait(lambda: not workload.missing(), "every client has done something")
         wait_until_stable(cluster, name, PARTITIONS, timeout_s=STABLE_S)
         workload.read_all()
         assert_identical(cluster, name)
@@ -186,35 +199,63 @@ def run_once(found: Scene, name: str, seed: int, seconds: float, kind: str) -> d
     }
 
 
+def run_cluster(
+    folder: Path, numbers: Iterator[int], deadline: float, arguments: argparse.Namespace
+) -> bool:
+    """Runs on one cluster, and a check of its directories; whether all held.
+
+    numbers  seeds of the runs
+    """
+    is_held = True
+    with disks(folder, BROKERS) as mounted:
+        with scene(folder, mounted) as found:
+            for number, seed in enumerate(itertools.islice(numbers, RUNS)):
+                kind = arguments.workload or tuple(WORKLOADS)[number % len(WORKLOADS)]
+                line = run_once(found, f"{kind}-{number}", seed, arguments.seconds, kind)
+                append(LEDGER, line)
+                is_held = line["verdict"] == "held"
+                if not is_held or time.monotonic() > deadline:
+                    break
+        damage = damage_in(folder)
+        if damage is not None:
+            is_held = False
+            now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            append(LEDGER, {"time": now, "commit": commit(), "verdict": f"damaged: {damage[:600]}"})
+        if not is_held:
+            for disk in (one for of_broker in mounted.values() for one in of_broker):
+                shutil.copytree(disk.path, disk.path.with_name(f"kept-{disk.path.name}"))
+    return is_held
+
+
 def main(words: Sequence[str]) -> int:
-    """Run until the time is up, or a check fails: then the files stay, and the exit code is 1."""
+    """Run until the time is up, or a check fails; the exit code is 1 when one has.
+
+    The files of a cluster with which one has failed stay.
+    """
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--runs", type=int, help="so many runs, however long they take")
+    parser.add_argument("--keep-going", action="store_true", help="a failed run is not the last")
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--workload", choices=tuple(WORKLOADS))
     arguments = parser.parse_args(words)
-    deadline = time.monotonic() + arguments.minutes * 60
-    seed = arguments.seed
-    while time.monotonic() < deadline:
+    # Like Ctrl-C: processes, namespaces and mounts are removed.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    is_timed = arguments.runs is None
+    deadline = time.monotonic() + arguments.minutes * 60 if is_timed else math.inf
+    seeds = iter(range(arguments.seed, arguments.seed + (arguments.runs or SEEDS_MAX)))
+    failed = 0
+    for first in seeds:
         folder = Path(tempfile.mkdtemp(prefix="chaos-"))
-        with disks(folder, BROKERS) as mounted:
-            with scene(folder, mounted) as found:
-                for number in range(RUNS):
-                    kind = arguments.workload or tuple(WORKLOADS)[number % len(WORKLOADS)]
-                    line = run_once(found, f"{kind}-{number}", seed, arguments.seconds, kind)
-                    append(LEDGER, line)
-                    seed += 1
-                    if line["verdict"] != "held" or time.monotonic() > deadline:
-                        break
-            if line["verdict"] != "held":
-                for disk in (one for found_disks in mounted.values() for one in found_disks):
-                    shutil.copytree(disk.path, disk.path.with_name(f"kept-{disk.path.name}"))
-                print(f"the files are in {folder}", file=sys.stderr)
-                return 1
-            assert_undamaged(folder)
-        shutil.rmtree(folder)
-    return 0
+        if run_cluster(folder, itertools.chain([first], seeds), deadline, arguments):
+            shutil.rmtree(folder)
+        else:
+            print(f"the files are in {folder}", file=sys.stderr)
+            failed += 1
+        if time.monotonic() > deadline or (failed and not arguments.keep_going):
+            break
+    return min(failed, 1)
 
 
 if __name__ == "__main__":

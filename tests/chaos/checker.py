@@ -7,7 +7,7 @@ Source: Jepsen's analyses of Kafka (jepsen.tests.kafka).
 
 from __future__ import annotations
 
-import itertools
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from graphlib import CycleError, TopologicalSorter
@@ -29,6 +29,8 @@ UNKNOWN_VALUE: Final = "unknown value"
 """A value that was not sent, or in another partition."""
 POLL_SKIP: Final = "poll skip"
 """A consumer passed over a record that is there."""
+RESUME_GAP: Final = "resume gap"
+"""A consumer began above the offset that its group had committed, and passed over records."""
 NONMONOTONIC_POLL: Final = "nonmonotonic poll"
 """A consumer went back."""
 NONMONOTONIC_SEND: Final = "nonmonotonic send"
@@ -61,6 +63,7 @@ ANOMALIES: Final = (
     FAILED_READ,
     UNKNOWN_VALUE,
     POLL_SKIP,
+    RESUME_GAP,
     NONMONOTONIC_POLL,
     NONMONOTONIC_SEND,
     REAL_TIME_ORDER,
@@ -124,6 +127,7 @@ def anomalies(history: History) -> list[Anomaly]:
         *_of_sends(history, logs),
         *_of_orders(history.sends),
         *_of_polls(history, logs),
+        *_of_resumes(history, logs),
         *_of_commits(history),
         *_of_transactions(history, logs),
         *_of_transactional_polls(history),
@@ -186,9 +190,16 @@ def _of_orders(sends: Iterable[Send]) -> Iterator[Anomaly]:
         if send.outcome is Outcome.OK and send.offset is not None:
             by_producer[send.producer, send.partition].append(send)
             by_partition[send.partition].append(send)
+    given_up = _given_up(sends)
     for (producer, partition), mine in sorted(by_producer.items()):
         mine.sort(key=lambda one: one.invoked_ns)
-        for former, later in itertools.pairwise(mine):
+        last: dict[int, Send] = {}
+        for later in mine:
+            period = bisect_right(given_up[producer], _end(later))
+            former = last.get(period)
+            last[period] = later
+            if former is None:
+                continue
             assert former.offset is not None
             assert later.offset is not None
             if later.offset < former.offset:
@@ -199,6 +210,22 @@ def _of_orders(sends: Iterable[Send]) -> Iterator[Anomaly]:
                 )
     for partition, all_of_it in sorted(by_partition.items()):
         yield from _real_time(partition, all_of_it)
+
+
+def _given_up(sends: Iterable[Send]) -> dict[int, list[int]]:
+    """When each producer has given a record up, in order.
+
+    It then takes another epoch and sends what waits behind that record anew (KIP-360).  What was
+    stored before may have been behind it, too: a leader that has nothing of a producer takes any
+    sequence, also after it has refused the one before for want of replicas, as in Apache Kafka.
+    """
+    found: dict[int, list[int]] = defaultdict(list)
+    for send in sends:
+        if send.outcome is not Outcome.OK and send.ended_ns is not None:
+            found[send.producer].append(send.ended_ns)
+    for times in found.values():
+        times.sort()
+    return found
 
 
 def _real_time(partition: int, sends: list[Send]) -> Iterator[Anomaly]:
@@ -240,6 +267,36 @@ def _of_polls(history: History, logs: dict[int, _Log]) -> Iterator[Anomaly]:
             elif former is not None and place > former + 1:
                 yield Anomaly(POLL_SKIP, f"{who} passed over {place - former - 1}")
             last[key] = place
+
+
+def _of_resumes(history: History, logs: dict[int, _Log]) -> Iterator[Anomaly]:
+    visible = {partition: sorted(log.visible) for partition, log in logs.items()}
+    commits = sorted(history.commits, key=lambda one: one.ended_ns)
+    place = 0
+    greatest: dict[tuple[str, int], int] = {}
+    """The greatest offset that was perhaps committed: who resumes begins there at most."""
+    begun: set[tuple[int, int, int]] = set()
+    for poll in sorted(history.polls, key=lambda one: one.ended_ns):
+        while place < len(commits) and commits[place].ended_ns <= poll.ended_ns:
+            commit = commits[place]
+            for partition, offset in commit.offsets.items():
+                if not commit.is_aborted:
+                    name = (commit.group, partition)
+                    greatest[name] = max(greatest.get(name, 0), offset)
+            place += 1
+        for seen in poll.records:
+            session = (poll.consumer, poll.session, seen.partition)
+            if session in begun:
+                continue
+            begun.add(session)
+            if poll.group is None:
+                continue
+            base = greatest.get((poll.group, seen.partition), 0)
+            offsets = visible[seen.partition]
+            count = bisect_left(offsets, seen.offset) - bisect_left(offsets, base)
+            if count > 0:
+                text = f"{poll.group}, {seen.partition}: {count} records from {base} to"
+                yield Anomaly(RESUME_GAP, f"{text} {seen.offset}")
 
 
 def _of_commits(history: History) -> Iterator[Anomaly]:
@@ -307,3 +364,19 @@ def _of_transactional_polls(history: History) -> Iterator[Anomaly]:
         TopologicalSorter(read_from).prepare()
     except CycleError as error:
         yield Anomaly(READ_CYCLE, f"transactions {error.args[1]}")
+
+
+def missing(history: History, *, is_transactional: bool) -> list[str]:
+    """What clients have not done at all: where nothing happened, nothing can be found."""
+    committed = any(one.outcome is Outcome.OK for one in list(history.transactions.values()))
+    done = {
+        "acknowledged records": any(one.outcome is Outcome.OK for one in history.sends),
+        "polls": bool(history.polls),
+        "polls after a resumption": any(one.group is not None for one in history.polls),
+        "commits": any(one.is_ok and not one.is_fetch for one in history.commits),
+        "fetched commits": any(one.is_fetch for one in history.commits),
+        "committed transactions": committed or not is_transactional,
+        "polls in transactions": not is_transactional
+        or any(one.transaction is not None for one in history.polls),
+    }
+    return [what for what, is_done in done.items() if not is_done]

@@ -18,6 +18,8 @@ POLL_S: Final = 0.05
 SLOWEST_KBITS: Final = 64
 FASTEST_KBITS: Final = 256
 PAUSED: Final = "T"
+ZOMBIE: Final = "Z"
+ENDED: Final = ""
 
 Fault = Callable[[Lane], str]
 
@@ -34,10 +36,39 @@ def wait_for_bite(bitten: Callable[[], bool], what: str) -> None:
 # Brokers and their disks.
 
 
+def state_of(pid: int) -> str:
+    """That of a process, as ps shows it; `ENDED` when there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return ENDED
+
+
+def end(pid: int, end_it: Callable[[], None], what: str) -> None:
+    """End a process; raises Toothless when it had ended by itself, or does not end."""
+    if state_of(pid) in (ENDED, ZOMBIE):
+        raise Toothless(f"{what} had ended by itself")
+    end_it()
+    if state_of(pid) not in (ENDED, ZOMBIE):
+        raise Toothless(f"{what} runs on")
+
+
+def kill_broker(lane: Lane, victim: int) -> None:
+    """SIGKILL."""
+    pid = lane.cluster.brokers[victim].process.pid
+    end(pid, lambda: lane.cluster.kill(victim), f"broker {victim}")
+
+
+def stop_broker(lane: Lane, victim: int) -> None:
+    """SIGTERM; the stop is in order."""
+    pid = lane.cluster.brokers[victim].process.pid
+    end(pid, lambda: lane.cluster.stop(victim), f"broker {victim}")
+
+
 def kill(lane: Lane) -> str:
     """SIGKILL, and a start."""
     victim = lane.broker()
-    lane.cluster.kill(victim)
+    kill_broker(lane, victim)
     lane.hold(0.0, HOLD_MAX_S)
     lane.cluster.start(victim)
     return f"kill {victim}"
@@ -48,7 +79,7 @@ def kill_two(lane: Lane) -> str:
     first = lane.broker()
     second = lane.random.choice(lane.others(first))
     for victim in (first, second):
-        lane.cluster.kill(victim)
+        kill_broker(lane, victim)
         lane.hold(0.0, 2.0)
     for victim in (first, second):
         lane.cluster.start(victim)
@@ -58,7 +89,7 @@ def kill_two(lane: Lane) -> str:
 def stop(lane: Lane) -> str:
     """SIGTERM, and a start."""
     victim = lane.broker()
-    lane.cluster.stop(victim)
+    stop_broker(lane, victim)
     lane.hold(0.0, 2.0)
     lane.cluster.start(victim)
     return f"stop {victim}"
@@ -68,14 +99,9 @@ def roll(lane: Lane) -> str:
     """Each broker is stopped and started in turn."""
     order = lane.random.sample(BROKERS, len(BROKERS))
     for victim in order:
-        lane.cluster.stop(victim)
+        stop_broker(lane, victim)
         lane.cluster.start(victim)
     return f"restart {', '.join(map(str, order))} in turn"
-
-
-def state_of(pid: int) -> str:
-    """That of a process, as ps shows it."""
-    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
 
 
 def pause(lane: Lane) -> str:
@@ -229,7 +255,7 @@ def kill_zookeeper(lane: Lane) -> str:
     """A server of the ensemble is killed and started."""
     number = lane.random.choice(BROKERS)
     server = lane.scene.servers[number - 1]
-    server.kill()
+    end(server.pid, server.kill, f"zookeeper {number}")
     lane.hold(0.0, 4.0)
     server.start()
     return f"kill zookeeper {number}"

@@ -60,6 +60,7 @@ class Poll:
     """The records of one poll.
 
     session  counts the assignments of the consumer: nothing is said of two polls of different ones
+    group    the group whose committed offsets the session goes on from; None: from elsewhere
     """
 
     consumer: int
@@ -67,6 +68,7 @@ class Poll:
     ended_ns: int
     records: list[Seen]
     transaction: int | None = None
+    group: str | None = None
 
 
 @dataclass(slots=True)

@@ -57,6 +57,10 @@ def skip(history: History) -> None:
     history.polls[1].records.pop(0)
 
 
+def resume(history: History) -> None:
+    history.polls.append(Poll(2, 1, 800, [history.final[4]], group="g"))
+
+
 def back(history: History) -> None:
     history.polls.append(Poll(1, 1, 800, [history.final[2]]))
 
@@ -145,6 +149,7 @@ HISTORIES: dict[str, Callable[[History], None]] = {
     checker.FAILED_READ: failed,
     checker.UNKNOWN_VALUE: unknown,
     checker.POLL_SKIP: skip,
+    checker.RESUME_GAP: resume,
     checker.NONMONOTONIC_POLL: back,
     checker.NONMONOTONIC_SEND: out_of_order,
     checker.REAL_TIME_ORDER: late,
@@ -209,6 +214,50 @@ def test_another_assignment_may_begin_where_it_wants() -> None:
     history.polls.append(Poll(1, 2, 800, [history.final[1]]))
     history.polls.append(Poll(1, 3, 900, [history.final[4]]))
     assert anomalies(history) == []
+
+
+@pytest.mark.parametrize("offset", [0, 2, 3])
+def test_member_resumes_at_what_was_committed_or_below(offset: int) -> None:
+    history = sound()
+    history.polls.append(Poll(2, 1, 800, history.final[offset:], group="g"))
+    assert anomalies(history) == []
+
+
+def test_member_may_resume_after_a_commit_of_unknown_outcome_and_not_after_an_aborted_one() -> None:
+    history = sound()
+    history.commits.append(Commit("g", {0: 5}, 600, False))
+    history.polls.append(Poll(2, 1, 800, [history.final[5]], group="g"))
+    assert anomalies(history) == []
+    history.commits[-1].is_aborted = True
+    assert {one.kind for one in anomalies(history)} == {checker.RESUME_GAP}
+
+
+def test_producer_that_has_given_a_record_up_sends_anew_what_was_behind_it() -> None:
+    history = sound()
+    out_of_order(history)
+    # Value 40 is acknowledged last, in the epoch after the one in which value 5 was given up.
+    history.sends[4].ended_ns = 900
+    history.sends.append(Send(1, 0, 5, 10, 800, Outcome.INFO))
+    assert {one.kind for one in anomalies(history)} == set()
+    history.sends[-1].producer = 2
+    assert {one.kind for one in anomalies(history)} == {checker.NONMONOTONIC_SEND}
+
+
+def test_clients_that_did_nothing_are_named() -> None:
+    history = sound()
+    assert checker.missing(history, is_transactional=False) == ["polls after a resumption"]
+    assert set(checker.missing(History(), is_transactional=True)) == {
+        "acknowledged records",
+        "polls",
+        "polls after a resumption",
+        "commits",
+        "fetched commits",
+        "committed transactions",
+        "polls in transactions",
+    }
+    transact(history, 1, Outcome.OK, (1, 0, 100))
+    history.polls.append(Poll(2, 1, 900, history.final[3:4], 1, "g"))
+    assert checker.missing(history, is_transactional=True) == []
 
 
 @given(

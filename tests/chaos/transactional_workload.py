@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import count
 from time import monotonic, monotonic_ns
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -36,6 +36,8 @@ POLLED_MAX: Final = 50
 
 class TransactionalWorkload(Workload):
     """Producers that each consume in their transactions, a consumer, and a group."""
+
+    IS_TRANSACTIONAL: ClassVar = True
 
     def __init__(self, bootstrap: str, topic: str, seed: int) -> None:
         super().__init__(bootstrap, topic, seed)
@@ -204,7 +206,8 @@ class _Transactor:
         if found:
             for seen in found:
                 self._positions[seen.partition] = seen.offset + 1
-            poll = Poll(self._name, self._session, monotonic_ns(), found, transaction)
+            ended_ns = monotonic_ns()
+            poll = Poll(self._name, self._session, ended_ns, found, transaction, self._group)
             with self._workload._lock:
                 self._history.polls.append(poll)
 

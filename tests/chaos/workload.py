@@ -11,10 +11,11 @@ from functools import partial
 from itertools import count
 from random import Random
 from time import monotonic, monotonic_ns
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from tests.chaos.checker import missing
 from tests.chaos.history import Commit, History, Outcome, Poll, Seen, Send
 
 PARTITIONS: Final = 3
@@ -41,6 +42,8 @@ READER: Final[dict[str, Any]] = {
 
 class Workload:
     """Producers, consumers and a group on one topic; `history` grows while they run."""
+
+    IS_TRANSACTIONAL: ClassVar = False
 
     def __init__(self, bootstrap: str, topic: str, seed: int) -> None:
         self.history = History()
@@ -125,7 +128,9 @@ class Workload:
             finally:
                 consumer.close()
 
-    def _note(self, number: int, session: int, messages: Sequence[Message]) -> list[Seen]:
+    def _note(
+        self, number: int, session: int, messages: Sequence[Message], group: str | None = None
+    ) -> list[Seen]:
         found: list[Seen] = []
         for message in messages:
             error = message.error()
@@ -135,16 +140,18 @@ class Workload:
                 raise KafkaException(error)
         if found:
             with self._lock:
-                self.history.polls.append(Poll(number, session, monotonic_ns(), found))
+                self.history.polls.append(Poll(number, session, monotonic_ns(), found, group=group))
         return found
 
     def _consume_in_group(self, number: int) -> None:
         group = f"group-{number}-{self._topic}"
         session = 0
+        resumed: str | None = None
 
         def on_assign(consumer: Consumer, partitions: list[TopicPartition]) -> None:
-            nonlocal session
+            nonlocal session, resumed
             session += 1
+            resumed = group
 
         consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": group, **READER})
         consumer.subscribe([self._topic], on_assign=on_assign)
@@ -156,11 +163,13 @@ class Workload:
                     message = consumer.poll(0.05)
                     if message is None:
                         break
-                    found += self._note(number, session, [message])
+                    found += self._note(number, session, [message], resumed)
                 if found:
                     self._commit(consumer, group, found)
             except KafkaException:
+                # It goes on where it was, which was not committed perhaps.
                 session += 1
+                resumed = None
         consumer.close()
 
     def _commit(self, consumer: Consumer, group: str, found: Sequence[Seen]) -> None:
@@ -219,6 +228,11 @@ class Workload:
         """How many records are."""
         with self._lock:
             return sum(send.outcome is Outcome.OK for send in self.history.sends)
+
+    def missing(self) -> list[str]:
+        """What its clients have not done yet."""
+        with self._lock:
+            return missing(self.history, is_transactional=self.IS_TRANSACTIONAL)
 
     def read_all(self) -> None:
         """The last full read, after the cluster has healed."""

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from odradek.runtime.testing.memory_files import MemoryFileSystem
 from tests.cluster.stored_logs import assert_undamaged
+from tests.controller.coordination.test_state_files import FOLDER, grow
 from tests.support.broker_process import BrokerProcess
 
 TIMEOUT_S = 90.0
@@ -121,3 +123,21 @@ def test_damaged_coordination_files_are_named(tmp_path: Path) -> None:
     assert found.returncode == DAMAGED, found.stdout
     assert "coordination files: " in found.stdout
     assert "odradek recover-metadata" in found.stdout
+
+
+def test_damaged_coordination_file_that_others_replace_is_named(tmp_path: Path) -> None:
+    files = MemoryFileSystem()
+    grow(files, writes=20, entries_max=1_000, runs=3)
+    for name in files.list(FOLDER):
+        (tmp_path / name).write_bytes(files.read(f"{FOLDER}/{name}"))
+    assert check(tmp_path).returncode == CLEAN
+    found = sorted(tmp_path.glob("coordination.*.*"))
+    assert len(found) >= 3
+    for damaged in (*found[:1], sorted(tmp_path.glob("coordination.snapshot.*"))[-1]):
+        content = damaged.read_bytes()
+        middle = len(content) // 2
+        damaged.write_bytes(content[:middle] + b"?" + content[middle + 1 :])
+        checked = check(tmp_path)
+        assert checked.returncode == REPAIRED, checked.stdout
+        assert f"coordination files: {damaged}" in checked.stdout
+        damaged.write_bytes(content)

@@ -179,6 +179,13 @@ AFTER_A_CLEAN_STOP: dict[str, Row] = {
     "epoch that begins too late": (
         *(write(EPOCHS, b"0\n2\n0 0\n3 150\n"), EPOCH_FILE, DAMAGE, EPOCHS, 48, "leaves it: foll"),
     ),
+    "epoch that contradicts the one before": (
+        *(write(EPOCHS, b"0\n2\n3 150\n0 0\n"), EPOCH_FILE, DAMAGE, EPOCHS, 48, "leaves it: foll"),
+    ),
+    "epoch that replaces the one before": (
+        lambda files: files.replace(EPOCHS, files.read(EPOCHS).replace(b"0\n4\n", b"0\n5\n5 5\n")),
+        *(EPOCH_FILE, REPAIR, EPOCHS, None, "goes by the later lines"),
+    ),
     "epoch above the end": (
         lambda files: files.replace(
             EPOCHS, files.read(EPOCHS).replace(b"0\n4\n", b"0\n5\n") + b"7 500\n"
@@ -222,6 +229,10 @@ AFTER_A_CLEAN_STOP: dict[str, Row] = {
         write(LOG_STARTS, b"0\n1\ngone 0 9\n"),
         *(CHECKPOINT, REPAIR, LOG_STARTS, None, "leaves the line out"),
     ),
+    "lost folder": (
+        lambda files: files.remove_tree(FOLDER),
+        *(CHECKPOINT, DAMAGE, RECOVERY_POINTS, None, "the replica begins empty"),
+    ),
     "interrupted cleaning": (
         copy(segment_path(39), segment_path(39, ".log.cleaned")),
         *(LEFTOVER, REPAIR, segment_path(39, ".log.cleaned"), None, "removes it"),
@@ -258,6 +269,10 @@ AFTER_A_CLEAN_STOP: dict[str, Row] = {
     },
 }
 AFTER_A_KILL: dict[str, Row] = {
+    "lost folder": (
+        lambda files: files.remove_tree(FOLDER),
+        *(CHECKPOINT, REPAIR, RECOVERY_POINTS, None, "leaves the line out"),
+    ),
     "nothing else": (lambda _: None, START, REPAIR, DATA, None, "checks 3 logs"),
     "flipped record below the recovery point": (
         *(flip(segment_path(39), 200), BATCH, DAMAGE, segment_path(39), 39, "leaves"),

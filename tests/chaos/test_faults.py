@@ -1,0 +1,81 @@
+"""A fault that does nothing is a failure of its run: each of them, where nothing has an effect."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.chaos import faults
+from tests.chaos.faults import LANES, Fault
+from tests.chaos.scene import BROKERS, Lane, Toothless
+
+FAULTS = [fault for lane in LANES.values() for fault in lane]
+
+
+class Ineffective:
+    """A network, a disk, a cluster or a server: everything can be asked of it, and nothing happens.
+
+    given  what its attributes are instead
+    """
+
+    def __init__(self, **given: Any) -> None:
+        self.__dict__ |= given
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_, **__: None
+
+
+class HastyLane(Lane):
+    """Faults do not last."""
+
+    def hold(self, least_s: float, most_s: float) -> None:
+        """Go on at once."""
+
+
+@pytest.fixture
+def process_id() -> Iterator[int]:
+    """Of a process that runs."""
+    process = subprocess.Popen(["sleep", "600"])
+    try:
+        yield process.pid
+    finally:
+        process.kill()
+        process.wait()
+
+
+def lane_of(process_id: int) -> HastyLane:
+    """On a cluster to which nothing happens."""
+    broker = SimpleNamespace(process=SimpleNamespace(pid=process_id))
+    disk = Ineffective(path=Path("/data"), is_full=False)
+    scene: Any = Ineffective(
+        cluster=Ineffective(brokers=dict.fromkeys(BROKERS, broker)),
+        network=Ineffective(dropped=lambda: 0, waited=lambda _: 0),
+        servers=[Ineffective(pid=process_id) for _ in BROKERS],
+        disks={number: [disk] for number in BROKERS},
+        syncs={number: Ineffective(failed=lambda: 0) for number in BROKERS},
+        is_damaged=lambda _: False,
+    )
+    return HastyLane(scene, Random(1))
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=[fault.__name__ for fault in FAULTS])
+def test_fault_without_an_effect_is_toothless(
+    fault: Fault, process_id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(faults, "BITE_S", 0.01)
+    with pytest.raises(Toothless):
+        fault(lane_of(process_id))
+
+
+@pytest.mark.parametrize("fault", [faults.kill, faults.stop, faults.kill_zookeeper])
+def test_victim_that_had_ended_by_itself_is_no_victim(fault: Fault) -> None:
+    process = subprocess.Popen(["true"])
+    process.wait()
+    with pytest.raises(Toothless, match="had ended by itself"):
+        fault(lane_of(process.pid))
