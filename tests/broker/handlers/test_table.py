@@ -34,7 +34,7 @@ def test_each_served_version_is_declared(api: Api) -> None:
 
 
 @pytest.mark.parametrize("api", HANDLERS, ids=name)
-def test_docstring_tells_the_versions(api: Api) -> None:
+def test_docstring_names_the_served_versions(api: Api) -> None:
     text = import_module(f"odradek.broker.handlers.{api.module}").__doc__ or ""
     assert f"(key {api.key})" in text
     low, high = api.min_version, api.max_version
