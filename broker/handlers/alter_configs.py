@@ -30,7 +30,7 @@ def run(context: Context, request: AlterConfigsRequest) -> Steps[Reply | Delayed
 
 
 def requested_of(resource: AlterConfigsResource) -> Requested:
-    """All settings of one resource, as all code behind the APIs knows them."""
+    """All settings of one resource in the form that both APIs share."""
     return Requested(
         resource.resource_type,
         resource.resource_name,

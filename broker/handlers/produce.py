@@ -449,7 +449,7 @@ def _when_stored(
 
 
 def _settle(one: Waiting, acks: int) -> bool:
-    """Whether it is known what became of a batch; its response says so then.
+    """Write the outcome of a batch into its response; returns False while it is not known.
 
     If this broker has not led all the time since the append, other records may be at the offset.
     """
