@@ -2,6 +2,7 @@
 
 Served: 0-2.
     0   introduced (KIP-133); dynamic broker settings (KIP-226)
+    1   the client waits for the throttle time itself (KIP-219); it is always 0
     2   flexible encoding (KIP-482)
 A setting that the request does not name returns to its default, which is why clients prefer
 IncrementalAlterConfigs.
