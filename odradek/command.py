@@ -34,7 +34,10 @@ SUBCOMMANDS: Final = {
         "list, describe, reset and delete consumer groups",
     ),
     "demo": ("odradek.tools.demo.command", "show what a cluster does when something fails"),
-    "features": ("odradek.tools.features", "finalize levels of features, as transaction.version"),
+    "features": (
+        "odradek.tools.features",
+        "finalize levels of features, such as transaction.version",
+    ),
     "leader-election": ("odradek.tools.leader_election", "elect leaders of partitions"),
     "log-dirs": ("odradek.tools.log_dirs", "describe the log directories of brokers"),
     "reassign-partitions": (

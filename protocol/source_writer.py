@@ -15,7 +15,7 @@ from odradek.protocol.schema import schema_of
 
 
 class SourceWriter(ABC):
-    """Lines at their depth, and the globals of the function that they make."""
+    """Collects indented lines of source, and the globals of the function that they define."""
 
     def __init__(self, cls: type, version: int, depth: int) -> None:
         """depth  of the first line, in blocks"""

@@ -1,8 +1,8 @@
 """A file system over another one that stays as it is: changes are kept beside it, and listed.
 
-What a program would do to files is found out by letting it do it here.  A changed file is the first
-bytes of its origin, followed by what was appended, which is stored in one spill file: memory grows
-with the number of changed files and of appends, not with their bytes.
+It shows what a program would do to files: the program works on the overlay.  A changed file is the
+first bytes of its origin, followed by what was appended, which is stored in one spill file: memory
+grows with the number of changed files and of appends, not with their bytes.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class OverlayFileSystem:
         return position, size
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """Times are not kept."""
+        """Does nothing: an overlay keeps no times."""
 
     def make_directory(self, path: str) -> None:
         if not self.is_directory(path):

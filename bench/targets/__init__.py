@@ -1,1 +1,1 @@
-"""The brokers that are measured, each behind the same small interface."""
+"""The brokers that are measured, all with the same small interface."""

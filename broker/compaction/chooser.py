@@ -73,7 +73,7 @@ class CleaningChooser:
                 await time_slice.pause_if_over()
 
     def judge(self, log: Log) -> Candidate | None:
-        """What may be cleaned of a log; None when nothing may, or when looking at it has failed."""
+        """The part of a log that may be cleaned; None: there is none, or reading the log failed."""
         if not self.is_compacted(log) or log in self._failures.uncleanable:
             return None
         checkpoint_offset = self._checkpoint_offset(log)

@@ -45,7 +45,7 @@ class CoordinatorShard(ABC, Generic[C, R]):
     def __init__(self, writer: PartitionWriter, context: C, content: str) -> None:
         self.is_loading = True
         self.has_failed = False
-        """The records could not be loaded, and are not being loaded again yet."""
+        """Loading the records has failed, and the next attempt has not begun."""
         self.is_closed = False
         self._writer = writer
         self._context = context

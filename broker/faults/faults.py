@@ -65,7 +65,7 @@ class Faults:
         return self._relay.hosts
 
     def close(self) -> None:
-        """The node has ended its coordination session."""
+        """Close the relay; called when the node has ended its coordination session."""
         if self._relay is not None:
             self._relay.close()
 

@@ -41,7 +41,7 @@ from odradek.runtime.timers import Timer
 from odradek.storage.producers.verification import VerificationGuard
 
 EXPIRED_AT_ONCE: Final = 1_000
-"""Expired offsets of a group that are deleted in one step."""
+"""How many expired offsets of a group one step deletes."""
 
 logger = logging.getLogger("odradek.groups")
 

@@ -1,7 +1,7 @@
 """AddOffsetsToTxn (key 25): adds the offsets of a group to a transaction.
 
 Served: 0-4.
-    1   throttle time, which is always 0
+    1   the client waits for the throttle time itself (KIP-219); it is always 0
     2   the client understands PRODUCER_FENCED (KIP-588)
     3   flexible encoding (KIP-482)
     4   the client understands TRANSACTION_ABORTABLE (KIP-890): no effect

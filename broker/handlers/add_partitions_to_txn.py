@@ -1,7 +1,7 @@
 """AddPartitionsToTxn (key 24): adds partitions to transactions, or verifies that they were added.
 
 Served: 0-5.
-    1   throttle time, which is always 0
+    1   the client waits for the throttle time itself (KIP-219); it is always 0
     2   the client understands PRODUCER_FENCED (KIP-588)
     3   flexible encoding (KIP-482)
     4   several transactions at once, and verification only: requests of brokers (KIP-890)

@@ -2,6 +2,7 @@
 
 Served: 0-2.
     0   introduced (KIP-133); dynamic broker settings (KIP-226)
+    1   the client waits for the throttle time itself (KIP-219); it is always 0
     2   flexible encoding (KIP-482)
 A setting that the request does not name returns to its default, which is why clients prefer
 IncrementalAlterConfigs.
@@ -30,7 +31,7 @@ def run(context: Context, request: AlterConfigsRequest) -> Steps[Reply | Delayed
 
 
 def requested_of(resource: AlterConfigsResource) -> Requested:
-    """All settings of one resource, as all code behind the APIs knows them."""
+    """All settings of one resource in the form that both APIs share."""
     return Requested(
         resource.resource_type,
         resource.resource_name,

@@ -2,6 +2,8 @@
 
 Served: 0-4.  The response to any other version is of version 0, with UNSUPPORTED_VERSION and the
 range of this API alone, so that newer clients find a version that both know (KIP-511).
+    1   throttle time, which is always 0
+    2   the client waits for the throttle time itself (KIP-219); it is always 0
     3   flexible encoding (KIP-482), name and version of the client (KIP-511)
     4   features whose lowest version is 0 may be listed
 Features (KIP-584): `transaction.version` is supported up to 2, and finalized by UpdateFeatures;

@@ -2,6 +2,7 @@
 
 Served: 0-3.
     0   has a request header without client id
+    1   the usual request header
     2   broker epoch (KIP-380)
     3   flexible encoding (KIP-482)
 Errors: STALE_CONTROLLER_EPOCH (this broker is not the controller), STALE_BROKER_EPOCH,

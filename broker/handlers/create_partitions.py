@@ -2,6 +2,7 @@
 
 Served: 0-3, by the controller.  The response is sent when the new partitions have leaders.
     0   introduced (KIP-195)
+    1   the client waits for the throttle time itself (KIP-219); it is always 0
     2   flexible encoding (KIP-482)
     3   the client understands THROTTLING_QUOTA_EXCEEDED (KIP-599), which is not used here
 Errors of a topic: those of `decide_create_partitions`, NOT_CONTROLLER, REQUEST_TIMED_OUT (stored,

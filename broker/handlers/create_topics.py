@@ -1,6 +1,7 @@
 """CreateTopics (key 19): creates topics and their partitions.
 
 Served: 2-7, by the controller.  The response is sent when all partitions have leaders.
+    3   the client waits for the throttle time itself (KIP-219); it is always 0
     4   -1 partitions or replicas mean the broker's defaults (KIP-464)
     5   flexible encoding (KIP-482); what was created, with its configuration (KIP-525)
     6   the client understands THROTTLING_QUOTA_EXCEEDED (KIP-599), which is not used here

@@ -1,6 +1,7 @@
 """DeleteGroups (key 42): deletes groups without members, with their committed offsets.
 
 Served: 0-2 (KIP-229).
+    1   the client waits for the throttle time itself (KIP-219); it is always 0
     2   flexible encoding (KIP-482)
 Group errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR,
     GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.

@@ -2,6 +2,7 @@
 
 Served: 0-2.
     0   introduced (KIP-107)
+    1   the client waits for the throttle time itself (KIP-219); it is always 0
     2   flexible encoding (KIP-482)
 Errors of a partition: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (internal topics),
     NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION (cleanup.policy lacks delete), OFFSET_OUT_OF_RANGE,

@@ -1,6 +1,7 @@
 """DeleteTopics (key 20): deletes topics and their records.
 
 Served: 1-6, by the controller.  The response is sent when the topics have left the metadata.
+    2   the client waits for the throttle time itself (KIP-219); it is always 0
     3   TOPIC_DELETION_DISABLED (KIP-322); INVALID_REQUEST in its place before
     4   flexible encoding (KIP-482)
     5   error message; the client understands THROTTLING_QUOTA_EXCEEDED (KIP-599), not used here

@@ -27,7 +27,7 @@ CONTROLLERS: Final = 2
 
 
 def run(context: Context, request: DescribeClusterRequest) -> Reply:
-    """From the newest image of the cluster."""
+    """Respond from the newest image of the cluster."""
     if request.endpoint_type == CONTROLLERS:
         raise BrokerError(
             ErrorCode.MISMATCHED_ENDPOINT_TYPE,

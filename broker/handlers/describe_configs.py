@@ -3,6 +3,7 @@
 Served: 0-4.  Version 0 leaves is_default false, as Apache Kafka 3.9 does.
     0   introduced (KIP-133)
     1   the source of a value, and its synonyms (KIP-226); levels of loggers (KIP-412)
+    2   the client waits for the throttle time itself (KIP-219); it is always 0
     3   type and documentation (KIP-569)
     4   flexible encoding (KIP-482)
 Errors of a resource: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST (another

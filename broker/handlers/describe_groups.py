@@ -2,6 +2,7 @@
 
 Served: 0-6.
     1   throttle time, which is always 0
+    2   the client waits for the throttle time itself (KIP-219); it is always 0
     3   authorized operations (KIP-430): all, since there are no ACLs yet
     4   static members (KIP-345)
     5   flexible encoding (KIP-482)

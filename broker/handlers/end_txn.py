@@ -1,7 +1,7 @@
 """EndTxn (key 26): commits or aborts the transaction of a producer.
 
 Served: 0-5.
-    1   throttle time, which is always 0
+    1   the client waits for the throttle time itself (KIP-219); it is always 0
     2   the client understands PRODUCER_FENCED (KIP-588)
     3   flexible encoding (KIP-482)
     4   the client understands TRANSACTION_ABORTABLE (KIP-890): no effect

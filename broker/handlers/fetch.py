@@ -3,12 +3,15 @@
 Served: 4-18.
     4   isolation level, last stable offset, aborted transactions (KIP-98)
     5   log start offset (KIP-107)
+    6   the client understands KAFKA_STORAGE_ERROR (KIP-112)
     7   fetch sessions (KIP-227)
+    8   the client waits for the throttle time itself (KIP-219); it is always 0
     9   current leader epoch (KIP-320)
     10  batches compressed with zstd (KIP-110)
     11  rack, preferred replica (KIP-392); consumers may read any replica
     12  flexible encoding (KIP-482); last fetched epoch, diverging epoch (KIP-595)
     13  topic ids in place of names (KIP-516)
+    14  the client understands OFFSET_MOVED_TO_TIERED_STORAGE (KIP-405), which is not used here
     15  replica state in place of the replica id (KIP-903)
     16  current leader and node endpoints (KIP-951)
     17  directory of the replica (KIP-853), ignored

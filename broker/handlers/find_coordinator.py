@@ -2,6 +2,7 @@
 
 Served: 0-6, for groups and transactional ids.
     1   type of the key (KIP-98), error message, throttle time, which is always 0
+    2   the client waits for the throttle time itself (KIP-219); it is always 0
     3   flexible encoding (KIP-482)
     4   several keys (KIP-699)
     5   the client knows TRANSACTION_ABORTABLE (KIP-890): no effect

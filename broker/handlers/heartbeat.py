@@ -2,6 +2,7 @@
 
 Served: 0-4.
     1   throttle time, which is always 0
+    2   the client waits for the throttle time itself (KIP-219); it is always 0
     3   static members (KIP-345)
     4   flexible encoding (KIP-482)
 Errors: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID,

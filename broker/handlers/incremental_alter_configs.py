@@ -71,7 +71,7 @@ def run(context: Context, request: IncrementalAlterConfigsRequest) -> Steps[Repl
 
 
 def requested_of(resource: AlterConfigsResource) -> Requested:
-    """The changes of one resource, as all code behind the APIs knows them."""
+    """The changes of one resource in the form that both APIs share."""
     return Requested(
         resource.resource_type,
         resource.resource_name,

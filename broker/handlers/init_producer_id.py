@@ -2,6 +2,7 @@
 
 Served: 0-5.
     0   introduced (KIP-98)
+    1   the client waits for the throttle time itself (KIP-219); it is always 0
     2   flexible encoding (KIP-482)
     3   a producer that has an id asks for the next epoch (KIP-360); without a transactional id it
         gets a new id

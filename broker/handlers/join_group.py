@@ -3,6 +3,7 @@
 Served: 0-9.
     1   rebalance timeout apart from the session timeout (KIP-62)
     2   throttle time, which is always 0
+    3   the client waits for the throttle time itself (KIP-219); it is always 0
     4   a new member gets its id with MEMBER_ID_REQUIRED first (KIP-394)
     5   static members (KIP-345)
     6   flexible encoding (KIP-482)

@@ -2,6 +2,7 @@
 
 Served: 0-5.
     1   throttle time, which is always 0
+    2   the client waits for the throttle time itself (KIP-219); it is always 0
     3   several members, static members (KIP-345)
     4   flexible encoding (KIP-482)
     5   reason (KIP-800): ignored

@@ -2,6 +2,7 @@
 
 Served: 0-5.
     1   throttle time, which is always 0
+    2   the client waits for the throttle time itself (KIP-219); it is always 0
     3   flexible encoding (KIP-482)
     4   state, and a filter by it (KIP-518)
     5   type, and a filter by it (KIP-848)

@@ -4,6 +4,7 @@ Served: 0-10.
     0   the base offsets of the segments, several for each partition; Burrow still uses it
     1   one offset for each partition, with its timestamp (KIP-79)
     2   isolation level (KIP-98)
+    3   the client waits for the throttle time itself (KIP-219); it is always 0
     4   current leader epoch (KIP-320)
     5   OFFSET_NOT_AVAILABLE (KIP-207); LEADER_NOT_AVAILABLE in its place before
     6   flexible encoding (KIP-482)

@@ -4,8 +4,10 @@ Served: 0-13.  A topic that is named twice is described once.
     0   an empty list asks for all topics
     1   null asks for all topics; controller, racks, internal topics
     2   cluster id (KIP-78)
+    3   throttle time, which is always 0
     4   whether the request may create topics
     5   offline replicas (KIP-112)
+    6   the client understands LISTENER_NOT_FOUND; it waits for the throttle time itself (KIP-219)
     7   leader epoch (KIP-320)
     8   authorized operations (KIP-430): those of a principal that may do everything
     9   flexible encoding (KIP-482)

@@ -3,6 +3,7 @@
 Served: 2-9.
     2   one retention time for all partitions, until version 4
     3   throttle time, which is always 0
+    4   the client waits for the throttle time itself (KIP-219); it is always 0
     5   no retention time, that of the broker applies (KIP-211)
     6   leader epoch of the offset (KIP-320)
     7   static members (KIP-345)

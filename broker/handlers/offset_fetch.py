@@ -3,6 +3,7 @@
 Served: 1-9.
     2   all partitions (null topics), an error for the group
     3   throttle time, which is always 0
+    4   the client waits for the throttle time itself (KIP-219); it is always 0
     5   leader epoch of the offset (KIP-320)
     6   flexible encoding (KIP-482)
     7   require_stable: UNSTABLE_OFFSET_COMMIT for open transactions (KIP-447)

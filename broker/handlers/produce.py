@@ -2,7 +2,9 @@
 
 Served: 3-13; the response to 0-2 is UNSUPPORTED_VERSION (message formats before v2, KIP-896).
     3   record batch v2, transactional id (KIP-98)
+    4   the client understands KAFKA_STORAGE_ERROR (KIP-112)
     5   log start offset in the response (KIP-107)
+    6   the client waits for the throttle time itself (KIP-219); it is always 0
     7   batches compressed with zstd (KIP-110)
     8   errors of single records (KIP-467)
     9   flexible encoding (KIP-482)
@@ -449,7 +451,7 @@ def _when_stored(
 
 
 def _settle(one: Waiting, acks: int) -> bool:
-    """Whether it is known what became of a batch; its response says so then.
+    """Write the outcome of a batch into its response; returns False while it is not known.
 
     If this broker has not led all the time since the append, other records may be at the offset.
     """

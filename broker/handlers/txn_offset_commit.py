@@ -1,6 +1,7 @@
 """TxnOffsetCommit (key 28): stores offsets of a group that count when the transaction commits.
 
 Served: 0-5.
+    1   the client waits for the throttle time itself (KIP-219); it is always 0
     2   leader epoch of the offset (KIP-320); COORDINATOR_LOAD_IN_PROGRESS
     3   flexible encoding (KIP-482); generation and member (KIP-447)
     4   the client understands TRANSACTION_ABORTABLE (KIP-890)

@@ -47,7 +47,7 @@ Decode = Callable[[memoryview, int], tuple[Any, int]]
 OpenConnection = Callable[
     [Callable[[], asyncio.BufferedProtocol], str, int], Coroutine[Any, Any, Any]
 ]
-"""Connects a protocol, which it makes, to a host and port; as `create_connection` of a loop."""
+"""Opens a connection to a host and port for a protocol, as a loop's `create_connection`."""
 
 
 class Disconnected(BrokerError):

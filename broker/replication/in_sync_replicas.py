@@ -96,7 +96,7 @@ class InSyncChange:
 
 
 class InSyncReplicas:
-    """The changes of in-sync replicas of one broker."""
+    """Changes the in-sync replicas of the partitions that this broker leads (AlterPartition)."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class InSyncReplicas:
     def on_fetch(
         self, partition: Partition, replica_id: int, broker_epoch: int, requested: FetchPartition
     ) -> None:
-        """A follower has fetched from an offset of the log, which agrees with its own until there.
+        """A follower has fetched; its log equals the leader's up to the offset it fetched from.
 
         broker_epoch  of the follower's registration; -1 if it does not say
         """

@@ -86,7 +86,7 @@ class BrokerSettings:
     num_recovery_threads_per_data_dir: int
     log_segment_bytes: int
     log_roll_ms: int
-    """From log.roll.hours where not set itself."""
+    """Taken from log.roll.hours when log.roll.ms is not set."""
     log_roll_jitter_ms: int
     """From log.roll.jitter.hours where not set itself."""
     log_retention_ms: int

@@ -1,4 +1,4 @@
-"""An event loop as the connections of clients see it, which can stop reading them."""
+"""The event loop that connections of clients are given: it can stop reading from them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class HeldReaders:
         self.remove_writer = loop.remove_writer
 
     def add_reader(self, descriptor: int, callback: Callable[[], Any]) -> None:
-        """As that of the loop."""
+        """As the loop's; held readers are added when they are released."""
         self._readers[descriptor] = callback
         if not self._is_held:
             self._loop.add_reader(descriptor, callback)
 
     def remove_reader(self, descriptor: int) -> bool:
-        """As that of the loop."""
+        """As the loop's."""
         is_known = self._readers.pop(descriptor, None) is not None
         if not self._is_held:
             self._loop.remove_reader(descriptor)

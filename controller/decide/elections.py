@@ -144,7 +144,7 @@ def decide_unseen_bounce(image: Image, state: PartitionState, written: int) -> P
 
 
 def raise_leader_epoch(image: Image, state: PartitionState) -> PartitionState:
-    """The same leader in a new leader epoch: it learns of other replicas."""
+    """Keep the leader in a new leader epoch, so that it learns of changed replicas."""
     return replace(
         state, leader_epoch=state.leader_epoch + 1, controller_epoch=image.controller_epoch
     )

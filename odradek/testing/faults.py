@@ -71,7 +71,7 @@ class Fault:
 
 
 class FaultTarget(ABC):
-    """What has faults: one broker, or several."""
+    """One broker or several, on which faults can be set."""
 
     _has_faults = False
 

@@ -158,8 +158,8 @@ def parse(
 ) -> Options:
     """Parse a command line, which may ask for help.
 
-    what_it_does      stands above the help text
-    wrong_shows_help  the help text follows also errors of `scan`
+    what_it_does      printed above the help text
+    wrong_shows_help  errors of `scan`, too, are followed by the help text
     raises            OptionsError as `scan`, and for an empty command line unless `may_be_empty`;
                       HelpRequested for --help
     """

@@ -72,7 +72,7 @@ class Columns:
         return next((one for one in self.types if one.lower() == wanted), None)
 
     def plus(self, types: Mapping[str, Type]) -> Columns:
-        """With more columns, which replace those of the same name."""
+        """These columns and more; a new one replaces one of the same name."""
         merged = dict(self.types)
         for name, kind in types.items():
             merged[self.own(name) or name] = kind

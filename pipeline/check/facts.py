@@ -23,7 +23,7 @@ KINDS: Final = (
     "map",
     "struct",
 )
-"""Kinds of types, of which a function takes all types or none."""
+"""Kinds of types; a function accepts every type of a kind or none."""
 UNKNOWN: Final = "?"
 COMMON: Final = "="
 """The type of the first argument."""

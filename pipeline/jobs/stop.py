@@ -25,7 +25,7 @@ class Stop:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Within, handle the signals; afterwards restore the previous handlers."""
+        """A context in which the signals are handled; its end restores the previous handlers."""
         before = {number: signal.getsignal(number) for number in SIGNALS}
         self.install()
         try:

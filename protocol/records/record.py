@@ -157,7 +157,7 @@ def invalid_record(message: str) -> BrokerError:
 
 
 def wrap_int64(number: int) -> int:
-    """What a Java long holds of a sum of two."""
+    """The sum of two Java longs, which wraps."""
     if -0x8000_0000_0000_0000 <= number <= 0x7FFF_FFFF_FFFF_FFFF:
         return number
     return (number + 0x8000_0000_0000_0000) % 0x1_0000_0000_0000_0000 - 0x8000_0000_0000_0000

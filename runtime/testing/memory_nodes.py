@@ -9,9 +9,9 @@ from odradek.runtime.randomness import Randomness
 
 
 class CrashOutcome(Protocol):
-    """What a power failure leaves of the changes that no sync has followed.
+    """Decides what a power failure leaves of changes that were not synced.
 
-    Asked of the changes of names first, in their order, then of each file.
+    It is called for the changes of names first, in their order, then for each file.
     """
 
     def is_name_kept(self) -> bool:
@@ -177,7 +177,7 @@ class _EntryChange(NamedTuple):
     added: tuple[tuple[Directory, str, FileNode | Directory], ...]
 
     def directories(self) -> list[Directory]:
-        """The folders it touches."""
+        """The folders in which it removes or adds names."""
         return [
             *(directory for directory, _ in self.removed),
             *(directory for directory, _, _ in self.added),

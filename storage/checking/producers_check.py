@@ -100,7 +100,7 @@ class ProducersCheck:
             self._markers[batch.base_offset] = None
 
     def note_damage(self) -> None:
-        """What follows cannot be compared with what is missing."""
+        """Compare nothing from here on: batches before it are missing."""
         self._is_known = False
 
     def end_segment(self, segment: Segment, *, is_complete: bool) -> None:

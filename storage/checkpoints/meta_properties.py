@@ -157,7 +157,7 @@ def _decode_java_properties(text: str) -> dict[str, str]:
 
 
 def _split_line(line: str) -> tuple[str, str]:
-    """Key and value: parted by the first unescaped `=`, `:` or blank."""
+    """Split a line into key and value at the first unescaped `=`, `:` or blank."""
     end = 0
     while end < len(line) and line[end] not in "=: \t\f":
         end += 2 if line[end] == "\\" else 1

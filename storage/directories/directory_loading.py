@@ -59,7 +59,7 @@ class LoadedDirectory:
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """What it takes to open logs."""
+    """What `load_directory` needs to open the logs."""
 
     descriptors: Descriptors
     config_of: Callable[[str], LogConfig]

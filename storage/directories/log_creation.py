@@ -105,7 +105,7 @@ class LogCreation:
         topic_id: UUID | None,
         now_ms: int,
     ) -> Log | None:
-        """A new log in `folder`; None when that could not be made and the directory is offline now.
+        """Create a log in `folder`; returns None when that failed and took the directory offline.
 
         raises  BrokerError KAFKA_STORAGE_ERROR (of which DirectoryFull); NoDirectoryLeft
         """

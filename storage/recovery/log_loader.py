@@ -55,7 +55,7 @@ class LoadedLog:
     producer_states: ProducerStates
     snapshots: SnapshotFiles
     was_checked: bool
-    """Whether the last stop was not clean, or did not look like it."""
+    """Whether segments were checked: the last stop was not clean, or files contradict that."""
     segment_gap_offset: int | None
     """As `Checker.segment_gap_offset`."""
 

@@ -88,7 +88,7 @@ def read_all(broker: BrokerProcess) -> dict[tuple[int, int], bytes]:
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(("acks", "idempotent"), [("1", False), ("all", False), ("all", True)])
-def test_what_was_acknowledged_survives_every_kill(
+def test_acknowledged_records_survive_every_kill(
     tmp_path: Path, acks: str, idempotent: bool
 ) -> None:
     with odradek_broker(tmp_path) as broker:

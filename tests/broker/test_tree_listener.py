@@ -101,7 +101,7 @@ def test_session_whose_client_is_gone_expires_after_the_broker_was_killed(tmp_pa
         other.close()
 
 
-def test_writes_that_were_answered_are_there_after_repeated_kills(tmp_path: Path) -> None:
+def test_acknowledged_writes_are_kept_after_repeated_kills(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
     answered: list[str] = []
     with odradek_broker(tmp_path, overrides={SETTING: address}) as broker:

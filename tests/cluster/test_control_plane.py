@@ -111,7 +111,7 @@ def test_partitions_are_led_on_both_brokers_and_both_show_the_same(pair: BrokerC
     assert shown[0] == shown[1]
 
 
-def test_requests_for_the_controller_are_refused_elsewhere(
+def test_requests_for_the_controller_are_refused_by_other_brokers(
     pair: BrokerCluster, client: KazooClient
 ) -> None:
     controller = pair.controller()

@@ -83,7 +83,7 @@ def test_new_topic_sends_leader_and_isr_to_replicas_and_update_metadata_to_all(
         assert [one.broker_id for one in request.leaders] == [2]
 
 
-def test_create_topics_elsewhere_returns_not_controller_but_auto_create_succeeds(
+def test_create_topics_of_another_broker_returns_not_controller_but_auto_create_succeeds(
     cluster: Cluster,
 ) -> None:
     other = cluster.nodes[2].controller

@@ -23,7 +23,7 @@ from odradek.controller.znodes.zk_data import (
 TOPIC_ID = zk_data.decode_topic_id("yenGFmEuRpamzswbeOUQYQ")
 
 
-def test_controller() -> None:
+def test_controller_znode_is_encoded_and_decoded_as_by_kafka() -> None:
     data = b'{"version":2,"brokerid":7,"timestamp":"1700000000000","kraftControllerEpoch":-1}'
     node = ControllerZnode(7, 1_700_000_000_000)
     assert node.encode() == data
@@ -37,7 +37,7 @@ def test_controller_epoch_is_decimal_text() -> None:
     assert zk_data.decode_number(b"12") == 12
 
 
-def test_topic() -> None:
+def test_topic_znode_is_encoded_and_decoded_as_by_kafka() -> None:
     data = (
         b'{"partitions":{"0":[1,2],"1":[2,1]},"topic_id":"yenGFmEuRpamzswbeOUQYQ",'
         b'"adding_replicas":{},"removing_replicas":{},"version":3}'
@@ -47,7 +47,7 @@ def test_topic() -> None:
     assert TopicAssignmentZnode.decode(data) == node
 
 
-def test_topic_under_reassignment() -> None:
+def test_topic_znode_under_reassignment_is_encoded_and_decoded_as_by_kafka() -> None:
     data = (
         b'{"partitions":{"0":[3,1]},"topic_id":"yenGFmEuRpamzswbeOUQYQ",'
         b'"adding_replicas":{"0":[3]},"removing_replicas":{"0":[1]},"version":3}'
@@ -70,14 +70,14 @@ def test_topic_znode_of_an_old_version_has_no_id(data: bytes) -> None:
     assert b'"version":2' in node.encode()
 
 
-def test_partition_state() -> None:
+def test_state_znode_is_encoded_and_decoded_as_by_kafka() -> None:
     data = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1,2]}'
     node = PartitionStateZnode(1, 1, 0, (1, 2))
     assert node.encode() == data
     assert PartitionStateZnode.decode(data) == node
 
 
-def test_partition_state_in_recovery() -> None:
+def test_state_znode_in_recovery_is_encoded_and_decoded_as_by_kafka() -> None:
     data = (
         b'{"controller_epoch":3,"leader":2,"version":1,"leader_recovery_state":1,'
         b'"leader_epoch":5,"isr":[2]}'
@@ -100,7 +100,7 @@ def test_producer_id_block_has_ends_that_are_text() -> None:
     assert ProducerIdBlockZnode.decode(data) == node
 
 
-def test_feature() -> None:
+def test_feature_znode_is_encoded_and_decoded_as_by_kafka() -> None:
     assert zk_data.encode_feature({}, 1) == b'{"features":{},"version":2,"status":1}'
     data = b'{"features":{"name":{"max_version_level":1}},"version":2,"status":1}'
     assert zk_data.encode_feature({"name": 1}, 1) == data
@@ -109,7 +109,7 @@ def test_feature() -> None:
     assert zk_data.decode_feature(old) == ({"n": 2}, 0)
 
 
-def test_config() -> None:
+def test_config_znode_is_encoded_and_decoded_as_by_kafka() -> None:
     assert config_znodes.encode_config({}) == b'{"version":1,"config":{}}'
     data = b'{"version":1,"config":{"retention.ms":"5"}}'
     assert config_znodes.encode_config({"retention.ms": "5"}) == data
@@ -117,7 +117,7 @@ def test_config() -> None:
     assert config_znodes.decode_config(None) == {}
 
 
-def test_config_change() -> None:
+def test_config_change_znode_is_encoded_and_decoded_as_by_kafka() -> None:
     data = b'{"version":2,"entity_path":"topics/T"}'
     assert config_znodes.encode_config_change("topics/T") == data
     assert config_znodes.decode_config_change(data) == ("topics", "T")
@@ -127,13 +127,13 @@ def test_config_change() -> None:
     assert config_znodes.decode_config_change(nested) == ("users", "u/clients/c")
 
 
-def test_log_directory_event() -> None:
+def test_log_directory_event_znode_is_encoded_and_decoded_as_by_kafka() -> None:
     event = b'{"version":1,"broker":2,"event":1}'
     assert config_znodes.encode_log_directory_event(2) == event
     assert config_znodes.decode_log_directory_event(event) == 2
 
 
-def test_broker_version_5() -> None:
+def test_broker_znode_of_version_5_is_encoded_and_decoded_as_by_kafka() -> None:
     data = (
         b'{"features":{"f":{"min_version":1,"max_version":3}},'
         b'"listener_security_protocol_map":{"IN":"SASL_SSL","OUT":"PLAINTEXT"},'

@@ -30,7 +30,7 @@ PLANNED = {
 """API keys that are declared and not served yet."""
 
 
-def test_keys_have_no_hole() -> None:
+def test_api_keys_are_consecutive_numbers() -> None:
     assert [int(key) for key in ApiKey] == list(range(len(ApiKey)))
     assert len(FIRST_FLEXIBLE_VERSION) == len(ApiKey)
 

@@ -53,7 +53,7 @@ def test_generated_functions_agree_with_the_reference_codec(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_parts_hold_the_same_bytes(name: str) -> None:
+def test_parts_of_a_message_without_slices_are_its_bytes(name: str) -> None:
     cls = CLASSES[name]
     for version in versions_of(cls):
         value = ValueMaker(name).message(cls, version)
@@ -83,7 +83,7 @@ def test_slices_of_files_go_between_the_bytes(version: int) -> None:
     assert decoder(FetchResponse, version)(memoryview(whole), 0) == (expected, len(whole))
 
 
-def test_slice_at_the_very_end_leaves_no_empty_bytes_behind() -> None:
+def test_slice_at_the_end_is_followed_by_no_empty_bytes() -> None:
     partition = PartitionProduceData(index=0, records=Slice(5))  # type: ignore[arg-type]
     topic = TopicProduceData(name="t", partition_data=[partition])
     request = ProduceRequest(acks=1, timeout_ms=5, topic_data=[topic])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from odradek.protocol.errors import MESSAGE_MAX, BrokerError, ErrorCode
 
 
-def test_codes_have_no_hole() -> None:
+def test_error_codes_are_consecutive_numbers() -> None:
     assert [int(code) for code in ErrorCode] == list(range(-1, 137))
 
 

@@ -78,7 +78,7 @@ def test_tags_of_a_header_are_skipped() -> None:
 
 
 @pytest.mark.parametrize("key", [-1, 93, 1000, 32767, -32768])
-def test_header_of_unknown_key_gives_the_correlation_id(key: int) -> None:
+def test_header_of_an_unknown_key_is_decoded_to_the_correlation_id(key: int) -> None:
     data = encode_request_header(key, 3, 1234, "stranger")
     header, position = decode_request_header(memoryview(data), 0)
     assert (header.api_key, header.version, header.correlation_id) == (key, 3, 1234)

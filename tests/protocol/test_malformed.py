@@ -60,7 +60,7 @@ def test_input_cut_anywhere_is_a_decode_error(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_flipped_bits_give_what_the_reference_codec_makes_of_them(name: str) -> None:
+def test_flipped_bits_decode_as_by_the_reference_codec(name: str) -> None:
     cls = CLASSES[name]
     random = Random(f"{SEED} {name}")
     for version, data in small_encodings(cls, name):
@@ -117,7 +117,9 @@ def test_random_bytes_are_refused_or_decoded() -> None:
         (MetadataRequest, 9, "00 00 00 00 ffffffff0f"),  # four milliards of tags
     ],
 )
-def test_what_the_protocol_forbids_is_a_decode_error(cls: type, version: int, data: str) -> None:
+def test_value_that_the_protocol_forbids_is_a_decode_error(
+    cls: type, version: int, data: str
+) -> None:
     view = memoryview(bytes.fromhex(data))
     with pytest.raises(DecodeError):
         decoder(cls, version)(view, 0)

@@ -54,7 +54,7 @@ class Sample:
         ("none", NO_VERSION),
     ],
 )
-def test_ranges_are_read(text: str, expected: VersionRange) -> None:
+def test_version_range_is_parsed(text: str, expected: VersionRange) -> None:
     assert parse_versions(text) == expected
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from tests.repository.sources import python
+from tests.repository.sources import Function, python
 
 POLLS: Final = {
     "tests/clients/zombie.py",
@@ -23,6 +23,9 @@ SLEEPS: Final = re.compile(
     r"\btime\.sleep\(|asyncio\.sleep\([^0)]|^from (?:time|asyncio) import .*\bsleep\b", re.M
 )
 
+NOT_IN_NAMES: Final = re.compile(r"_(who|answers?|answered|tells?|everybody)(_|$)")
+"""A name states a condition of a named subject and its result; a response is not an answer."""
+
 
 def test_no_test_is_skipped() -> None:
     assert not [file.name for file in python("tests") if LEAVES_OUT.search(file.text)]
@@ -31,6 +34,17 @@ def test_no_test_is_skipped() -> None:
 def test_no_test_sleeps() -> None:
     offenders = [
         file.name for file in python("tests") if file.name not in POLLS and SLEEPS.search(file.text)
+    ]
+    assert not offenders
+
+
+def test_names_of_tests_name_their_subject() -> None:
+    offenders = [
+        f"{file.name}: {node.name}"
+        for file in python("tests")
+        for node in file.nodes
+        if isinstance(node, Function) and node.name.startswith("test_")
+        if NOT_IN_NAMES.search(node.name)
     ]
     assert not offenders
 

@@ -146,7 +146,7 @@ def test_lazy_class_does_what_the_standard_one_does(action: str) -> None:
     assert lazy == standard
 
 
-def test_order_of_first_uses_changes_no_result() -> None:
+def test_result_does_not_depend_on_the_order_of_first_uses() -> None:
     for first in ACTIONS:
         lazy, standard = declare(lazy_dataclass.dataclass), declare(dataclasses.dataclass)
         for action in (first, *ACTIONS):

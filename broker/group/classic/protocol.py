@@ -18,7 +18,6 @@ Source: KIP-62, KIP-345, KIP-394, KIP-559, KIP-814; Kafka's GroupCoordinator.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 from odradek.broker.group.append_errors import AppendPurpose, response_error
 from odradek.broker.group.classic import admission
@@ -39,7 +38,6 @@ from odradek.broker.group.classic.rebalance import (
     begin_rebalance,
     cancel_syncs,
     complete_join,
-    end_initial_delay,
     expel,
     joined_result,
     remove_member,
@@ -51,10 +49,6 @@ from odradek.broker.group.classic.records import group_value
 from odradek.broker.group.classic.state import ClassicGroup, ClassicMember, GroupState
 from odradek.broker.group.limits import GroupLimits, Now
 from odradek.protocol.errors import ErrorCode
-
-NEW_MEMBER_WAIT_MS: Final = 300_000
-"""A new member cannot send heartbeats before its first generation; its first join waits no longer
-than this."""
 
 
 def check_member(group: ClassicGroup, member_id: str, instance_id: str | None) -> ErrorCode:
@@ -157,15 +151,7 @@ def _add_member(
         session_timeout_ms=event.session_timeout_ms,
         protocols=event.protocols,
     )
-    member.is_new = True
-    member.has_synced = False
-    if group.state is GroupState.PREPARING and group.generation == 0:
-        group.is_new_member_added = True
-    if not group.members:
-        group.protocol_type = event.protocol_type
-    group.add(member, event.ticket)
-    member.deadline_ms = now.monotonic_ms + NEW_MEMBER_WAIT_MS
-    group.wake(member.deadline_ms)
+    group.add_new(member, event.ticket, event.protocol_type, now)
     begin_rebalance(group, limits, now, effects)
 
 
@@ -209,8 +195,6 @@ def _update_and_wait(
         group, member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id), effects
     )
     group.wait_for_join(member, event.ticket)
-    if not member.is_new:
-        member.deadline_ms = None
 
 
 def _replace_static_member(
@@ -267,8 +251,7 @@ def sync(group: ClassicGroup, event: Sync, now: Now) -> Effects:
         group.touch(member, now)
         return effects
     respond_to_sync(group, member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS), now, effects)
-    member.sync_ticket = event.ticket
-    member.deadline_ms = None
+    group.wait_for_sync(member, event.ticket)
     if group.leader == event.member_id:
         given = dict(event.assignments)
         assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
@@ -425,16 +408,11 @@ def on_time(group: ClassicGroup, limits: GroupLimits, now: Now) -> Effects:
     for member in list(group.members.values()):
         if member.deadline_ms is not None and member.deadline_ms <= time_ms:
             remove_member(group, member.member_id, limits, now, effects)
-    if group.rebalance_deadline_ms is not None and group.rebalance_deadline_ms <= time_ms:
-        if group.initial_left_ms is None:
-            complete_join(group, now, effects)
-        else:
-            end_initial_delay(group, limits, now, effects)
-    if group.sync_deadline_ms is not None and group.sync_deadline_ms <= time_ms:
-        group.sync_deadline_ms = None
-        for member_id in list(group.pending_syncs):
-            remove_member(group, member_id, limits, now, effects)
-    group.wake_ms = group.next_deadline_ms()
+    if group.end_wait_for_members(limits, now):
+        complete_join(group, now, effects)
+    for member_id in group.take_overdue_syncs(now):
+        remove_member(group, member_id, limits, now, effects)
+    group.update_wake()
     return effects
 
 

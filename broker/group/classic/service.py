@@ -67,7 +67,7 @@ class ClassicGroups:
         return pending
 
     def _remove(self, group: ClassicGroup, member_id: str) -> None:
-        """There is no memory for a pending member, or for one that has not completed its join."""
+        """Remove a pending member, or one that has not completed its join: memory is short."""
         effects: list[Effect] = []
         remove_member(group, member_id, self._context.limits, self._context.now(), effects)
         self._finish(group, effects)

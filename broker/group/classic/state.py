@@ -2,7 +2,7 @@
 
 Pure.  `TRANSITIONS` says which state may follow which.  `ClassicGroup` counts what the protocol
 asks for, so that a decision costs the same whatever the size of the group.  `protocol` and
-`rebalance` decide, and are the only modules that change a group.
+`rebalance` decide what happens to a group; its fields, and those of its members, are set here.
 
 Invariants (`check`): the leader is a member; every instance id names a member; the number of
 waiting joins is counted; a join waits only in PreparingRebalance (except that of a static member
@@ -18,13 +18,20 @@ from enum import StrEnum
 from typing import Final
 
 from odradek.broker.group.classic.events import JoinedMember, Protocols, Ticket
-from odradek.broker.group.limits import Now
+from odradek.broker.group.limits import GroupLimits, Now
 from odradek.broker.group.member_memory import MemberMemory
 
 NEVER: Final = 2**63 - 1
 MEMBER_BYTES: Final = 1_000
 """Memory of a member without what its client has sent."""
 PROTOCOL_BYTES: Final = 200
+NEW_MEMBER_WAIT_MS: Final = 300_000
+"""A new member cannot send heartbeats before its first generation; its first join waits no longer
+than this."""
+FIRST_JOIN_WAIT_MS: Final = 2
+"""How long the first JoinGroup of an empty group waits where `group.initial.rebalance.delay.ms` is
+0; on a wheel of whole milliseconds at least 1 ms.  Kafka ends a delay of 0 on another thread, 1 to
+3 ms later, so members that start together share the first generation there."""
 
 
 class GroupState(StrEnum):
@@ -216,6 +223,10 @@ class ClassicGroup:
         member.deadline_ms = now.monotonic_ms + member.session_timeout_ms
         self.wake(member.deadline_ms)
 
+    def update_wake(self) -> None:
+        """Find the next deadline: those before it are over."""
+        self.wake_ms = self.next_deadline_ms()
+
     def start_sessions(self, now: Now) -> None:
         """Start the sessions of all members: a coordinator has loaded or downgraded the group."""
         for member in self.members.values():
@@ -253,6 +264,87 @@ class ClassicGroup:
         """Whether it has no members; pending members do not count."""
         return self.state is GroupState.EMPTY
 
+    # Rebalance.
+
+    def prepare_rebalance(self, limits: GroupLimits, now: Now) -> None:
+        """Wait for the members of the next generation; an empty group begins its initial delay."""
+        is_first = self.state is GroupState.EMPTY
+        self.pending_syncs.clear()
+        self.sync_deadline_ms = None
+        self.move_to(GroupState.PREPARING, now)
+        wait_ms = self.rebalance_timeout_ms()
+        if is_first:
+            delay_ms = limits.initial_delay_ms
+            self.initial_left_ms = max(wait_ms - delay_ms, 0) if delay_ms else 0
+            wait_ms = max(delay_ms, FIRST_JOIN_WAIT_MS)
+        self.wait_for_members(wait_ms, now)
+
+    def wait_for_members(self, wait_ms: int, now: Now) -> None:
+        """Set the end of the wait for members to join."""
+        self.rebalance_deadline_ms = now.monotonic_ms + wait_ms
+        self.wake(self.rebalance_deadline_ms)
+
+    def end_wait_for_members(self, limits: GroupLimits, now: Now) -> bool:
+        """Whether the wait for members is over; an initial delay is extended if it may be."""
+        if self.rebalance_deadline_ms is None or self.rebalance_deadline_ms > now.monotonic_ms:
+            return False
+        return self.initial_left_ms is None or not self._extend_initial_delay(limits, now)
+
+    def _extend_initial_delay(self, limits: GroupLimits, now: Now) -> bool:
+        """Extend the initial delay if new members have joined in it; False: it is over.
+
+        All extensions together are at most the rebalance timeout.  A delay of 0 is never extended:
+        `initial_left_ms` is 0 then.
+        """
+        left_ms = self.initial_left_ms
+        assert left_ms is not None, "the initial delay has begun"
+        if not (self.is_new_member_added and left_ms):
+            return False
+        self.is_new_member_added = False
+        wait_ms = min(limits.initial_delay_ms, left_ms)
+        self.initial_left_ms = left_ms - wait_ms
+        self.wait_for_members(wait_ms, now)
+        return True
+
+    def end_initial_delay(self) -> None:
+        """The group no longer waits for more members than it has."""
+        self.initial_left_ms = None
+
+    def elect_joined_leader(self) -> bool:
+        """Keep the leader if it has joined, else elect the first member that has; False: none."""
+        assert self.leader is not None, "a group with members has a leader"
+        if self.members[self.leader].join_ticket is not None:
+            return True
+        for member in self.members.values():
+            if member.join_ticket is not None:
+                self.leader = member.member_id
+                return True
+        return False
+
+    def begin_generation(self, now: Now) -> None:
+        """Begin the next generation, which waits for SyncGroups unless it has no members."""
+        self.generation += 1
+        self.pending_syncs.clear()
+        if not self.members:
+            self.protocol = None
+            self.move_to(GroupState.EMPTY, now)
+            return
+        self.set_protocol()
+        self.move_to(GroupState.COMPLETING, now)
+        for member in self.members.values():
+            self.touch(member, now)
+            member.is_new = False
+            self.pending_syncs[member.member_id] = None
+        self.sync_deadline_ms = now.monotonic_ms + self.rebalance_timeout_ms()
+        self.wake(self.sync_deadline_ms)
+
+    def take_overdue_syncs(self, now: Now) -> list[str]:
+        """The members that have not sent a SyncGroup in time; they are returned once."""
+        if self.sync_deadline_ms is None or self.sync_deadline_ms > now.monotonic_ms:
+            return []
+        self.sync_deadline_ms = None
+        return list(self.pending_syncs)
+
     # Members.
 
     def rebalance_timeout_ms(self) -> int:
@@ -272,6 +364,18 @@ class ClassicGroup:
         self._charge(member, member.size_bytes())
         self._discard_pending(member.member_id)
         self.wait_for_join(member, ticket)
+
+    def add_new(self, member: ClassicMember, ticket: Ticket, protocol_type: str, now: Now) -> None:
+        """Add a member that joins for the first time."""
+        member.is_new = True
+        member.has_synced = False
+        if self.state is GroupState.PREPARING and self.generation == 0:
+            self.is_new_member_added = True
+        if not self.members:
+            self.protocol_type = protocol_type
+        self.add(member, ticket)
+        member.deadline_ms = now.monotonic_ms + NEW_MEMBER_WAIT_MS
+        self.wake(member.deadline_ms)
 
     def add_pending(self, member_id: str, deadline_ms: int) -> None:
         """Add a pending member, which must join before the deadline."""
@@ -368,9 +472,20 @@ class ClassicGroup:
         self.pending.clear()
 
     def wait_for_join(self, member: ClassicMember, ticket: Ticket | None) -> None:
-        """Set the JoinGroup of a member that waits; None: no longer."""
+        """Set the JoinGroup of a member that waits; None: no longer.
+
+        A new member keeps its deadline, another one has none while it waits.
+        """
         self.awaiting_joins += (ticket is not None) - (member.join_ticket is not None)
         member.join_ticket = ticket
+        if ticket is not None and not member.is_new:
+            member.deadline_ms = None
+
+    def wait_for_sync(self, member: ClassicMember, ticket: Ticket | None) -> None:
+        """Set the SyncGroup of a member that waits and has no deadline then; None: no longer."""
+        member.sync_ticket = ticket
+        if ticket is not None:
+            member.deadline_ms = None
 
     def have_all_joined(self) -> bool:
         """Whether the rebalance has nothing more to wait for."""

@@ -28,7 +28,7 @@ def assign_uniform(
     subscription_type: SubscriptionType,
     partition_counts: Mapping[Uuid, int],
 ) -> dict[str, Assignment]:
-    """As many partitions for each as can be, moving as few as can be."""
+    """Balance partitions over their subscribers, and move as few partitions as possible."""
     if not members:
         return {}
     if subscription_type is SubscriptionType.HOMOGENEOUS:

@@ -167,7 +167,7 @@ class Decision:
     # Epochs.
 
     def update_epoch(self, old: ConsumerMember, new: ConsumerMember, *, must_begin: bool) -> None:
-        """Begin an epoch if the subscriptions have changed, or the topics since the last one."""
+        """Raise the group epoch if subscriptions, or topics subscribed to, have changed."""
         group = self.group
         version, epoch = group.seen_topics
         if not must_begin and version == self.topics.version and group.epoch >= epoch:

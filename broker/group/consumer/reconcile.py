@@ -97,7 +97,7 @@ def _still_owns(reported: ReportedPartitions | None, revoked: OwnedPartitions) -
 
 
 def _without_unsubscribed(member: ConsumerMember, goal: Goal) -> ConsumerMember:
-    """The member in its epoch, without topics that it no longer subscribes to."""
+    """The member in the same epoch, without topics that it no longer subscribes to."""
     removed = {
         topic_id: partitions
         for topic_id, partitions in member.assigned_partitions.items()

@@ -339,7 +339,7 @@ class ConsumerGroups:
     # Time.
 
     def start_deadlines(self, group: ConsumerGroup) -> None:
-        """The group has been loaded: the sessions of its members start."""
+        """Start the sessions of all members; called when the group was loaded."""
         now_ms = self._context.now().monotonic_ms
         start_deadlines(group, now_ms, self._context.consumer.session_timeout_ms)
 

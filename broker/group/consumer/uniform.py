@@ -123,7 +123,7 @@ def _joined(
     positions: Mapping[Uuid, int],
     topic_ids: tuple[Uuid, ...],
 ) -> Assignment:
-    """An assignment with more partitions, topics and partitions in order."""
+    """Add partitions to an assignment; returns topics and partitions in order."""
     merged = [
         (positions[topic_id], number) for topic_id, numbers in kept.items() for number in numbers
     ]

@@ -71,7 +71,7 @@ class _Plan:
         self.moves = 0
         """How often a partition was assigned."""
         self.level_since: dict[int, int] = {}
-        """Identity of a list of subscribers -> `moves` when they last were found to be level."""
+        """Identity of a list of subscribers -> `moves` when their loads were last found equal."""
         self.owners = [[NO_MEMBER] * partition_counts[topic_id] for topic_id in self.topic_ids]
         """Topic -> partition -> member."""
 

@@ -172,7 +172,7 @@ class LogDirectoryMoves:
         """Nothing: the log is deleted later."""
 
     def on_log_deleted(self, topic: str, index: int) -> None:
-        """The manager has deleted the copy with the log."""
+        """Forget the move: `LogManager` has deleted the copy with the log."""
         self._moves.pop(TopicPartition(topic, index), None)
 
     def on_request_applied(self) -> None:

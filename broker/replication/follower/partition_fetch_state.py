@@ -48,7 +48,7 @@ class PartitionFetchState:
     delayed_until_ms: int
     """When fetching goes on after an error; 0: now."""
     next_backoff_ms: int
-    """After the next error that says that the leader is behind; 0: the last fetch had none."""
+    """The pause after the next error of a leader that does not lead yet; 0: there was none."""
 
     def __init__(
         self, topic: str, topic_id: UUID, index: int, *, leader_epoch: int, log: FollowedLog

@@ -66,10 +66,10 @@ class ClientTransport(Protocol):
     """What a connection sends through."""
 
     def send(self, content: bytes) -> None:
-        """Send after everything that waits."""
+        """Send, in the order of the calls."""
 
     def unsent_bytes(self) -> int:
-        """How much waits for the client to take it."""
+        """How many bytes the client has not taken yet."""
 
     def close(self) -> None:
         """Close at once; may be called again."""

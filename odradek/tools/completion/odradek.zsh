@@ -18,7 +18,7 @@ _shtab_odradek_commands() {
     console-producer:'send lines to a topic'
     consumer-groups:'list, describe, reset and delete consumer groups'
     demo:'show what a cluster does when something fails'
-    features:'finalize levels of features, as transaction.version'
+    features:'finalize levels of features, such as transaction.version'
     leader-election:'elect leaders of partitions'
     log-dirs:'describe the log directories of brokers'
     pipeline:'run pipelines on Spark: a file declares source, steps and sinks'

@@ -187,7 +187,7 @@ def test_delayed_produce_is_acknowledged_later(target: Target) -> None:
     assert values == [b"first", b"delayed"]
 
 
-def test_produce_without_answer_times_out_and_is_not_appended(target: Target) -> None:
+def test_produce_whose_request_is_dropped_times_out_and_is_not_appended(target: Target) -> None:
     topic = target.topic()
     fault = target.fault("Produce", topic=topic, drop=True)
     producer = producer_of(target, request_timeout_ms=300, message_timeout_ms=600)
@@ -199,7 +199,7 @@ def test_produce_without_answer_times_out_and_is_not_appended(target: Target) ->
     assert sent(producer_of(target), topic, b"first record") == 0
 
 
-def test_answer_that_is_lost_after_the_append_is_seen_as_a_time_out(target: Target) -> None:
+def test_response_lost_after_the_append_is_a_time_out(target: Target) -> None:
     topic = target.topic()
     producer = KafkaProducer(
         bootstrap_servers=target.address,

@@ -8,8 +8,7 @@ from typing import Any
 
 from odradek.broker.coordinator_log.partition_writer import PartitionWriter
 from odradek.broker.group.classic.events import Join, JoinResult, Sync
-from odradek.broker.group.classic.rebalance import FIRST_JOIN_WAIT_MS
-from odradek.broker.group.classic.state import ClassicGroup
+from odradek.broker.group.classic.state import FIRST_JOIN_WAIT_MS, ClassicGroup
 from odradek.broker.group.consumer.topics import TopicDirectory
 from odradek.broker.group.context import GroupContext
 from odradek.broker.group.group import Group

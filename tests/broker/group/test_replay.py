@@ -104,7 +104,7 @@ def test_group_record_keeps_the_offsets_before_it() -> None:
     assert PARTITION in load(commit(5, 0), placed(group, 1))["g"].offsets.committed
 
 
-def test_deleted_group_is_gone_unless_offsets_came_after() -> None:
+def test_deleted_group_is_absent_unless_offsets_were_committed_after_the_tombstone() -> None:
     talk = Conversation()
     talk.stable()
     alive = group_record("g", group_value(talk.group, None), WALL_MS)

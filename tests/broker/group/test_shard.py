@@ -31,7 +31,7 @@ def test_members_and_offsets_are_there_after_the_partition_was_read_again() -> N
     assert classic_body(host.reload().groups["g"]).generation == 2
 
 
-def test_nothing_is_answered_while_the_partition_is_read() -> None:
+def test_no_request_is_served_while_the_partition_is_loaded() -> None:
     host = Host()
     host.commit(5)
     host.shard.close()
@@ -43,7 +43,7 @@ def test_nothing_is_answered_while_the_partition_is_read() -> None:
     shard.check_ready()
 
 
-def test_nothing_is_served_of_what_a_failover_may_take_back() -> None:
+def test_records_that_a_failover_may_truncate_are_not_served() -> None:
     host = Host(in_sync=(1, 2))
     host.commit(5)
     shard = host.reload()
@@ -136,7 +136,7 @@ def test_waiting_requests_get_not_coordinator_when_leadership_is_lost() -> None:
     assert host.context.memory.used_bytes == 0
 
 
-def test_commit_is_answered_when_the_replicas_have_it() -> None:
+def test_commit_is_acknowledged_when_the_replicas_have_it() -> None:
     host = Host(in_sync=(1, 2))
     pending = host.commit(5)
     assert not pending.is_done
@@ -176,7 +176,7 @@ def test_unknown_group_takes_commits_without_a_generation_only() -> None:
     assert host.commit(5).result() is NONE
 
 
-def test_deleted_group_leaves_nothing_behind() -> None:
+def test_deleted_group_is_absent_after_a_reload() -> None:
     host = Host()
     member = host.settle()
     host.commit(5, member, 1)
@@ -187,7 +187,7 @@ def test_deleted_group_leaves_nothing_behind() -> None:
     assert host.reload().groups == {}
 
 
-def test_group_whose_deletion_is_larger_than_a_batch_may_be_leaves_nothing_behind() -> None:
+def test_group_whose_tombstones_exceed_a_batch_is_absent_after_a_reload() -> None:
     host = Host()
     long_name = "g" * 30_000
     for start in range(0, 80, 20):

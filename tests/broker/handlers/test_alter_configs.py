@@ -9,7 +9,7 @@ from tests.support.cluster import Cluster
 from tests.support.config_requests import answers, context, describe, replace, values
 
 
-def test_what_is_not_named_goes_back_to_its_default() -> None:
+def test_config_that_alter_configs_does_not_name_is_reset_to_its_default() -> None:
     controller = Cluster().add(0).controller
     controller.admin.create_topics(
         [CreateTopicSpec("t", config={"retention.ms": "1", "segment.ms": "2"})]

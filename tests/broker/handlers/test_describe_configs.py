@@ -64,7 +64,7 @@ RESOURCES = {
 
 
 @pytest.mark.parametrize("label", RESOURCES)
-def test_answers_are_apaches_before_and_after_a_change(label: str) -> None:
+def test_described_configs_equal_apaches_before_and_after_a_change(label: str) -> None:
     surroundings = broker()
     resource = RESOURCES[label]
     before = apart_from_own_defaults(as_recorded(describe(surroundings, *resource)))

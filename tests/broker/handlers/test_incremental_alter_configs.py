@@ -97,7 +97,7 @@ def test_topic_inherits_a_changed_broker_default() -> None:
     assert values(describe(broker.context, TOPIC, "t"))["segment.bytes"] == "5000"
 
 
-def test_validating_stores_nothing() -> None:
+def test_validate_only_stores_nothing() -> None:
     broker = Broker()
     resources = (TOPIC, "t", [("segment.ms", SET, "5000")])
     assert broker.change(resources, validate_only=True) == [[2, "t", 0, None]]
@@ -138,7 +138,7 @@ def test_logger_changes_its_level_at_once_and_back() -> None:
     assert LOGGER.level == 0
 
 
-def test_every_recorded_request_is_answered_as_apache_does() -> None:
+def test_every_recorded_request_gets_the_response_of_apache_kafka() -> None:
     broker = Broker(recorded_settings())
     broker.controller.admin.create_topics([CreateTopicSpec("u")])
     for (kind, resources), expected in zip(scenarios(), recorded()["answers"], strict=True):
@@ -178,7 +178,7 @@ def slow_change(controller: SlowController) -> Delayed:
     return outcome
 
 
-def test_answer_waits_until_everything_is_stored() -> None:
+def test_response_waits_until_all_changes_are_stored() -> None:
     controller = SlowController()
     delayed = slow_change(controller)
     assert delayed.watch == tuple(controller.pending)

@@ -58,7 +58,9 @@ def test_largest_timestamp_is_one_that_the_reader_may_fetch(lagging: Replicas) -
     assert ask(lagging, MAX_TIMESTAMP) == (5, ErrorCode.NONE)
 
 
-def test_what_a_new_leader_cannot_know_yet_is_not_available(lagging: Replicas) -> None:
+def test_offset_above_the_high_watermark_of_a_new_leader_is_not_available(
+    lagging: Replicas,
+) -> None:
     lagging.lead(in_sync=(BROKER_ID, 2))
     for timestamp in (LATEST_TIMESTAMP, MAX_TIMESTAMP, NOW_MS + 10):
         assert ask(lagging, timestamp) == (-1, NOT_AVAILABLE)

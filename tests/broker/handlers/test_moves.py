@@ -79,7 +79,7 @@ def elect(cluster: Cluster, broker_id: int, topics: list[str] | None) -> Delayed
     return outcome
 
 
-def test_election_is_answered_when_the_metadata_have_the_leader(cluster: Cluster) -> None:
+def test_election_gets_its_response_when_the_metadata_have_the_leader(cluster: Cluster) -> None:
     # The controller's own metadata are updated at once, before those of the replicas.
     delayed = elect(cluster, CONTROLLER, ["moved", "kept"])
     response = outcome_of(delayed.attempt())
@@ -116,7 +116,9 @@ def test_broker_that_is_not_the_controller_refuses_each_partition(cluster: Clust
     assert (response.error_code, rows(response)) == (0, [("moved", 0, 41), ("moved", 4, 41)])
 
 
-def test_reassignments_are_begun_listed_and_refused_elsewhere(cluster: Cluster) -> None:
+def test_reassignments_are_started_listed_and_refused_by_a_broker_that_is_not_the_controller(
+    cluster: Cluster,
+) -> None:
     targets = [[1, 2], [9]]
     topics = [
         ReassignableTopic(

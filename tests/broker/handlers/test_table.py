@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from importlib import import_module
 
 import pytest
@@ -34,11 +35,18 @@ def test_each_served_version_is_declared(api: Api) -> None:
 
 
 @pytest.mark.parametrize("api", HANDLERS, ids=name)
-def test_docstring_tells_the_versions(api: Api) -> None:
+def test_docstring_names_the_served_versions(api: Api) -> None:
     text = import_module(f"odradek.broker.handlers.{api.module}").__doc__ or ""
     assert f"(key {api.key})" in text
     low, high = api.min_version, api.max_version
     assert f"Served: {low}-{high}" in text or (low == high and f"Served: {low}" in text)
+
+
+@pytest.mark.parametrize("api", HANDLERS, ids=name)
+def test_docstring_says_what_each_version_brought(api: Api) -> None:
+    text = import_module(f"odradek.broker.handlers.{api.module}").__doc__ or ""
+    named = {int(version) for version in re.findall(r"^    (\d+) {2,3}\S", text, re.M)}
+    assert set(range(api.min_version + 1, api.max_version + 1)) - named == set()
 
 
 def test_keys_ascend_and_appear_once() -> None:

@@ -254,7 +254,7 @@ def test_batch_of_an_id_without_a_coordinator_gets_an_error_that_is_retried(tmp_
         assert errors_of(scene.call(produced((0, 0)), PRODUCE)) == [ErrorCode.NOT_ENOUGH_REPLICAS]
 
 
-def test_batch_right_behind_the_one_that_opens_the_transaction_is_appended(scene: Scene) -> None:
+def test_batch_directly_after_the_one_that_opens_the_transaction_is_appended(scene: Scene) -> None:
     def verify(transaction: VerifiedTransaction) -> Pending[PartitionErrors]:
         return Pending.of(dict.fromkeys(transaction.partitions, ErrorCode.NONE))
 

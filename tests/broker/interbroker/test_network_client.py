@@ -294,7 +294,7 @@ def test_response_without_a_request_ends_the_connection(scene: Scene) -> None:
     assert "belongs to no request" in scene.closed[0]
 
 
-def test_request_sent_in_a_callback_is_answered(scene: Scene) -> None:
+def test_request_sent_in_a_callback_gets_its_response(scene: Scene) -> None:
     count = 20
 
     def script(peer: Peer) -> None:

@@ -158,7 +158,7 @@ def test_new_leader_epoch_does_not_release_records_that_wait_for_a_flush(change:
     assert partition.high_watermark == 1
 
 
-def test_what_a_killed_process_has_left_unflushed_is_flushed_before_it_counts() -> None:
+def test_records_unflushed_at_a_kill_are_committed_after_their_flush() -> None:
     replicas = Replicas(config=LogConfig(flush_messages=1))
     partition = replicas.lead()
     partition.append([batch(NOW_MS)], NOW_MS)

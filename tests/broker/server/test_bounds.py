@@ -108,7 +108,7 @@ def test_many_bytes_after_a_request_close_the_connection(here: NodeHere, size: i
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-def test_unserved_produce_without_acks_is_not_answered(here: NodeHere, acks: int) -> None:
+def test_unserved_produce_without_acks_gets_no_response(here: NodeHere, acks: int) -> None:
     body = struct.pack(">hii", acks, 1_000, 0)
     content = encode_request_header(0, 2, 7, "old") + body
     is_silent = is_closed_without_a_byte(here, struct.pack(">i", len(content)) + content)
@@ -198,7 +198,7 @@ def test_batches_that_are_checked_in_a_thread_keep_the_order_of_their_connection
     ]
 
 
-def test_batch_that_is_refused_in_a_thread_is_answered_and_its_neighbours_are_kept(
+def test_batch_refused_in_a_thread_gets_its_error_and_other_batches_are_appended(
     here: NodeHere,
 ) -> None:
     caller = here.caller()

@@ -168,7 +168,9 @@ def test_many_requests_in_one_packet_delay_no_other_connection_and_keep_their_or
     assert [int.from_bytes(frame[:4], "big") for frame in frames] == list(range(count))
 
 
-def test_request_in_slices_is_answered_before_the_next_of_its_connection(here: NodeHere) -> None:
+def test_request_in_slices_gets_its_response_before_the_next_of_its_connection(
+    here: NodeHere,
+) -> None:
     slow = MetadataRequest(topics=named_topics(5_000), allow_auto_topic_creation=False)
     content = b"".join(
         framed(slow, 9, number) + framed(ApiVersionsRequest(), 0, number + 1)

@@ -104,7 +104,7 @@ def test_full_socket_blocks_and_goes_on_where_it_stopped(
         assert turns > 1
 
 
-def test_many_small_answers_are_written_together(
+def test_many_small_responses_are_written_with_one_call(
     pair: tuple[socket.socket, socket.socket],
 ) -> None:
     ours, theirs = pair

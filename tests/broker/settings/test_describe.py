@@ -72,7 +72,7 @@ def test_unknown_topic_setting_has_no_value() -> None:
     assert "secret" not in repr(entry)
 
 
-def test_no_password_is_ever_shown() -> None:
+def test_passwords_do_not_appear_in_described_configs() -> None:
     secrets = {
         "ssl.key.password": "s3cr3t",
         "listener.name.plaintext.ssl.keystore.password": "s3cr3t",

@@ -74,7 +74,7 @@ def test_deleted_partitions_need_no_marker() -> None:
     assert host.state().state is TransactionState.COMPLETE_COMMIT
 
 
-def test_marker_that_a_newer_coordinator_has_overtaken_is_given_up() -> None:
+def test_marker_of_a_fenced_coordinator_is_dropped() -> None:
     host = Host()
     producer = host.init()
     host.add(producer, A0, B0)

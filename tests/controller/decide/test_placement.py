@@ -37,7 +37,7 @@ def test_five_brokers_as_in_kafkas_own_example() -> None:
     }
 
 
-def test_racks_alternate() -> None:
+def test_consecutive_brokers_are_of_different_racks() -> None:
     racks = {0: "r1", 1: "r3", 2: "r3", 3: "r2", 4: "r2", 5: "r1"}
     assert alternate_racks(racks) == [0, 3, 1, 5, 4, 2]
     assert alternate_racks({0: "a", 1: "a", 2: "a", 3: "b"}) == [0, 3, 1, 2]

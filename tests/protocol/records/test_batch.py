@@ -81,7 +81,7 @@ def test_our_own_batches_are_those_of_the_other_library() -> None:
     assert one == TRANSACTIONAL
 
 
-def test_sequences_wrap_behind_the_largest() -> None:
+def test_sequence_zero_follows_the_largest() -> None:
     batch = parsed(
         build_batch(plain_records(5), producer_id=1, producer_epoch=0, base_sequence=2**31 - 3)
     )
@@ -133,7 +133,7 @@ def test_error_distinguishes_other_formats_from_garbage(magic: int, code: ErrorC
     assert caught.value.code == code
 
 
-def test_batches_one_behind_the_other_are_all_given() -> None:
+def test_consecutive_batches_are_all_returned() -> None:
     data = b"".join(bytes(plain_batch(count, base_offset=100 * count)) for count in (1, 2, 3))
     found = list(iterate_batches(memoryview(data)))
     assert [batch.base_offset for batch in found] == [100, 200, 300]
@@ -181,7 +181,7 @@ def test_append_time_is_set_in_place_with_a_new_checksum() -> None:
 
 
 @given(record_lists, st.integers(0, 2**60), st.data())
-def test_any_changed_bit_behind_the_checksum_is_noticed(
+def test_any_flipped_bit_after_the_checksum_is_found(
     wanted: list[Record], base_offset: int, data: st.DataObject
 ) -> None:
     batch = build_batch(wanted, base_offset=base_offset)

@@ -48,7 +48,9 @@ def refused(codec: int, data: bytes | bytearray, output_bytes_max: int = 64 * ME
 
 @pytest.mark.parametrize("codec", COMPRESSED, ids=NAMES)
 @pytest.mark.parametrize("size", [0, 1, 100, 32_768, 32_769, 65_536, 1_000_000])
-def test_what_was_compressed_comes_out_again_within_its_own_size(codec: int, size: int) -> None:
+def test_compressed_bytes_are_decompressed_unchanged_within_their_own_size(
+    codec: int, size: int
+) -> None:
     data = TEXT[:size]
     assert len(data) == size
     compressed = compress(codec, memoryview(data))
@@ -69,12 +71,14 @@ def test_any_bytes_survive_the_round_trip(codec: int, data: bytes, times: int) -
     ("codec", "levels"),
     [(GZIP, (-1, 1, 9)), (LZ4, (1, 2, 9, 12, 17)), (ZSTD, (-131072, -1, 1, 3, 22))],
 )
-def test_every_level_that_a_topic_may_ask_for_works(codec: int, levels: tuple[int, ...]) -> None:
+def test_every_compression_level_of_a_topic_is_accepted(
+    codec: int, levels: tuple[int, ...]
+) -> None:
     for level in levels:
         assert expand(codec, compress(codec, TEXT[:50_000], level)) == TEXT[:50_000]
 
 
-def test_codecs_that_do_not_exist_are_unsupported() -> None:
+def test_unknown_codec_is_unsupported() -> None:
     for codec in (0, 5, 6, 7):
         for act in (partial(expand, codec, b"x"), partial(compress, codec, b"x")):
             with pytest.raises(BrokerError) as caught:
@@ -113,7 +117,7 @@ OTHERS: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
 
 
 @pytest.mark.parametrize("name", sorted(OTHERS))
-def test_what_other_writers_choose_is_read(name: str) -> None:
+def test_framings_of_other_writers_are_decompressed(name: str) -> None:
     codec, write = OTHERS[name]
     for size in (0, 10, 200_000, len(TEXT)):
         assert expand(codec, write(TEXT[:size])) == TEXT[:size]
@@ -121,7 +125,7 @@ def test_what_other_writers_choose_is_read(name: str) -> None:
 
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, ZSTD], ids=["gzip", "snappy", "zstd"])
-def test_streams_one_behind_the_other_are_one(codec: int) -> None:
+def test_consecutive_streams_are_decompressed_as_one(codec: int) -> None:
     twice = bytes(compress(codec, TEXT[:1000])) + bytes(compress(codec, TEXT[1000:3000]))
     assert expand(codec, twice) == TEXT[:3000]
     assert refused(codec, twice, 2999)
@@ -167,7 +171,7 @@ def test_garbage_is_refused_or_read(codec: int, data: bytes) -> None:
 
 
 @given(st.sampled_from(COMPRESSED), st.data())
-def test_flipped_bits_give_nothing_but_broker_errors(codec: int, data: st.DataObject) -> None:
+def test_flipped_bits_raise_only_broker_errors(codec: int, data: st.DataObject) -> None:
     damaged = bytearray(compress(codec, TEXT[:3000]))
     for _ in range(data.draw(st.integers(1, 3))):
         bit = data.draw(st.integers(0, len(damaged) * 8 - 1))

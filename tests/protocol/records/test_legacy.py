@@ -147,7 +147,7 @@ def test_sets_that_cannot_be_are_corrupt(data: bytes) -> None:
 
 
 @given(st.sampled_from(FORMATS), contents, st.data())
-def test_flipped_bits_are_noticed(
+def test_flipped_bits_are_found(
     form: tuple[int, int],
     wanted: list[tuple[bytes | None, bytes | None, int]],
     data: st.DataObject,
@@ -160,7 +160,7 @@ def test_flipped_bits_are_noticed(
         read(bytes(damaged))
 
 
-def test_bomb_is_refused() -> None:
+def test_compression_bomb_is_refused() -> None:
     data = entry(0, bytes(compress(1, bytes(3_000_000))), attributes=1)
     with pytest.raises(BrokerError) as caught:
         list(decode_legacy_records(memoryview(data), output_bytes_max=1_000_000))

@@ -120,7 +120,7 @@ def test_we_read_what_aiokafka_writes(records: list[Record], codec: int) -> None
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_large_batch_goes_both_ways(codec: int) -> None:
+def test_large_batch_is_read_by_other_libraries_and_theirs_by_us(codec: int) -> None:
     records = [
         Record(b"key %d" % index, b"some value of some length %d" % index * 20, timestamp_ms=index)
         for index in range(2000)

@@ -24,7 +24,9 @@ from tests.support.record_batches import (
 
 
 @given(record_lists, st.sampled_from(CODECS), st.sampled_from(CODECS))
-def test_records_and_header_stay(wanted: list[Record], source: int, target: int) -> None:
+def test_recompression_keeps_records_and_header(
+    wanted: list[Record], source: int, target: int
+) -> None:
     batch = parsed(
         build_batch(
             wanted,
@@ -55,7 +57,7 @@ def test_records_and_header_stay(wanted: list[Record], source: int, target: int)
         assert getattr(again, name) == getattr(batch, name)
 
 
-def test_append_time_stays() -> None:
+def test_recompression_keeps_the_append_time() -> None:
     data = build_batch(plain_records(3))
     set_log_append_time(memoryview(data), 77)
     again = parsed(recompress(parsed(data), 1))
@@ -63,7 +65,7 @@ def test_append_time_stays() -> None:
     assert again.max_timestamp_ms == 77
 
 
-def test_wrong_relative_offsets_of_a_client_are_replaced() -> None:
+def test_wrong_relative_offsets_of_a_client_are_corrected() -> None:
     """Apache Kafka 3.9.2 stores deltas 0, 1 for deltas 0, 5 on a topic that recompresses."""
     body = raw_record(0, 0) + raw_record(3, 5, None)
     again = parsed(recompress(parsed(batch_around(body, 2)), 1))
@@ -74,7 +76,7 @@ def test_wrong_relative_offsets_of_a_client_are_replaced() -> None:
     assert again.last_offset == 1
 
 
-def test_wrong_greatest_time_is_mended() -> None:
+def test_wrong_max_timestamp_is_corrected() -> None:
     body = raw_record(0, 0) + raw_record(500, 1)
     for claimed_ms in (NOW_MS, NOW_MS + 10_000):
         batch = parsed(batch_around(body, 2, max_timestamp_ms=claimed_ms))
@@ -92,6 +94,6 @@ def test_bombs_and_damage_are_refused(codec: int) -> None:
         assert caught.value.code == ErrorCode.INVALID_RECORD
 
 
-def test_level_reaches_the_codec() -> None:
+def test_higher_compression_level_makes_a_smaller_batch() -> None:
     batch = parsed(build_batch([Record(b"k%d" % i, b"value %d" % (i % 7)) for i in range(3000)]))
     assert len(recompress(batch, 1, 9)) < len(recompress(batch, 1, 1))

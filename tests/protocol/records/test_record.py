@@ -30,7 +30,9 @@ from tests.support.record_batches import (
 
 
 @given(record_lists, st.integers(0, 2**62), st.sampled_from(CODECS))
-def test_what_was_built_is_read_again(wanted: list[Record], base_offset: int, codec: int) -> None:
+def test_built_batch_is_decoded_to_the_same_records(
+    wanted: list[Record], base_offset: int, codec: int
+) -> None:
     batch = parsed(build_batch(wanted, base_offset=base_offset, codec=codec))
     found = list(decode_records(batch))
     assert [record.offset for record in found] == list(
@@ -155,7 +157,7 @@ def test_count_below_zero_is_refused_and_an_empty_batch_is_empty() -> None:
         (_record_of(b"\x00\x00\x00\x02k\x02v\x02\x02\xff\x00"), b"k", (("�", b""),)),
     ],
 )
-def test_what_kafka_tolerates_is_read(
+def test_records_that_kafka_tolerates_are_decoded(
     body: bytes, key: bytes | None, headers: tuple[tuple[str, bytes | None], ...]
 ) -> None:
     batch = parsed(batch_around(body, 1))
@@ -166,7 +168,7 @@ def test_what_kafka_tolerates_is_read(
 
 
 @given(record_lists, st.sampled_from(CODECS), st.data())
-def test_flipped_bits_and_cuts_give_nothing_but_broker_errors(
+def test_flipped_bits_and_truncations_raise_only_broker_errors(
     wanted: list[Record], codec: int, data: st.DataObject
 ) -> None:
     damaged = build_batch(wanted, codec=codec)
@@ -204,7 +206,7 @@ def test_reader_and_scanner_agree_on_any_bytes(body: bytes, count: int) -> None:
     )
 
 
-def test_scan_tells_the_first_record_with_the_greatest_time() -> None:
+def test_scan_returns_the_first_record_with_the_max_timestamp() -> None:
     body = raw_record(5, 0) + raw_record(9, 1) + raw_record(9, 2, key=None) + raw_record(1, 3)
     seen: list[tuple[int, int, bool]] = []
     summary = scan_records(

@@ -158,12 +158,12 @@ RECORD_CASES = [
 
 
 @pytest.mark.parametrize("case", HEADER_CASES, ids=lambda case: case.name)
-def test_headers_are_judged_as_apache_kafka_does(case: Case) -> None:
+def test_validation_of_headers_returns_the_codes_of_apache_kafka(case: Case) -> None:
     assert code_of(lambda: validate(case.data)) == case.code
 
 
 @pytest.mark.parametrize("case", HEADER_CASES, ids=lambda case: case.name)
-def test_what_passes_on_the_way_of_a_produce_passes_where_records_are_decoded(case: Case) -> None:
+def test_batch_that_passes_shallow_validation_passes_deep_validation(case: Case) -> None:
     if case.code == 0:
         batch = validate(case.data)
         validate_records_deeply(batch)
@@ -190,7 +190,7 @@ def test_bytes_after_the_batch_are_left_out() -> None:
     assert bytes(batch.view) == plain_batch()
 
 
-def test_zstd_needs_a_version_that_knows_it() -> None:
+def test_zstd_below_produce_7_is_refused() -> None:
     assert code_of(lambda: validate(plain_batch(codec=4), allows_zstd=False)) == 76
     assert code_of(lambda: validate(plain_batch(codec=3), allows_zstd=False)) == 0
 
@@ -204,7 +204,7 @@ def test_batch_may_be_as_large_as_the_topic_says() -> None:
     assert code_of(lambda: validate(damaged, max_message_bytes=size - 1)) == 10
 
 
-def test_keys_are_needed_where_the_topic_is_compacted() -> None:
+def test_record_without_a_key_is_refused_in_a_compacted_topic() -> None:
     data = batch_around(
         raw_record(0, 0, None) + raw_record(0, 1) + raw_record(0, 2, None), 3, attributes=0
     )
@@ -220,7 +220,7 @@ def test_keys_are_needed_where_the_topic_is_compacted() -> None:
         assert validate(plain_batch(), requires_keys=True).record_count == 3
 
 
-def test_list_of_bad_records_is_bounded() -> None:
+def test_list_of_invalid_records_is_bounded() -> None:
     data = build_batch([Record(None, b"")] * 3000)
     with pytest.raises(InvalidRecords) as caught:
         validate(data, requires_keys=True)
@@ -256,21 +256,21 @@ def test_records_without_a_time_are_never_too_old() -> None:
     assert code_of(lambda: validate(WITHOUT_TIMES, before_ms=1, after_ms=1)) == 0
 
 
-def test_times_do_not_count_where_the_log_gives_them() -> None:
+def test_timestamps_are_not_checked_with_log_append_time() -> None:
     for data in (OLD, FUTURE):
         batch = validate(data, before_ms=1, after_ms=1, is_log_append_time=True)
         assert bytes(batch.view) == data
 
 
 @pytest.mark.parametrize("claimed_ms", [-1, NOW_MS - 1])
-def test_greatest_time_below_the_first_is_mended_from_the_records(claimed_ms: int) -> None:
+def test_max_timestamp_below_the_first_is_corrected_from_the_records(claimed_ms: int) -> None:
     batch = validate(batch_around(PAIR, 2, max_timestamp_ms=claimed_ms))
     assert batch.max_timestamp_ms == NOW_MS + 500
     assert has_valid_crc(batch)
     assert has_valid_crc(parsed(batch.view))
 
 
-def test_producer_does_not_decide_about_append_time() -> None:
+def test_append_time_attribute_of_a_producer_is_cleared_or_refused() -> None:
     data = batch_around(PAIR, 2, attributes=LOG_APPEND_TIME, max_timestamp_ms=NOW_MS + 7)
     batch = validate(data)
     assert not batch.is_log_append_time
@@ -286,7 +286,7 @@ def test_producer_does_not_decide_about_append_time() -> None:
     assert [index for index, _ in caught.value.record_errors] == [0, 1]
 
 
-def test_refused_batch_is_left_as_it_came() -> None:
+def test_refused_batch_is_left_unchanged() -> None:
     for case in (*HEADER_CASES, *RECORD_CASES):
         memory = bytearray(case.data)
         try:
@@ -295,7 +295,7 @@ def test_refused_batch_is_left_as_it_came() -> None:
             assert memory == case.data
 
 
-def test_bomb_is_refused_where_records_are_decoded() -> None:
+def test_compression_bomb_is_refused_where_records_are_decoded() -> None:
     bomb = batch_around(compress(4, bytes(3_000_000)), 1, attributes=4)
     with pytest.raises(BrokerError) as caught:
         validate_records_deeply(parsed(bomb), output_bytes_max=1_000_000)

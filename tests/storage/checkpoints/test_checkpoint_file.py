@@ -52,7 +52,7 @@ def test_file_truncated_anywhere_is_refused(
 
 
 @given(st.binary(max_size=60))
-def test_garbage_gives_the_one_error_or_a_mapping(garbage: bytes) -> None:
+def test_garbage_raises_corrupt_checkpoint_or_is_decoded(garbage: bytes) -> None:
     for data in (garbage, b"0\n1\n" + garbage, b"0\n1\nt 0 " + garbage):
         try:
             decode_offsets(data)
@@ -86,7 +86,7 @@ def test_garbage_gives_the_one_error_or_a_mapping(garbage: bytes) -> None:
         b"\x00" * 16,
     ],
 )
-def test_what_kafka_cannot_have_written_is_refused(data: bytes) -> None:
+def test_file_that_kafka_cannot_have_written_is_refused(data: bytes) -> None:
     with pytest.raises(CorruptCheckpoint):
         decode_offsets(data)
 

@@ -26,7 +26,7 @@ def _epochs(*entries: tuple[int, int]) -> LeaderEpochs:
     return epochs
 
 
-def test_empty_list_knows_nothing() -> None:
+def test_empty_cache_has_no_epoch() -> None:
     epochs = LeaderEpochs()
     assert epochs.latest_epoch == -1
     assert epochs.entries == ()

@@ -40,7 +40,7 @@ def test_what_is_written_is_read_again(broker_id: int | None, cluster_id: str | 
     assert decode_meta_properties(encode_meta_properties(properties, date=DATE)) == properties
 
 
-def test_java_may_write_the_same_in_other_ways() -> None:
+def test_every_notation_of_java_properties_is_read() -> None:
     data = (
         b"! a comment\r\n  broker.id : 7 \r\ncluster\\.id \t= a\\u0062\\=c\\\n   d\nversion 0\nx\n"
     )

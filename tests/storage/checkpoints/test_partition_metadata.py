@@ -31,12 +31,12 @@ def test_bytes_are_those_that_kafka_writes() -> None:
 
 
 @given(st.uuids())
-def test_topic_id_survives(topic_id: UUID) -> None:
+def test_topic_id_is_encoded_and_decoded(topic_id: UUID) -> None:
     assert decode_topic_id(encode_topic_id(topic_id)) == topic_id
     assert decode_partition_metadata(encode_partition_metadata(topic_id)) == topic_id
 
 
-def test_newline_at_the_end_does_no_harm() -> None:
+def test_newline_at_the_end_is_accepted() -> None:
     assert decode_partition_metadata(encode_partition_metadata(TOPIC_ID) + b"\n") == TOPIC_ID
 
 

@@ -48,7 +48,7 @@ def test_log_that_was_never_cleaned_is_dirty_up_to_the_active_segment() -> None:
     assert found.is_due
 
 
-def test_cleaning_goes_on_where_the_last_one_ended() -> None:
+def test_cleaning_starts_at_the_cleaner_checkpoint() -> None:
     found = judge(replace(FACTS, checkpoint_offset=30), now_ms=NOW_MS)
     assert (found.first_dirty_offset, found.first_uncleanable_offset) == (30, 40)
     assert (found.clean_bytes, found.cleanable_bytes) == (300, 100)
@@ -63,13 +63,13 @@ def test_checkpoint_inside_a_segment_makes_all_of_it_dirty() -> None:
 
 
 @pytest.mark.parametrize("ratio", [0.25, 0.3])
-def test_ratio_has_to_be_passed_not_reached(ratio: float) -> None:
+def test_log_is_cleanable_only_above_the_dirty_ratio(ratio: float) -> None:
     facts = replace(FACTS, checkpoint_offset=30, min_cleanable_dirty_ratio=ratio)
     assert not judge(facts, now_ms=NOW_MS).is_due
     assert judge(replace(facts, min_cleanable_dirty_ratio=0.24), now_ms=NOW_MS).is_due
 
 
-def test_ratio_of_zero_still_needs_something_dirty() -> None:
+def test_log_without_dirty_records_is_not_cleanable_at_ratio_zero() -> None:
     facts = replace(FACTS, checkpoint_offset=40, min_cleanable_dirty_ratio=0.0)
     found = judge(facts, now_ms=NOW_MS)
     assert found.cleanable_bytes == 0
@@ -83,14 +83,14 @@ def test_segment_of_the_last_stable_offset_is_not_touched(stable_offset: int) ->
     assert found.cleanable_bytes == 200
 
 
-def test_stable_offset_before_the_dirty_part_leaves_nothing() -> None:
+def test_last_stable_offset_before_the_dirty_part_leaves_nothing_cleanable() -> None:
     facts = replace(FACTS, checkpoint_offset=25, last_stable_offset=5)
     found = judge(facts, now_ms=NOW_MS)
     assert found.cleanable_bytes == 0
     assert not found.is_due
 
 
-def test_what_is_too_young_ends_the_cleanable_part() -> None:
+def test_segment_younger_than_min_compaction_lag_ends_the_cleanable_part() -> None:
     ages = times((90, 80), (70, 60), (50, 40), (30, 20))
     facts = replace(FACTS, min_compaction_lag_ms=50, dirty_times=ages)
     found = judge(facts, now_ms=NOW_MS)
@@ -105,7 +105,7 @@ def test_only_ages_of_dirty_segments_count() -> None:
     assert judge(facts, now_ms=NOW_MS).first_uncleanable_offset == 30
 
 
-def test_what_has_waited_too_long_is_cleaned_whatever_the_ratio() -> None:
+def test_log_beyond_max_compaction_lag_is_cleaned_at_any_ratio() -> None:
     facts = replace(
         FACTS, checkpoint_offset=30, max_compaction_lag_ms=100, dirty_times=times((101, 5))
     )
@@ -135,14 +135,14 @@ def test_delay_without_anything_cleanable_is_not_due() -> None:
 
 
 @pytest.mark.parametrize("checkpoint_offset", [4, 46, 2**62])
-def test_checkpoint_outside_of_the_log_counts_as_none(checkpoint_offset: int) -> None:
+def test_checkpoint_outside_of_the_log_is_ignored(checkpoint_offset: int) -> None:
     facts = replace(FACTS, log_start_offset=5, checkpoint_offset=checkpoint_offset)
     assert is_checkpoint_void(checkpoint_offset, 5, 45)
     assert judge(facts, now_ms=NOW_MS).first_dirty_offset == 5
 
 
 @pytest.mark.parametrize("checkpoint_offset", [5, 45, None])
-def test_checkpoint_at_either_end_is_a_good_one(checkpoint_offset: int | None) -> None:
+def test_checkpoint_at_either_end_of_the_log_is_valid(checkpoint_offset: int | None) -> None:
     assert not is_checkpoint_void(checkpoint_offset, 5, 45)
     expected = 5 if checkpoint_offset is None else checkpoint_offset
     assert first_dirty_offset(checkpoint_offset, 5, 45) == expected
@@ -153,7 +153,7 @@ def candidate(dirty_bytes: int, *, delay_ms: int = 0, ratio: float = 0.5) -> Can
     return Candidate(0, 10, 100 - dirty_bytes, dirty_bytes, delay_ms, ratio)
 
 
-def test_dirtiest_goes_first_and_age_only_admits() -> None:
+def test_log_with_the_largest_ratio_is_chosen_and_lag_only_makes_it_eligible() -> None:
     assert choose([]) is None
     assert choose([candidate(50), candidate(10)]) is None
     assert choose([candidate(60), candidate(90), candidate(70)]) == 1

@@ -125,7 +125,9 @@ def clean_until(scene: Scene, failing_operation: int) -> bool:
     ("seed", "end"),
     [(2, "kill"), (1, "power cut"), (1, "power cut, unchecked")],
 )
-def test_crash_at_every_operation_leaves_before_or_after(seed: int, end: str) -> None:
+def test_crash_at_every_operation_leaves_the_old_or_the_cleaned_segments(
+    seed: int, end: str
+) -> None:
     whole = scene(seed)
     before = contents(whole.log)
     result = run_job(whole.folder.files, whole.job)
@@ -189,7 +191,7 @@ def vanishing_group() -> tuple[LogFolder, Log, CleaningJob]:
     return folder, log, job
 
 
-def test_no_value_comes_back_without_its_tombstone() -> None:
+def test_deleted_value_does_not_reappear_after_a_crash() -> None:
     folder, log, job = vanishing_group()
     assert [record.key for record in committed_records(log)] == [b"g", b"k", b"c", b"k", b"g", b"c"]
     result = run_job(folder.files, job)
@@ -223,7 +225,7 @@ def unflushed_history(seed: int) -> tuple[LogFolder, Log, list[Record]]:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_no_record_goes_before_the_later_one_is_on_disk(seed: int) -> None:
+def test_record_is_removed_only_when_its_successor_is_on_disk(seed: int) -> None:
     number = 0
     has_failed = True
     cleaned = 0

@@ -52,7 +52,7 @@ def pairs_of(log: Log) -> list[Pair]:
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_last_record_of_every_key_stays(folder: LogFolder, codec: int) -> None:
+def test_cleaning_keeps_the_last_record_of_every_key(folder: LogFolder, codec: int) -> None:
     log = folder.open()
     append(log, keyed((b"a", b"1"), (b"b", b"2"), (None, b"no key"), (b"a", b"3"), codec=codec))
     append_closed(log, keyed((b"c", b"4"), (b"b", b"5"), codec=codec))
@@ -73,7 +73,7 @@ def test_last_record_of_every_key_stays(folder: LogFolder, codec: int) -> None:
     assert result.written_bytes == log.segments[0].size < result.read_bytes
 
 
-def test_batch_that_keeps_everything_is_not_touched(folder: LogFolder) -> None:
+def test_batch_that_keeps_all_records_is_copied_unchanged(folder: LogFolder) -> None:
     log = folder.open()
     append_closed(log, keyed((b"a", b"1"), (b"b", b"2"), codec=4), keyed((b"c", b"1")))
     before = [bytes(batch.view) for batch in batches_of(log)]
@@ -107,7 +107,7 @@ def test_tombstones_stay_until_their_horizon(folder: LogFolder, append_time_ms: 
     assert batches_of(log)[0].delete_horizon_ms == NOW_MS + RETENTION_MS
 
 
-def test_tombstones_that_are_kept_for_ever_get_no_horizon(folder: LogFolder) -> None:
+def test_tombstones_without_a_deletion_time_get_no_delete_horizon(folder: LogFolder) -> None:
     log = folder.open()
     append(log, transaction((b"a", b"1")), marker(producer_id=1, is_commit=False))
     append_closed(log, keyed((b"a", b"2"), (b"b", b"2"), (b"a", None)))
@@ -180,7 +180,7 @@ def test_more_records_than_offsets_are_all_looked_at(folder: LogFolder) -> None:
     assert [key for key, _ in pairs_of(log)] == [b"a", b"b", b"x"]
 
 
-def test_nothing_is_done_where_nothing_is_dirty(folder: LogFolder) -> None:
+def test_log_without_dirty_segments_is_not_cleaned(folder: LogFolder) -> None:
     log = folder.open()
     append_closed(log, keyed((b"a", b"1")), keyed((b"a", b"2")))
     result = run_job(folder.files, job_of(log, first_dirty_offset=2))
@@ -289,7 +289,7 @@ def test_torn_segment_stops_the_cleaning(folder: LogFolder) -> None:
             run_job(folder.files, job_of(log))
 
 
-def test_full_disk_leaves_the_log_alone(folder: LogFolder) -> None:
+def test_full_disk_leaves_the_log_unchanged(folder: LogFolder) -> None:
     log = folder.open()
     append_closed(log, *(keyed((b"%d" % number, b"v" * 100)) for number in range(20)))
     before = pairs_of(log)

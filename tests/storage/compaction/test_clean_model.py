@@ -179,7 +179,7 @@ def test_cleaning_again_changes_nothing(seed: int, steps: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_the_first_pass_remembers_only_saves_work(
+def test_cleaning_without_remembered_survivors_has_the_same_result(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     contents = []
@@ -203,7 +203,7 @@ def test_what_the_first_pass_remembers_only_saves_work(
     assert contents[0] == contents[1]
 
 
-def test_histories_hold_what_matters() -> None:
+def test_random_histories_contain_every_kind_of_batch() -> None:
     """The tests above would be worth little without these."""
     folder = LogFolder(config=CONFIG)
     log = folder.open()

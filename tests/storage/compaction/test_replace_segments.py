@@ -74,7 +74,7 @@ def files_ending(folder: LogFolder, *endings: str) -> list[str]:
     return [name for name in folder.files.list(FOLDER) if name.endswith(endings)]
 
 
-def test_one_segment_stands_for_those_that_it_was_made_of() -> None:
+def test_cleaned_segment_replaces_its_sources() -> None:
     folder, log = five_segments()
     size = log.size_bytes()
     last = log.segments[3].handle.path
@@ -194,7 +194,7 @@ def test_replacement_is_refused_by_an_abandoned_log() -> None:
     assert files_ending(folder, names.CLEANED)
 
 
-def test_files_that_are_not_there_or_not_whole_are_refused() -> None:
+def test_missing_or_torn_cleaned_files_are_refused() -> None:
     folder, log = five_segments()
     job, result = cleaned(folder, log)
     path = log.segments[0].path(names.LOG) + names.CLEANED
@@ -207,7 +207,7 @@ def test_files_that_are_not_there_or_not_whole_are_refused() -> None:
     log.check()
 
 
-def test_groups_may_come_one_by_one() -> None:
+def test_groups_of_segments_are_replaced_one_by_one() -> None:
     folder, log = five_segments()
     log.config = replace(CONFIG, segment_bytes=2_500)
     job, result = cleaned(folder, log)

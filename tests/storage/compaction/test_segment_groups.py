@@ -49,7 +49,7 @@ def fits(group: list[SourceSegment]) -> bool:
 
 
 @given(steps)
-def test_groups_are_as_large_as_may_be(wanted: list[tuple[int, int, int, int]]) -> None:
+def test_groups_are_filled_up_to_the_segment_size(wanted: list[tuple[int, int, int, int]]) -> None:
     given_segments = segments(wanted)
     groups = group_segments(given_segments, segment_bytes=SEGMENT_BYTES, index_bytes=INDEX_BYTES)
     assert [each for group in groups for each in group] == given_segments
@@ -59,7 +59,7 @@ def test_groups_are_as_large_as_may_be(wanted: list[tuple[int, int, int, int]]) 
         assert not fits([*group, following[0]])
 
 
-def test_group_is_put_into_place_in_one_go_and_so_has_a_bound() -> None:
+def test_group_has_a_bounded_number_of_segments() -> None:
     many = segments([(1, 1, 0, 0)] * 5_000)
     groups = group_segments(many, segment_bytes=1 << 30, index_bytes=INDEX_BYTES)
     assert [each for group in groups for each in group] == many

@@ -163,5 +163,5 @@ def test_worker_of_a_parent_that_has_ended_ends_at_once() -> None:
     assert (ended.returncode, ended.stdout) == (0, b"")
 
 
-def test_lines_are_json() -> None:
+def test_job_is_encoded_as_json() -> None:
     assert json.loads(encode_job(JOB))["job"]["directory"] == "/data/orders-0"

@@ -37,7 +37,7 @@ def on_disk(files: MemoryFileSystem) -> dict[PartitionName, int]:
     return read_offsets(files, PATH)
 
 
-def test_broker_that_compacts_nothing_needs_no_file() -> None:
+def test_broker_that_compacts_nothing_writes_no_cleaner_checkpoint() -> None:
     files, broker = started()
     append(broker.create("orders", config=CONFIG), 3)
     broker.perform(broker.upkeep.checkpoint())
@@ -46,7 +46,7 @@ def test_broker_that_compacts_nothing_needs_no_file() -> None:
 
 
 @pytest.mark.parametrize("is_stopped", [True, False])
-def test_it_is_read_again_after_a_stop_and_after_a_crash(is_stopped: bool) -> None:
+def test_cleaner_checkpoint_is_read_after_a_stop_and_after_a_crash(is_stopped: bool) -> None:
     files, broker = started()
     log = broker.create("orders", config=CONFIG)
     append(log, 10)
@@ -161,7 +161,7 @@ def test_log_is_dirty_from_where_a_full_truncation_starts_it() -> None:
     assert on_disk(files) == {("orders", 0): 5}
 
 
-def test_torn_one_is_reported_and_cleaning_starts_over() -> None:
+def test_torn_cleaner_checkpoint_is_reported_and_cleaning_starts_over() -> None:
     files, broker = started()
     append(broker.create("orders", config=CONFIG), 10)
     broker.stop()

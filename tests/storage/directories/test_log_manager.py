@@ -139,7 +139,7 @@ def test_partition_in_two_directories_stops_the_start() -> None:
 # Creation.
 
 
-def test_new_log_goes_where_the_fewest_are() -> None:
+def test_new_log_is_created_in_the_directory_with_the_fewest_logs() -> None:
     broker = Broker(memory(), ["/a", "/b"]).start()
     places = [broker.create("orders", n).directory for n in range(4)]
     assert places == ["/a/orders-0", "/b/orders-1", "/a/orders-2", "/b/orders-3"]
@@ -292,7 +292,7 @@ def test_deleted_log_is_renamed_and_removed_after_the_delay() -> None:
     assert broker.upkeep.remove(now_ms=10**15) == []
 
 
-def test_what_a_deletion_left_is_removed_after_a_restart() -> None:
+def test_leftovers_of_a_deletion_are_removed_after_a_restart() -> None:
     files = memory()
     broker = Broker(files, ["/a"]).start()
     broker.create("orders")

@@ -193,7 +193,7 @@ def test_disk_that_fails_meanwhile_takes_its_directory_offline() -> None:
     assert done == []
 
 
-def test_no_descriptor_for_the_job_has_it_tried_again() -> None:
+def test_job_without_a_free_descriptor_is_retried() -> None:
     broker = started()
     log = broker.create("orders", config=CONFIG)
     append(log, 12)

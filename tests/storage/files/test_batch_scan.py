@@ -59,14 +59,14 @@ def test_headers_of_a_torn_batch_are_refused_and_whole_batches_end_before_it() -
         assert [position for position, _ in iterate_batches(file, 0, cut)] == [0]
 
 
-def test_zeros_are_no_batch() -> None:
+def test_zeros_are_not_a_batch() -> None:
     file = stored(bytes(500))
     with pytest.raises(CorruptBatch):
         list(iterate_headers(file, 0, 500))
     assert list(iterate_batches(file, 0, 500)) == []
 
 
-def test_tail_knows_the_newest_batches_and_nothing_before_them() -> None:
+def test_tail_contains_only_the_newest_batches() -> None:
     tail = Tail(100)
     assert tail.find(99, 0) is None
     assert tail.find(100, 0) == (0, 0)

@@ -46,7 +46,7 @@ steps = st.lists(
 
 
 @given(steps)
-def test_what_a_slice_reads_is_what_it_was_given_or_less(
+def test_slice_reads_its_own_bytes_or_fewer(
     plan: list[tuple[str, int, int]],
 ) -> None:
     folder = LogFolder(config=CONFIG, open_max=2)

@@ -148,12 +148,12 @@ def test_offset_index_of_apaches_full_size_is_read() -> None:
     ],
     ids=["missing", "cut", "beyond", "negative", "minus"],
 )
-def test_what_cannot_be_an_offset_index_is_refused(data: bytes | None) -> None:
+def test_malformed_offset_index_is_refused(data: bytes | None) -> None:
     with pytest.raises(CorruptIndex):
         Disk(data).loaded_offsets(log_bytes=1_000)
 
 
-def test_file_that_lost_entries_is_found_out_by_lookups_and_before_it_is_written() -> None:
+def test_index_file_that_lost_entries_is_detected_by_lookups_and_before_writes() -> None:
     disk = Disk(offset_bytes(list(range(1, 2_000))))
     index = disk.loaded_offsets()
     disk.files.open(PATH).truncate(8 * 1_000)
@@ -165,7 +165,7 @@ def test_file_that_lost_entries_is_found_out_by_lookups_and_before_it_is_written
     assert disk.read() == offset_bytes(list(range(1, 1_001)))
 
 
-def test_write_that_failed_is_made_up_for_by_the_next() -> None:
+def test_failed_index_write_is_repeated_by_the_next_one() -> None:
     for number in (1, 2):
         disk = Disk()
         index = disk.offsets()
@@ -253,7 +253,7 @@ def test_only_younger_timestamps_make_entries() -> None:
     [None, b"\0" * 11, time_bytes([5, 6])[12:] + time_bytes([5]), b"\xff" * 12],
     ids=["missing", "cut", "falling", "negative"],
 )
-def test_what_cannot_be_a_time_index_is_refused(data: bytes | None) -> None:
+def test_malformed_time_index_is_refused(data: bytes | None) -> None:
     with pytest.raises(CorruptIndex):
         Disk(data).loaded_times()
 
@@ -277,7 +277,7 @@ def test_transaction_index_reads_back() -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "version", "order", "base"])
-def test_what_cannot_be_a_transaction_index_is_refused(damage: str) -> None:
+def test_malformed_transaction_index_is_refused(damage: str) -> None:
     data = encode_entries([aborted(BASE, BASE + 5, BASE + 6), aborted(BASE, BASE + 9, BASE + 10)])
     if damage == "cut":
         data = data[:-1]

@@ -314,7 +314,7 @@ def test_start_of_a_new_leader_epoch_is_noted_even_without_a_batch() -> None:
     assert log.leader_epochs.end_offset_for(0, log.end_offset) == (0, 1)
 
 
-def test_settings_are_values() -> None:
+def test_log_config_has_kafkas_index_sizes() -> None:
     assert replace(LogConfig(), segment_bytes=14).segment_bytes == 14
     assert LogConfig().offset_index_entries_max == 1_310_720
     assert LogConfig().time_index_entries_max == 873_812

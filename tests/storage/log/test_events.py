@@ -145,7 +145,7 @@ def test_leftovers_of_a_cleaning_are_reported() -> None:
     assert event.text.endswith(": 1 .cleaned, 1 .deleted")
 
 
-def test_log_as_it_was_left_reports_nothing() -> None:
+def test_open_of_a_cleanly_closed_log_reports_nothing() -> None:
     folder, log = filled()
     log.close(NOW_MS)
     folder.open(was_clean=True).abandon()

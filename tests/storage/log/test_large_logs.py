@@ -160,7 +160,7 @@ def test_log_is_truncated_at_its_start_in_its_middle_and_fully(made: LargeLog) -
     assert (log.log_start_offset, log.end_offset, len(log.segments)) == (5, 5, 1)
 
 
-def test_log_is_abandoned(made: LargeLog) -> None:
+def test_abandoning_a_large_log_needs_bounded_work(made: LargeLog) -> None:
     log = opened(made)
     log.bytes_between(0, log.end_offset, 1 << 62)
     measured(lambda: log.abandon())

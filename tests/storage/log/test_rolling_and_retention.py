@@ -154,7 +154,7 @@ def test_empty_active_segment_is_never_deleted() -> None:
     assert plan_size_deletion(segments, config, 5, 10) == 1
 
 
-def test_nothing_after_the_first_segment_that_stays_is_looked_at() -> None:
+def test_retention_reads_nothing_after_the_first_segment_that_stays() -> None:
     config = LogConfig(retention_ms=1_000, retention_bytes=15)
     segments = old((10, 5, 0), (10, 9, 9_500), (10, 12, 0), (10, 15, 0))
 

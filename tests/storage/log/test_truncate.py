@@ -154,7 +154,7 @@ def test_delete_records_moves_the_start_and_then_whole_segments_are_deleted() ->
     assert refusal.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_age_deletes_at_the_right_millisecond() -> None:
+def test_segment_is_deleted_at_the_millisecond_of_its_age() -> None:
     log = filled(LogFolder(), 10)
     log.config = LogConfig(retention_ms=500)
     # Segments hold 1000..1003, 1004..1007 and 1008..1009.

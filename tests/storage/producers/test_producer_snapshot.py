@@ -83,7 +83,7 @@ def test_snapshot_truncated_anywhere_is_refused(size: int) -> None:
 
 
 @given(st.integers(0, len(SNAPSHOT) * 8 - 1))
-def test_any_flipped_bit_is_noticed(bit: int) -> None:
+def test_any_flipped_bit_is_refused(bit: int) -> None:
     damaged = bytearray(SNAPSHOT)
     damaged[bit // 8] ^= 1 << bit % 8
     with pytest.raises(CorruptSnapshot):

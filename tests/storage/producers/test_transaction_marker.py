@@ -61,7 +61,7 @@ def test_marker_as_kafka_writes_it_is_read() -> None:
 
 
 @given(st.booleans(), st.integers(0, 2**31 - 1))
-def test_what_is_built_is_read(is_abort: bool, coordinator_epoch: int) -> None:
+def test_built_marker_is_decoded(is_abort: bool, coordinator_epoch: int) -> None:
     data = marker_bytes(
         producer_id=1, producer_epoch=0, is_abort=is_abort, coordinator_epoch=coordinator_epoch
     )

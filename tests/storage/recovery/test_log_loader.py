@@ -214,7 +214,7 @@ def test_only_segments_after_the_recovery_point_are_read() -> None:
     ],
     ids=["zero", "17 zeros", "60 zeros", "page of zeros", "ones", "huge", "old magic", "older"],
 )
-def test_rubbish_at_the_end_is_truncated(tail: bytes) -> None:
+def test_garbage_at_the_end_is_truncated(tail: bytes) -> None:
     content = dict(CONTENT)
     content[LAST_LOG] += tail
     check_cut(content, len(CONTENT[LAST_LOG]), recovery_point=0)
@@ -339,7 +339,7 @@ def test_missing_files_are_rebuilt_after_a_clean_stop(suffix: str, damage: str) 
     assert facts(log) == expected
 
 
-def test_torn_end_is_noticed_after_a_clean_stop() -> None:
+def test_torn_end_is_found_after_a_clean_stop() -> None:
     folder = restored(dict(CONTENT))
     folder.open().close(NOW_MS)
     content = snapshot_of(folder.files)

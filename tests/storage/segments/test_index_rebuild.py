@@ -89,7 +89,7 @@ def read_one(log: Log, offset: int) -> bytes:
 
 
 @given(st.randoms(use_true_random=False))
-def test_whatever_is_in_an_offset_index_every_batch_is_found(chance: random.Random) -> None:
+def test_every_batch_is_found_with_any_content_of_the_offset_index(chance: random.Random) -> None:
     folder, log = filled()
     everything = read_all(log)
     log.close(NOW_MS)
@@ -134,7 +134,7 @@ def empty_times(folder: LogFolder) -> None:
 
 
 @pytest.mark.parametrize("damage", [remove_both, shift_all, cut_times, empty_times])
-def test_what_needs_an_unusable_index_waits_until_it_is_rebuilt(
+def test_lookup_in_an_unusable_index_waits_until_it_is_rebuilt(
     damage: Callable[[LogFolder], None],
 ) -> None:
     folder, log = filled()

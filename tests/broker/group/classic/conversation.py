@@ -18,8 +18,7 @@ from odradek.broker.group.classic.events import (
     Sync,
     SyncResult,
 )
-from odradek.broker.group.classic.rebalance import FIRST_JOIN_WAIT_MS
-from odradek.broker.group.classic.state import ClassicGroup, GroupState
+from odradek.broker.group.classic.state import FIRST_JOIN_WAIT_MS, ClassicGroup, GroupState
 from odradek.broker.group.limits import GroupLimits, Now
 from odradek.protocol.errors import ErrorCode
 from tests.broker.group.classic.transitions import NEXT_STATES, Event

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from odradek.broker.group.classic.events import LeavingMember
-from odradek.broker.group.classic.rebalance import FIRST_JOIN_WAIT_MS
-from odradek.broker.group.classic.state import GroupState
+from odradek.broker.group.classic.state import FIRST_JOIN_WAIT_MS, GroupState
 from odradek.broker.group.limits import GroupLimits
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode

@@ -100,7 +100,7 @@ def test_initial_delay_ends_with_the_rebalance_timeout() -> None:
     assert len(talk.joined[first].members) == 5
 
 
-def test_leader_brings_everybodys_assignment() -> None:
+def test_sync_of_the_leader_returns_its_assignment_to_every_member() -> None:
     talk = Conversation()
     leader, follower = talk.stable(2)
     answers = [talk.synced[talk.sync(name)] for name in (leader, follower)]
@@ -110,7 +110,7 @@ def test_leader_brings_everybodys_assignment() -> None:
     assert {(one.protocol_type, one.protocol) for one in answers} == {("consumer", "range")}
 
 
-def test_member_that_the_leader_forgot_gets_an_empty_assignment() -> None:
+def test_member_without_an_assignment_of_the_leader_gets_an_empty_one() -> None:
     talk = Conversation()
     leader, follower = talk.stable(2)
     tickets = [talk.join(follower, protocols=(("range", b"changed"),)), talk.join(leader)]
@@ -168,7 +168,7 @@ def test_members_vote_for_the_first_protocol_that_all_know() -> None:
         {"protocol_type": "connect"},
     ],
 )
-def test_who_has_nothing_in_common_is_refused(changes: Changes) -> None:
+def test_join_without_a_common_protocol_is_refused(changes: Changes) -> None:
     talk = Conversation()
     talk.stable()
     answer = talk.joined[talk.join(**changes)]
@@ -193,7 +193,7 @@ def test_leader_that_asks_again_begins_a_rebalance() -> None:
     assert talk.joined[ticket].generation == 3
 
 
-def test_who_does_not_come_back_in_time_is_out_and_another_leads() -> None:
+def test_member_that_does_not_rejoin_in_time_is_removed_and_another_leads() -> None:
     talk = Conversation()
     leader, follower = talk.stable(2, session_timeout_ms=1_000_000)
     ticket = talk.join(follower, protocols=(("range", b"changed"),))
@@ -204,7 +204,7 @@ def test_who_does_not_come_back_in_time_is_out_and_another_leads() -> None:
     assert talk.heartbeat(leader) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_silent_member_expires_and_a_beating_one_does_not() -> None:
+def test_member_without_heartbeats_expires_and_one_with_heartbeats_stays() -> None:
     talk = Conversation()
     leader, follower = talk.stable(2)
     for _ in range(10):
@@ -214,7 +214,7 @@ def test_silent_member_expires_and_a_beating_one_does_not() -> None:
     assert follower not in talk.group.members
 
 
-def test_members_that_never_ask_for_their_assignment_are_taken_out() -> None:
+def test_members_that_never_sync_are_removed() -> None:
     talk = Conversation()
     member = talk.joined[talk.join(session_timeout_ms=1_000_000)].member_id
     for _ in range(2):
@@ -244,7 +244,7 @@ def test_leave_begins_a_rebalance_and_the_last_one_empties_the_group() -> None:
     assert talk.group.leader is None
 
 
-def test_each_that_leaves_has_an_error_of_its_own() -> None:
+def test_leave_returns_an_error_for_each_member() -> None:
     talk = Conversation()
     talk.stable(1, instance_id="i")
     talk.join(is_member_id_required=True)
@@ -265,7 +265,7 @@ def test_each_that_leaves_has_an_error_of_its_own() -> None:
     ]
 
 
-def test_who_leaves_while_the_assignment_is_awaited_sends_the_others_back() -> None:
+def test_leave_during_the_sync_returns_rebalance_in_progress_to_waiting_members() -> None:
     talk = Conversation()
     leader, follower = talk.stable(2)
     tickets = [talk.join(follower, protocols=(("range", b"new"),)), talk.join(leader)]
@@ -285,14 +285,14 @@ def test_who_leaves_while_the_assignment_is_awaited_sends_the_others_back() -> N
         ({"protocol": "roundrobin"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
     ],
 )
-def test_sync_says_why_it_is_refused(changes: dict[str, object], error: ErrorCode) -> None:
+def test_refused_sync_returns_its_error(changes: dict[str, object], error: ErrorCode) -> None:
     talk = Conversation()
     (member,) = talk.stable()
     fields = {"member_id": member, **changes}
     assert talk.synced[talk.sync(**fields)].error is error  # type: ignore[arg-type]
 
 
-def test_group_has_no_more_members_than_it_may() -> None:
+def test_join_beyond_group_max_size_is_refused() -> None:
     talk = Conversation(GroupLimits(initial_delay_ms=0, members_max=2))
     talk.stable(2)
     assert talk.joined[talk.join()].error is ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -351,7 +351,7 @@ def test_absent_static_members_hold_a_rebalance_until_their_sessions_end() -> No
     assert state_of(talk) is GroupState.EMPTY
 
 
-def test_request_that_is_repeated_is_answered_too() -> None:
+def test_earlier_join_of_a_member_that_joins_again_returns_rebalance_in_progress() -> None:
     talk = Conversation()
     leader, _ = talk.stable(2)
     first = talk.join(leader)
@@ -360,7 +360,7 @@ def test_request_that_is_repeated_is_answered_too() -> None:
     assert second in talk.open
 
 
-def test_moved_group_sends_everybody_to_the_new_coordinator() -> None:
+def test_closed_group_returns_not_coordinator_to_every_waiting_request() -> None:
     talk = Conversation()
     leader, _ = talk.stable(2)
     ticket = talk.join(leader)

@@ -226,7 +226,7 @@ def test_every_change_of_state_that_the_table_names_happens() -> None:
     assert named - rare - set(seen) == set()
 
 
-def test_same_seed_plays_the_same_game() -> None:
+def test_same_seed_repeats_the_same_history() -> None:
     first, second = play(7), play(7)
     assert first.talk.joined == second.talk.joined
     assert first.talk.synced == second.talk.synced

@@ -69,7 +69,7 @@ def questions_of(assignor: str, cases: list[AssignCase], *, is_hashed: bool = Fa
     ]
 
 
-def test_assignors_give_what_apaches_give(apache: Apache) -> None:
+def test_assignments_equal_those_of_apache_kafka(apache: Apache) -> None:
     rng = random.Random(848)
     asked: list[tuple[str, AssignCase]] = []
     for number in range(2_400):
@@ -103,7 +103,9 @@ def sizes(assignments: Json) -> list[int]:
     return sorted(sum(len(numbers) for numbers in one.values()) for one in assignments.values())
 
 
-def test_in_javas_own_order_as_many_partitions_stay_and_loads_are_the_same(apache: Apache) -> None:
+def test_in_the_order_of_a_java_hash_set_loads_and_kept_partitions_are_as_many(
+    apache: Apache,
+) -> None:
     rng = random.Random(1)
     cases = [
         assign_case(rng, kind=HOMOGENEOUS, has_ordered_ids=False, members_max=30)
@@ -117,7 +119,7 @@ def test_in_javas_own_order_as_many_partitions_stay_and_loads_are_the_same(apach
         assert kept_count(case, ours) == kept_count(case, theirs), case
 
 
-def test_targets_are_apaches(apache: Apache) -> None:
+def test_target_assignments_equal_those_of_apache_kafka(apache: Apache) -> None:
     rng = random.Random(2)
     cases = [(rng.choice((UNIFORM, RANGE)), target_case(rng)) for _ in range(600)]
     answers = apache.ask(
@@ -175,7 +177,7 @@ def next_member(case: ReconcileCase) -> Json:
     }
 
 
-def test_steps_of_reconciliation_are_apaches(apache: Apache) -> None:
+def test_reconciliation_steps_equal_those_of_apache_kafka(apache: Apache) -> None:
     rng = random.Random(3)
     cases = [reconcile_case(rng) for _ in range(2_000)]
     answers = apache.ask(
@@ -202,7 +204,7 @@ def test_steps_of_reconciliation_are_apaches(apache: Apache) -> None:
     assert len(seen) == 12, seen
 
 
-def test_expressions_match_what_they_match_in_apache(apache: Apache) -> None:
+def test_expressions_match_the_same_topics_as_in_apache_kafka(apache: Apache) -> None:
     topics = [
         TopicFacts(Uuid(int=number), name, 1) for number, name in enumerate(TOPIC_NAMES, start=1)
     ]

@@ -72,7 +72,9 @@ def test_each_subscribed_partition_has_one_owner_that_is_subscribed(
 
 
 @given(seed=seeds)
-def test_equal_subscriptions_get_equal_loads_and_nothing_moves_in_vain(seed: int) -> None:
+def test_equal_subscriptions_get_loads_that_differ_by_one_at_most_and_partitions_stay(
+    seed: int,
+) -> None:
     case = seeded(seed, HOMOGENEOUS)
     result = assign(UNIFORM, case)
     loads = sizes(result)
@@ -98,7 +100,7 @@ def test_equal_subscriptions_get_equal_loads_and_nothing_moves_in_vain(seed: int
 
 @pytest.mark.parametrize("kind", SubscriptionType)
 @given(seed=seeds)
-def test_assignment_that_is_asked_for_again_stays(kind: SubscriptionType, seed: int) -> None:
+def test_repeated_assignment_changes_nothing(kind: SubscriptionType, seed: int) -> None:
     case = seeded(seed, kind)
     first = assign(UNIFORM, case)
     settled = {
@@ -110,7 +112,7 @@ def test_assignment_that_is_asked_for_again_stays(kind: SubscriptionType, seed: 
 
 
 @given(seed=seeds)
-def test_no_partition_could_go_to_a_subscriber_that_has_two_less(seed: int) -> None:
+def test_owner_has_at_most_one_partition_more_than_any_other_subscriber(seed: int) -> None:
     case = seeded(seed, HETEROGENEOUS)
     result = assign(UNIFORM, case)
     loads = sizes(result)
@@ -121,7 +123,7 @@ def test_no_partition_could_go_to_a_subscriber_that_has_two_less(seed: int) -> N
 
 
 @given(seed=seeds, leaves=st.booleans())
-def test_when_a_member_comes_or_goes_only_its_own_part_moves(seed: int, leaves: bool) -> None:
+def test_join_or_leave_moves_only_the_partitions_of_that_member(seed: int, leaves: bool) -> None:
     rng = random.Random(seed)
     ids = random_ids(rng, rng.randint(1, 4))
     counts = {topic_id: rng.randint(1, 20) for topic_id in ids}
@@ -185,7 +187,7 @@ def test_static_members_stand_before_dynamic_ones() -> None:
 
 @pytest.mark.parametrize("name", [UNIFORM, RANGE])
 @pytest.mark.parametrize("kind", SubscriptionType)
-def test_thousand_members_are_soon_given_ten_thousand_partitions(
+def test_ten_thousand_partitions_are_assigned_to_a_thousand_members_in_bounded_time(
     name: str, kind: SubscriptionType
 ) -> None:
     rng = random.Random(6)

@@ -32,7 +32,7 @@ def test_first_member_gets_all_partitions_in_one_response(talk: Talk) -> None:
     assert talk.group().state is ConsumerState.STABLE
 
 
-def test_second_member_waits_until_the_first_has_given_up_its_part(talk: Talk) -> None:
+def test_second_member_waits_until_the_first_has_revoked_its_partitions(talk: Talk) -> None:
     talk.heartbeat("m", 0)
     joined = talk.heartbeat("n", 0)
     assert (joined.epoch, talk.names(joined)) == (3, {})
@@ -46,7 +46,9 @@ def test_second_member_waits_until_the_first_has_given_up_its_part(talk: Talk) -
     assert talk.group().state is ConsumerState.STABLE
 
 
-def test_lost_answer_does_no_harm(talk: Talk) -> None:
+def test_heartbeat_repeated_after_a_lost_response_succeeds_only_with_owned_partitions(
+    talk: Talk,
+) -> None:
     talk.heartbeat("m", 0)
     talk.heartbeat("n", 0)
     talk.heartbeat("m", 2)
@@ -57,7 +59,7 @@ def test_lost_answer_does_no_harm(talk: Talk) -> None:
     assert talk.refusal("m", 2).code is ErrorCode.FENCED_MEMBER_EPOCH
 
 
-def test_who_is_not_in_the_group_or_in_another_epoch_is_refused(talk: Talk) -> None:
+def test_unknown_member_or_epoch_is_refused(talk: Talk) -> None:
     unknown = talk.refusal("m", 1)
     assert unknown.code is ErrorCode.GROUP_ID_NOT_FOUND
     assert unknown.message == "Consumer group g not found."
@@ -97,7 +99,7 @@ def test_silent_member_is_fenced_when_its_session_ends(talk: Talk) -> None:
     assert talk.refusal("m", 2).code is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_more_silent_members_than_one_batch_can_tell_of_are_all_fenced(talk: Talk) -> None:
+def test_silent_members_beyond_one_batch_of_records_are_all_fenced(talk: Talk) -> None:
     long_name = "g" * 30_000
     members = [f"m{number}" for number in range(20)]
     for member in members:
@@ -109,7 +111,7 @@ def test_more_silent_members_than_one_batch_can_tell_of_are_all_fenced(talk: Tal
     assert talk.group(long_name).state is ConsumerState.EMPTY
 
 
-def test_member_that_does_not_give_up_its_part_in_time_is_fenced(talk: Talk) -> None:
+def test_member_that_does_not_revoke_within_the_rebalance_timeout_is_fenced(talk: Talk) -> None:
     talk.heartbeat("m", 0, rebalance_timeout_ms=5_000)
     talk.heartbeat("n", 0)
     talk.heartbeat("m", 2)
@@ -136,7 +138,7 @@ def test_sessions_start_again_after_a_load(talk: Talk) -> None:
     assert talk.group().state is ConsumerState.EMPTY
 
 
-def test_targets_of_a_group_are_made_no_more_often_than_the_interval_says() -> None:
+def test_target_is_computed_at_most_once_in_each_assignment_interval() -> None:
     talk = Talk(assignment_interval_ms=1_000)
     talk.wait(1)
     talk.heartbeat("m", 0)
@@ -148,7 +150,7 @@ def test_targets_of_a_group_are_made_no_more_often_than_the_interval_says() -> N
     talk.check()
 
 
-def test_target_is_made_again_when_the_clock_was_set_back_since_the_last_one() -> None:
+def test_target_is_computed_again_after_the_clock_was_set_back() -> None:
     talk = Talk(assignment_interval_ms=1_000)
     talk.wait(1)
     talk.heartbeat("m", 0)
@@ -161,7 +163,7 @@ def test_target_is_made_again_when_the_clock_was_set_back_since_the_last_one() -
 # Static members.
 
 
-def test_static_member_comes_back_to_what_it_had(talk: Talk) -> None:
+def test_returning_static_member_gets_its_partitions(talk: Talk) -> None:
     talk.heartbeat("m", 0, instance_id="i")
     talk.heartbeat("n", 0, instance_id="j")
     assert talk.names(talk.heartbeat("m", 2, reported={"a": (0, 1)})) == {"a": (0, 1)}
@@ -207,7 +209,7 @@ def test_instance_id_belongs_to_one_member(talk: Talk) -> None:
 # Topics.
 
 
-def test_topics_that_change_call_for_another_epoch(talk: Talk) -> None:
+def test_change_of_a_subscribed_topic_raises_the_group_epoch(talk: Talk) -> None:
     talk.heartbeat("m", 0, topic_names=("a", "c"))
     assert talk.heartbeat("m", 2).epoch == 2
     talk.make_topic("other", 5)
@@ -222,7 +224,7 @@ def test_topics_that_change_call_for_another_epoch(talk: Talk) -> None:
     assert talk.heartbeat("m", 4, reported={"c": (0,)}).epoch == 5
 
 
-def test_another_subscription_takes_and_gives(talk: Talk) -> None:
+def test_changed_subscription_revokes_and_assigns(talk: Talk) -> None:
     talk.heartbeat("m", 0)
     result = talk.heartbeat("m", 2, topic_names=("b",), reported={"a": (0, 1, 2)})
     assert (result.epoch, talk.names(result)) == (2, {})
@@ -270,7 +272,9 @@ def test_expression_is_matched_again_when_topics_were_created(talk: Talk) -> Non
     assert talk.names(talk.heartbeat("m", 2)) == {"a": (0, 1, 2), "aa": (0,)}
 
 
-def test_matches_that_cannot_be_stored_are_not_looked_for_all_the_time(talk: Talk) -> None:
+def test_expression_whose_matches_cannot_be_stored_is_not_resolved_at_each_heartbeat(
+    talk: Talk,
+) -> None:
     for number in range(60):
         talk.make_topic(f"{number:03}{'x' * 240}", 1)
     log = talk.partition.log
@@ -287,7 +291,7 @@ def test_matches_that_cannot_be_stored_are_not_looked_for_all_the_time(talk: Tal
     assert len(talk.group().resolved_regexes[".*"].topics) == 62
 
 
-def test_expression_gives_way_to_names(talk: Talk) -> None:
+def test_topic_names_replace_the_expression_of_a_member(talk: Talk) -> None:
     talk.heartbeat("m", 0, topic_names=None, topic_regex="a")
     talk.wait(1)
     talk.heartbeat("m", 1)
@@ -334,7 +338,7 @@ def test_members_take_memory_that_is_bounded_over_all_groups() -> None:
     assert talk.context.memory.used_bytes == 0
 
 
-def test_assignor_that_most_ask_for_is_taken(talk: Talk) -> None:
+def test_assignor_of_most_members_is_used(talk: Talk) -> None:
     talk.make_topic("b", 3)
     talk.heartbeat("m", 0, topic_names=("a", "b"), assignor="range")
     talk.heartbeat("n", 0, topic_names=("a", "b"), assignor="range")
@@ -348,7 +352,7 @@ def test_assignor_that_most_ask_for_is_taken(talk: Talk) -> None:
 # Durability.
 
 
-def test_nothing_is_answered_before_it_is_replicated() -> None:
+def test_response_waits_until_its_records_are_replicated() -> None:
     talk = Talk(in_sync=(1, 2))
     with pytest.raises(AssertionError, match="before it is there"):
         talk.heartbeat("m", 0)
@@ -358,7 +362,7 @@ def test_nothing_is_answered_before_it_is_replicated() -> None:
     talk.check()
 
 
-def test_what_cannot_be_written_has_not_happened() -> None:
+def test_change_whose_records_cannot_be_appended_is_not_applied() -> None:
     talk = Talk()
     talk.heartbeat("m", 0)
     leader = talk.partition.leader
@@ -374,7 +378,7 @@ def test_what_cannot_be_written_has_not_happened() -> None:
     talk.check()
 
 
-def test_records_lead_from_group_to_group_even_when_old_ones_are_gone() -> None:
+def test_compacted_records_replay_to_the_same_group() -> None:
     talk = Talk()
     talk.heartbeat("m", 0)
     talk.heartbeat("n", 0, instance_id="i")

@@ -153,7 +153,7 @@ def test_classic_group_is_not_upgraded_where_upgrades_are_disabled(
     assert talk.refusal("m", 2).message == "Group g is not a consumer group."
 
 
-def test_group_is_not_handed_back_where_that_is_switched_off() -> None:
+def test_group_is_not_downgraded_where_downgrades_are_disabled() -> None:
     talk = Talk(migration=MigrationPolicy.UPGRADE)
     old = talk.settle_classic()
     talk.heartbeat("m", 0)
@@ -165,7 +165,7 @@ def test_group_is_not_handed_back_where_that_is_switched_off() -> None:
     talk.check()
 
 
-def test_groups_that_cannot_be_taken_over_say_why() -> None:
+def test_upgrade_of_a_group_that_cannot_be_upgraded_is_refused_with_the_reason() -> None:
     talk = Talk(members_max=0)
     talk.settle_classic()
     assert "group size exceeds" in str(talk.refusal("m", 0))
@@ -206,7 +206,7 @@ def test_empty_group_may_be_joined_by_either_protocol(talk: Talk) -> None:
     assert talk.replayed()["g"].body is None
 
 
-def test_classic_requests_to_the_new_protocol_are_refused_as_ever(talk: Talk) -> None:
+def test_classic_requests_of_a_consumer_group_get_the_errors_of_a_classic_group(talk: Talk) -> None:
     talk.heartbeat("m", 0)
     assert talk.classic_heartbeat("m", 2) is ErrorCode.UNKNOWN_MEMBER_ID
     assert talk.classic_heartbeat("unknown", 2) is ErrorCode.UNKNOWN_MEMBER_ID

@@ -226,7 +226,7 @@ def test_new_member_gets_what_is_free_and_waits_for_the_rest() -> None:
     assert later.assigned_partitions == {A: {0: 2, 1: 2}}
 
 
-def test_member_gives_up_first_and_stays_in_its_epoch_until_then() -> None:
+def test_member_stays_in_its_epoch_until_it_has_revoked() -> None:
     member = ConsumerMember(member_id="m", member_epoch=1, assigned_partitions={A: {0: 1, 1: 1}})
     asked = reconcile(member, goal({A: (1,), B: (0,)}))
     assert asked.state is MemberState.UNREVOKED_PARTITIONS
@@ -242,7 +242,7 @@ def test_member_gives_up_first_and_stays_in_its_epoch_until_then() -> None:
     assert done.partitions_pending_revocation == {}
 
 
-def test_what_a_member_has_given_up_can_be_given_back_to_it() -> None:
+def test_revoked_partition_can_be_assigned_to_the_same_member_again() -> None:
     member = ConsumerMember(
         member_id="m",
         member_epoch=1,

@@ -77,7 +77,7 @@ def request(epoch: int = 0, **changes: Any) -> ConsumerGroupHeartbeatRequest:
         ),
     ],
 )
-def test_request_that_makes_no_sense_is_refused_with_kafkas_words(
+def test_invalid_request_is_refused_with_kafkas_code_and_message(
     refused: ConsumerGroupHeartbeatRequest, version: int, code: ErrorCode, message: str
 ) -> None:
     with pytest.raises(BrokerError) as error:
@@ -97,7 +97,7 @@ def test_request_that_makes_no_sense_is_refused_with_kafkas_words(
         (request(server_assignor="range"), 1),
     ],
 )
-def test_others_are_taken(taken: ConsumerGroupHeartbeatRequest, version: int) -> None:
+def test_valid_request_is_accepted(taken: ConsumerGroupHeartbeatRequest, version: int) -> None:
     check_request(taken, version, ("uniform", "range"))
     assert taken.group_id == "g"
 

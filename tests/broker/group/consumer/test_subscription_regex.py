@@ -17,7 +17,7 @@ def test_whole_name_must_match() -> None:
     assert not any(map(regex.matches, ("orders-", "my-orders-1", "orders-1-dead", "orders-1\n")))
 
 
-def test_what_cannot_be_understood_is_refused_with_kafkas_words() -> None:
+def test_invalid_expression_is_refused_with_kafkas_message() -> None:
     with pytest.raises(BrokerError) as refused:
         check_regex("(foo")
     assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
@@ -30,7 +30,7 @@ def test_what_cannot_be_understood_is_refused_with_kafkas_words() -> None:
     "regex",
     ["(x+x+)+y", "(a|a)*b", "(a*)*b", "((a?){30}a{30}){5}b", "(.*a){30}b", "(a|aa|aaa)+b"],
 )
-def test_expression_that_would_take_for_ever_elsewhere_is_answered(regex: str) -> None:
+def test_expression_that_backtracks_elsewhere_is_matched_in_linear_time(regex: str) -> None:
     assert not TopicRegex(regex).matches(LONGEST_NAME)
 
 
@@ -45,11 +45,11 @@ def test_expression_that_would_take_much_memory_is_refused(regex: str) -> None:
     "regex",
     [r"\\C", r"\Q\C\E", r"[\\C]", r"\pC", r"\Qa{9999999999}", r"(?P<a>x)(?P<b>y)", "a{012}"],
 )
-def test_what_only_looks_like_an_extra_is_taken(regex: str) -> None:
+def test_expression_that_resembles_an_unsupported_one_is_accepted(regex: str) -> None:
     assert TopicRegex(regex).regex == regex
 
 
-def test_library_keeps_none_of_them() -> None:
+def test_checked_expressions_are_not_kept_in_the_cache_of_the_library() -> None:
     for number in range(300):
         check_regex(f"topic-{number}")
     assert re2._Regexp._make.cache_info().currsize == 0

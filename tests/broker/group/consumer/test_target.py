@@ -66,13 +66,13 @@ def test_member_without_topics_is_stored_once_with_nothing() -> None:
     assert plan([member("a", "unknown")], nothing.assignments).changed == {}
 
 
-def test_static_member_that_comes_back_goes_on_with_what_it_had() -> None:
+def test_returning_static_member_keeps_its_target() -> None:
     members = [member("b", "t"), member("new", "t")]
     present: dict[str, Assignment] = {"old": {T: (0, 2)}, "b": {T: (1, 3)}}
     assert plan(members, present, {"new": "old"}).changed == {"new": {T: (0, 2)}}
 
 
-def test_what_two_members_have_in_a_damaged_target_goes_to_one() -> None:
+def test_partition_of_two_members_in_a_damaged_target_stays_with_one() -> None:
     present: dict[str, Assignment] = {"a": {T: (0, 1, 2)}, "b": {T: (2, 3)}}
     assert plan([member("a", "t"), member("b", "t")], present).assignments == {
         "a": {T: (0, 1)},
@@ -80,7 +80,7 @@ def test_what_two_members_have_in_a_damaged_target_goes_to_one() -> None:
     }
 
 
-def test_partitions_and_topics_that_are_not_there_are_left_out() -> None:
+def test_missing_partitions_and_topics_are_left_out() -> None:
     present: dict[str, Assignment] = {"a": {GONE: (0,), T: (0, 9)}}
     assert plan([member("a", "t")], present).assignments == {"a": {T: (0, 1, 2, 3)}}
 
@@ -98,13 +98,13 @@ def test_partitions_and_topics_that_are_not_there_are_left_out() -> None:
         ([member("a", "t", regex=""), member("b", "t")], SubscriptionType.HOMOGENEOUS),
     ],
 )
-def test_subscriptions_are_alike_or_not(
+def test_subscription_type_is_homogeneous_only_for_equal_subscriptions(
     members: list[ConsumerMember], kind: SubscriptionType
 ) -> None:
     assert subscription_type(members) is kind
 
 
-def test_names_and_expression_are_taken_together() -> None:
+def test_subscription_is_the_union_of_names_and_matches() -> None:
     subscriptions = Subscriptions(TOPICS, {"[tu]": ("t", "u")})
     assert subscriptions.topic_ids(member("a", "u", regex="[tu]")) == (T, U)
     assert subscriptions.topic_ids(member("a", "u", regex="other")) == (U,)
@@ -112,7 +112,7 @@ def test_names_and_expression_are_taken_together() -> None:
 
 
 @given(seed=st.integers(0, 2**32))
-def test_order_in_which_members_have_come_is_no_matter(seed: int) -> None:
+def test_target_does_not_depend_on_the_order_of_joins(seed: int) -> None:
     rng = random.Random(seed)
     case = target_case(rng)
     mixed = list(case.members.items())

@@ -208,7 +208,7 @@ def test_errors_of_a_move() -> None:
     assert not moving.step()
 
 
-def test_move_back_gives_the_copy_up() -> None:
+def test_move_to_the_current_directory_deletes_the_copy() -> None:
     moving = Moving()
     partition = moving.lead(30)
     home = partition.log.directory.rpartition("/")[0]

@@ -239,7 +239,7 @@ def test_requests_are_given_up_at_intervals() -> None:
     assert given_up_ms == [10, 100, 100]
 
 
-def test_response_that_comes_soon_is_awaited_when_a_replica_was_added() -> None:
+def test_response_within_the_interval_is_awaited_when_a_replica_was_added() -> None:
     following = Following()
     following.replicas.follow()
     following.respond(data())

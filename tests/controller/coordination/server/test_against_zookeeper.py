@@ -33,7 +33,7 @@ def streams(address: str, scripts: int) -> Streams:
 @pytest.mark.judge
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("scripts", [SCRIPTS, pytest.param(CAMPAIGN, marks=pytest.mark.slow)])
-def test_served_tree_and_zookeeper_answer_random_scripts_alike(
+def test_served_tree_and_zookeeper_return_equal_responses_to_random_scripts(
     tmp_path: Path, scripts: int
 ) -> None:
     address = f"127.0.0.1:{free_port()}"

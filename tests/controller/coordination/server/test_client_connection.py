@@ -72,7 +72,7 @@ def test_session_is_resumed_with_its_id_and_password_and_the_former_connection_c
 
 
 @pytest.mark.parametrize("password", [b"", b"\0" * 16, b"x" * 16])
-def test_resuming_with_another_password_is_answered_with_session_zero(password: bytes) -> None:
+def test_resuming_with_another_password_returns_session_zero(password: bytes) -> None:
     scene = Scene()
     first, second = scene.client(), scene.client()
     _, session_id, _ = first.open(connect_frame())
@@ -81,7 +81,7 @@ def test_resuming_with_another_password_is_answered_with_session_zero(password: 
     assert not first.sent.is_closed
 
 
-def test_resuming_an_unknown_session_is_answered_with_session_zero() -> None:
+def test_resuming_an_unknown_session_returns_session_zero() -> None:
     assert Scene().client().open(connect_frame(6_000, 77, b"p" * 16)) == (0, 0, b"\0" * 16)
 
 
@@ -173,7 +173,7 @@ def test_read_of_another_session_waits_for_the_write_that_it_shows() -> None:
     assert b"new" in body
 
 
-def test_ping_is_answered_while_a_write_waits_for_the_disk() -> None:
+def test_ping_gets_its_response_while_a_write_waits_for_the_disk() -> None:
     scene = Scene()
     client = scene.opened()
     client.give(request_frame(1, create("/a")) + raw_frame(-2, 11))
@@ -208,7 +208,7 @@ def test_responses_are_sent_in_the_order_of_the_requests() -> None:
     ]
 
 
-def test_failed_disk_answers_with_a_system_error() -> None:
+def test_write_on_a_failed_disk_returns_system_error() -> None:
     scene = Scene()
     client = scene.opened()
     client.give(request_frame(1, create("/a")))
@@ -264,7 +264,7 @@ def test_set_watches_2_is_served_without_persistent_watches(
 
 
 @pytest.mark.parametrize("kind", [16, 17, 18, 22, 102, 106, 107, 999, -10])
-def test_request_that_is_not_served_is_answered_with_unimplemented(kind: int) -> None:
+def test_request_that_is_not_served_returns_unimplemented(kind: int) -> None:
     scene = Scene()
     client = scene.opened()
     client.give(raw_frame(5, kind, b"anything"))
@@ -410,7 +410,7 @@ def test_frame_before_a_session_is_at_most_a_kilobyte() -> None:
 @pytest.mark.parametrize(
     ("word", "expected"), [(b"ruok", b"imok"), (b"srvr", b"Mode: standalone"), (b"conf", b"")]
 )
-def test_four_letter_word_is_answered_and_the_connection_closed(
+def test_four_letter_word_gets_its_response_and_closes_the_connection(
     word: bytes, expected: bytes
 ) -> None:
     client = Scene().client()

@@ -204,7 +204,7 @@ def test_large_data_and_many_pipelined_requests_pass(server: TreeServer) -> None
         client.delete("/large", recursive=True)
 
 
-def test_four_letter_words_are_answered(server: TreeServer) -> None:
+def test_four_letter_words_get_their_responses(server: TreeServer) -> None:
     with kazoo(server.address) as client:
         assert client.command(b"ruok") == "imok"
         assert "Mode: standalone" in client.command(b"srvr")

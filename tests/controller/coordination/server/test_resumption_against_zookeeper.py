@@ -226,7 +226,9 @@ def wait_until_it_serves(address: str) -> None:
 
 
 @pytest.mark.judge
-def test_served_tree_and_zookeeper_treat_sessions_and_rare_requests_alike(tmp_path: Path) -> None:
+def test_served_tree_and_zookeeper_return_equal_responses_to_session_and_rare_requests(
+    tmp_path: Path,
+) -> None:
     with tree_server() as server, zookeeper(tmp_path) as judge:
         wait_until_it_serves(judge)
         for talk in (resumed_watches, rare_requests, damaged_frames):
