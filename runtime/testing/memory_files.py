@@ -19,6 +19,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from odradek.runtime.files import Bytes, FileLock
 from odradek.runtime.randomness import Randomness
@@ -32,7 +33,14 @@ from odradek.runtime.testing.memory_nodes import (
 
 UNLIMITED_BYTES = 1 << 62
 UNLIMITED_DESCRIPTORS = 1 << 30
+PATHS_MAX = 4_096
 _MODIFIED_START_MS = 1_000_000_000_000
+
+
+@lru_cache(PATHS_MAX)
+def _names(path: str) -> tuple[str, ...]:
+    """The names of a path, from the root on."""
+    return tuple(name for name in path.split("/") if name)
 
 
 def _ignore(what: str, path: str) -> None:
@@ -368,11 +376,10 @@ class MemoryFileSystem:
 
     def _lookup(self, path: str) -> FileNode | Directory | None:
         node: FileNode | Directory | None = self._root
-        for name in path.strip("/").split("/"):
-            if not isinstance(node, Directory):
+        for name in _names(path):
+            if type(node) is not Directory:
                 return None
-            if name:
-                node = node.entries.get(name)
+            node = node.entries.get(name)
         return node
 
     def _find(self, path: str) -> FileNode | Directory:

@@ -127,9 +127,13 @@ def _apply(content: bytearray, change: _Change) -> None:
     if isinstance(change, _Truncate):
         del content[change.size :]
         content.extend(bytes(change.size - len(content)))
-    else:
-        content.extend(bytes(max(0, change.position - len(content))))
-        content[change.position : change.position + len(change.data)] = change.data
+        return
+    position, data = change
+    if position == len(content):
+        content += data
+        return
+    content.extend(bytes(max(0, position - len(content))))
+    content[position : position + len(data)] = data
 
 
 class Directory:

@@ -13,7 +13,7 @@ from odradek.controller.coordination.session import Create
 from odradek.controller.znodes.admin_znodes import REASSIGN_PARTITIONS, encode_reassignments
 from odradek.controller.znodes.zk_data import BROKER_TOPICS, DELETE_TOPICS, TopicAssignmentZnode
 from odradek.protocol.topic_partition import TopicPartition
-from tests.sim.ensemble import Ensemble
+from tests.sim.ensemble import Ensemble, decoded_assignment
 from tests.sim.oracle import Oracle
 from tests.sim.plan import BROKERS
 from tests.sim.world import World
@@ -98,7 +98,7 @@ class Administration:
         for key in self._keys:
             if f"{BROKER_TOPICS}/{key.topic}" not in nodes:
                 return f"{key.topic} does not exist"
-            topic = TopicAssignmentZnode.decode(nodes[f"{BROKER_TOPICS}/{key.topic}"].data)
+            topic = decoded_assignment(nodes[f"{BROKER_TOPICS}/{key.topic}"].data)
             replicas = topic.partitions[key.partition]
             if topic.adding or topic.removing:
                 return f"{key} is being reassigned: {topic}"

@@ -83,7 +83,7 @@ class ClientHost:
         self.broker_ids = broker_ids
         self.host = network.host("clients")
         self.loop = self.host.loop = SimulatedLoop(
-            world, on_turn=lambda: None, connect=connector(network, self.host)
+            world, on_turn=lambda: False, connect=connector(network, self.host)
         )
         clock: Clock = ProcessClock(world, 0)
         loop: Any = self.loop

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final
 
 from odradek.controller.coordination.errors import (
@@ -47,7 +48,7 @@ from odradek.controller.coordination.zookeeper_requests import (
     ZkRequest,
 )
 from odradek.controller.znodes import zk_data
-from tests.sim.loop import SimulatedLoop
+from tests.sim.loop import Arrival, SimulatedLoop
 from tests.sim.network import END, Connection, Host, Network
 from tests.sim.world import World
 
@@ -55,7 +56,26 @@ HOST: Final = "zookeeper"
 CHECK_US: Final = 250_000
 RECONNECT_US: Final = 100_000
 HEARD_US: Final = 600_000
+DECODED_MAX: Final = 1_024
 KINDS: Final = {kind: name for name, kind in WATCH_KINDS.items()}
+
+
+@lru_cache(DECODED_MAX)
+def _controller_id(data: bytes) -> int:
+    """The broker in the data of the controller's node."""
+    return int(json.loads(data)["brokerid"])
+
+
+@lru_cache(DECODED_MAX)
+def decoded_state(data: bytes | None) -> zk_data.PartitionStateZnode:
+    """The state of a partition in the data of its node: it is asked for often."""
+    return zk_data.PartitionStateZnode.decode(data)
+
+
+@lru_cache(DECODED_MAX)
+def decoded_assignment(data: bytes | None) -> zk_data.TopicAssignmentZnode:
+    """The replicas of a topic in the data of its node."""
+    return zk_data.TopicAssignmentZnode.decode(data)
 
 
 class ServedSession:
@@ -100,7 +120,7 @@ class Ensemble:
     def controller_id(self) -> int | None:
         """The broker that is the controller."""
         node = self.tree.nodes.get(zk_data.CONTROLLER)
-        return None if node is None else int(json.loads(node.data or b"")["brokerid"])
+        return None if node is None else _controller_id(node.data or b"")
 
     def depose(self) -> None:
         """Delete the controller's node: the brokers elect another one."""
@@ -138,7 +158,7 @@ class Ensemble:
 
     def _check_state(self, written: SetData) -> None:
         """The state of a partition is written by the newest controller, and its epochs grow."""
-        state = zk_data.PartitionStateZnode.decode(written.data)
+        state = decoded_state(written.data)
         newest = int(self.tree.nodes[zk_data.CONTROLLER_EPOCH].data or b"0")
         former = self._states.get(written.path)
         self._states[written.path] = state
@@ -283,6 +303,7 @@ class SimulatedZooKeeperConnection(ZooKeeperConnection):
             self._link = connection
             self._heard_us = self._network.world.now_us
             connection.receive = lambda item: self._receive(connection, item)
+            connection.posted = Arrival
             connection.send(("open", self._session_number, self._options.session_timeout_ms))
 
         self._network.connect(self._host, self._network.host(HOST), done, 1)

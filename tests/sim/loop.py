@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from tests.sim.world import START_US, World
 
@@ -44,6 +44,8 @@ class SimulatedHandle:
 
     __slots__ = ("arguments", "callback")
 
+    is_arrival: ClassVar = False
+
     def __init__(self, callback: Callable[..., object] | None, arguments: tuple[Any, ...]) -> None:
         self.callback = callback
         self.arguments = arguments
@@ -53,10 +55,19 @@ class SimulatedHandle:
         self.arguments = ()
 
 
+class Arrival(SimulatedHandle):
+    """What a connection gets that only keeps it: another turn handles it."""
+
+    __slots__ = ()
+
+    is_arrival: ClassVar = True
+
+
 class SimulatedLoop:
     """One for each life of a process.
 
-    on_turn  called after the callbacks of a turn
+    on_turn  called after the callbacks of a turn that are not arrivals only; returns whether it has
+             to be called after those turns, too
     connect  (protocol factory, host, port) -> transport and protocol
     """
 
@@ -64,7 +75,7 @@ class SimulatedLoop:
         self,
         world: World,
         *,
-        on_turn: Callable[[], None],
+        on_turn: Callable[[], bool],
         connect: Callable[[SimulatedLoop, Callable[[], Any], str, int], Coroutine[Any, Any, Any]],
     ) -> None:
         self.world = world
@@ -73,6 +84,7 @@ class SimulatedLoop:
         self.slowness = 1
         """How many times longer than usual work in threads waits."""
         self._on_turn = on_turn
+        self._is_each_turn_seen = True
         self._connect = connect
         self._ready: deque[SimulatedHandle] = deque()
         self._dropped: list[SimulatedHandle] = []
@@ -102,12 +114,12 @@ class SimulatedLoop:
         self._dropped += self._ready
         self._ready.clear()
 
-    def post_now(self, call: Callable[[Any], None], item: Any) -> None:
+    def post_now(self, handle: SimulatedHandle) -> None:
         """Call in this process, when it is not paused."""
         if self.is_paused:
-            self._paused.append(lambda: self.post_now(call, item))
+            self._paused.append(lambda: self.post_now(handle))
             return
-        self._ready.append(SimulatedHandle(call, (item,)))
+        self._ready.append(handle)
         if not self._is_awake:
             self._is_awake = True
             self.world.soon(self._turn)
@@ -133,17 +145,22 @@ class SimulatedLoop:
         if self.is_ended or self.is_paused:
             return
         ready = self._ready
-        self.world.set_running(self)
+        if self.world.running is not self:
+            self.world.set_running(self)
+        is_seen = self._is_each_turn_seen
         try:
             for _ in range(len(ready)):
                 handle = ready.popleft()
-                if handle.callback is not None:
-                    handle.callback(*handle.arguments)
+                callback = handle.callback
+                if callback is not None:
+                    is_seen = is_seen or not handle.is_arrival
+                    callback(*handle.arguments)
                     if self.is_ended or not ready:
                         break
         except ProcessEnded:
             pass
-        self._on_turn()
+        if is_seen:
+            self._is_each_turn_seen = self._on_turn()
         if ready:
             self._wake()
 

@@ -15,10 +15,11 @@ from typing import Any, Final
 from odradek.broker.server.bound_listener import BoundListener
 from odradek.broker.server.socket_server import SocketServer
 from odradek.broker.server.transmit import CUT, TransmitResult, Transmitter
-from tests.sim.loop import SimulatedLoop
+from tests.sim.loop import Arrival, SimulatedHandle, SimulatedLoop
 from tests.sim.world import World
 
 DELAYS_US: Final = (200, 300, 500, 700, 1_000, 1_500)
+DELAYS: Final = len(DELAYS_US)
 LONG_DELAYS_US: Final = (20_000, 200_000, 1_000_000, 4_000_000)
 CONNECT_RETRY_US: Final = 500_000
 CONNECT_ATTEMPTS: Final = 12
@@ -53,19 +54,21 @@ class Connection:
         self._due_us = 0
         self._is_ended = False
         self.held = 0
+        self.posted: type[SimulatedHandle] = SimulatedHandle
+        """Arrival: what receives here only keeps what it gets."""
 
     def send(self, item: Any) -> None:
         """Arrives later, after what was sent before."""
         if self._is_ended:
             return
-        world = self.network.world
+        network = self.network
         self._is_ended = item is END
         self._items.append(item)
-        due_us = world.now_us + self.network.delay_us(self.source, self.target)
+        due_us = network.world.now_us + network.delay_us(self.source, self.target)
         if due_us <= self._due_us:
             due_us = self._due_us + 1
         self._due_us = due_us
-        world.after(due_us - world.now_us, self.arrive)
+        network.world.at(due_us, self.arrive)
 
     def arrive(self) -> None:
         """The oldest item arrives, unless the link is cut."""
@@ -79,7 +82,7 @@ class Connection:
         if loop is None:
             peer.deliver(item)
         elif not loop.is_ended:
-            loop.post_now(peer.deliver, item)
+            loop.post_now(peer.posted(peer.deliver, (item,)))
         elif self.target.is_powered and item is not END:
             peer._is_ended = False
             peer.send(END)
@@ -108,6 +111,7 @@ class Network:
 
     def __init__(self, world: World, *, long_one_in: int, prompt_host: str) -> None:
         self.world = world
+        self._random = world.random.random
         self.hosts: dict[str, Host] = {}
         self.cuts: set[tuple[str, str]] = set()
         self._long_one_in = long_one_in
@@ -120,13 +124,12 @@ class Network:
         return self.hosts.setdefault(name, Host(name))
 
     def delay_us(self, source: Host, target: Host) -> int:
-        random = self.world.random
         if self._long_one_in and not self.world.is_calm:
             is_prompt = self._prompt_host in (source.name, target.name)
-            if not is_prompt and random.random() * self._long_one_in < 1:
+            if not is_prompt and self._random() * self._long_one_in < 1:
                 self.world.counts["delay"] += 1
-                return random.choice(LONG_DELAYS_US)
-        return DELAYS_US[int(random.random() * len(DELAYS_US))]
+                return self.world.random.choice(LONG_DELAYS_US)
+        return DELAYS_US[int(self._random() * DELAYS)]
 
     def hold(self, connection: Connection) -> None:
         self.world.counts["cut"] += 1
@@ -374,6 +377,7 @@ class SimulatedListener:
 
         def accept(connection: Connection) -> Callable[[Any], None]:
             connection.loop = loop
+            connection.posted = Arrival
             opened = SimulatedSocket(connection, loop)
             sockets[opened.fileno()] = opened
             listener: BoundListener = self  # type: ignore[assignment]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
@@ -22,7 +23,7 @@ from odradek.controller.znodes.zk_data import (
 from odradek.protocol.records.batch import CONTROL, TRANSACTIONAL, RecordBatch
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.log.log import Log
-from tests.sim.ensemble import Ensemble
+from tests.sim.ensemble import Ensemble, decoded_assignment, decoded_state
 from tests.sim.process import Process
 from tests.sim.world import Broken, World
 
@@ -30,6 +31,7 @@ HEADER: Final = Struct(">qiibIhiqqqhii")
 """Of a batch, without what precedes the records' count."""
 HEADER_BYTES: Final = 61
 OFFSET: Final = Struct(">q")
+PATHS_MAX: Final = 1_024
 
 
 class StoredBatch(NamedTuple):
@@ -67,6 +69,12 @@ class ProducerView(NamedTuple):
             first_offset = offset
         more = stored.next_offset - 1 - offset
         return ProducerView(epoch, stored.base_sequence + more, offset + more, first_offset)
+
+
+@lru_cache(PATHS_MAX)
+def state_path(key: TopicPartition) -> str:
+    """Where the coordination service has the state of a partition."""
+    return partition_state_path(*key)
 
 
 @dataclass
@@ -110,7 +118,6 @@ class Oracle:
         self._ensemble = ensemble
         self.partitions: dict[TopicPartition, Committed] = {}
         self._views: dict[tuple[int, str, int], ReplicaView] = {}
-        self._states: dict[TopicPartition, tuple[int, PartitionStateZnode]] = {}
         self.processes: dict[int, Process] = {}
         self._producers: dict[int, str] = {}
         self.checks = 0
@@ -125,19 +132,12 @@ class Oracle:
 
     def state_of(self, key: TopicPartition) -> PartitionStateZnode | None:
         """The state of a partition in the coordination service."""
-        node = self._ensemble.tree.nodes.get(partition_state_path(*key))
-        if node is None:
-            return None
-        known = self._states.get(key)
-        if known is None or known[0] != node.mzxid:
-            known = self._states[key] = node.mzxid, PartitionStateZnode.decode(node.data)
-        return known[1]
+        node = self._ensemble.tree.nodes.get(state_path(key))
+        return None if node is None else decoded_state(node.data)
 
     def assignment_of(self, topic: str) -> TopicAssignmentZnode:
         """The replicas of a topic in the coordination service."""
-        return TopicAssignmentZnode.decode(
-            self._ensemble.tree.nodes[f"{BROKER_TOPICS}/{topic}"].data
-        )
+        return decoded_assignment(self._ensemble.tree.nodes[f"{BROKER_TOPICS}/{topic}"].data)
 
     # What clients see.
 
@@ -202,8 +202,16 @@ class Oracle:
 
     # What brokers do.
 
-    def after_turn(self, process: Process) -> None:
-        """Check the replicas of a process that have changed."""
+    def after_turn(self, process: Process) -> bool:
+        """Check the replicas of a process that have changed.
+
+        Only what runs in a process changes its replicas, and an arrival runs nothing of the broker:
+        it stays in the buffer of a socket, or in the inbox of the session with the coordination
+        service.  So turns of nothing else need no check, but for truncations, whose turns are
+        counted.
+
+        returns  whether a log is being truncated
+        """
         trouble = self.world.trouble
         if trouble is not None:
             cause = trouble if isinstance(trouble, BaseException) else None
@@ -211,14 +219,16 @@ class Oracle:
             raise Broken(f"broker {process.broker_id} {what}") from cause
         node = process.node
         if not process.is_up or node is None or not process.is_serving:
-            return
+            return False
         epoch = node.parts.metadata.image.controller_epoch
-        if epoch < process.controller_epoch:
-            self.world.fail(
-                f"broker {process.broker_id}: the controller epoch falls from"
-                f" {process.controller_epoch} to {epoch}"
-            )
-        process.controller_epoch = epoch
+        if epoch != process.controller_epoch:
+            if epoch < process.controller_epoch:
+                self.world.fail(
+                    f"broker {process.broker_id}: the controller epoch falls from"
+                    f" {process.controller_epoch} to {epoch}"
+                )
+            process.controller_epoch = epoch
+        is_truncating = False
         latest = process.views
         for partitions in node.parts.partitions._by_topic.values():
             for partition in partitions.values():
@@ -228,6 +238,7 @@ class Oracle:
                     _, leader, epoch, start, high_watermark, end = latest[partition]
                 except KeyError:
                     self._look(process, partition)
+                    is_truncating = is_truncating or head.is_truncating
                     continue
                 if (
                     end != head.end_offset
@@ -238,6 +249,8 @@ class Oracle:
                     or head.is_truncating
                 ):
                     self._look(process, partition)
+                    is_truncating = is_truncating or head.is_truncating
+        return is_truncating
 
     def _look(self, process: Process, partition: Partition) -> None:
         log = partition.log
@@ -270,39 +283,52 @@ class Oracle:
     def _check(
         self, process: Process, partition: Partition, before: ReplicaView | None, now: ReplicaView
     ) -> None:
-        fail, who = self.world.fail, f"broker {process.broker_id}, {partition.log}"
         key = TopicPartition(partition.topic, partition.index)
         found = self.of(key)
-        if not now.log_start_offset <= now.high_watermark <= now.end_offset:
-            fail(f"{who}: not start <= high watermark <= end: {now}")
-        if now.leader is not None:
-            leader = found.leaders.setdefault(now.leader_epoch, process.broker_id)
-            if leader != process.broker_id:
-                fail(f"{who}: brokers {leader} and {process.broker_id} lead in {now.leader_epoch}")
-            if partition.log.leader_epochs.latest_epoch != now.leader_epoch:
-                fail(f"{who}: the leader epoch {now.leader_epoch} is not noted in the log")
+        why = self._wrong_view(found, process, partition, now)
         is_same_life = before is not None and before.life == now.life
         verified = 0
         if before is not None and is_same_life:
-            if now.leader_epoch < before.leader_epoch:
-                fail(f"{who}: the leader epoch falls from {before} to {now}")
-            is_led = now.leader is not None and now.leader is before.leader
-            if is_led and now.high_watermark < before.high_watermark:
-                fail(f"{who}: the high watermark of a leader falls from {before} to {now}")
-            if is_led and now.end_offset < before.end_offset:
-                fail(f"{who}: the end of a leader's log falls from {before} to {now}")
+            why = why or self._wrong_change(before, now)
             truncated = now.end_offset < before.end_offset
-            if now.high_watermark < before.high_watermark and now.high_watermark < now.end_offset:
-                fail(f"{who}: the high watermark falls from {before} to {now}")
             if truncated and now.end_offset < len(found.batches):
                 self._check_truncation(key, process, now)
             verified = 0 if truncated else before.high_watermark
+        if why is not None:
+            self.world.fail(f"broker {process.broker_id}, {partition.log}: {why}")
         if not is_same_life or now.end_offset < before.end_offset:  # type: ignore[union-attr]
             self.check_log(process, partition.log)
         if now.high_watermark > verified:
             self._check_committed(process, partition, verified, now.high_watermark)
         if found.open_transactions or found.ended_transactions:
             self._check_stable(key, process, partition.log)
+
+    def _wrong_view(
+        self, found: Committed, process: Process, partition: Partition, now: ReplicaView
+    ) -> str | None:
+        """What must not be seen of a replica at any time."""
+        if not now.log_start_offset <= now.high_watermark <= now.end_offset:
+            return f"not start <= high watermark <= end: {now}"
+        if now.leader is not None:
+            leader = found.leaders.setdefault(now.leader_epoch, process.broker_id)
+            if leader != process.broker_id:
+                return f"brokers {leader} and {process.broker_id} lead in {now.leader_epoch}"
+            if partition.log.leader_epochs.latest_epoch != now.leader_epoch:
+                return f"the leader epoch {now.leader_epoch} is not noted in the log"
+        return None
+
+    def _wrong_change(self, before: ReplicaView, now: ReplicaView) -> str | None:
+        """What must not be seen of a replica after what was seen before."""
+        if now.leader_epoch < before.leader_epoch:
+            return f"the leader epoch falls from {before} to {now}"
+        is_led = now.leader is not None and now.leader is before.leader
+        if is_led and now.high_watermark < before.high_watermark:
+            return f"the high watermark of a leader falls from {before} to {now}"
+        if is_led and now.end_offset < before.end_offset:
+            return f"the end of a leader's log falls from {before} to {now}"
+        if now.high_watermark < before.high_watermark and now.high_watermark < now.end_offset:
+            return f"the high watermark falls from {before} to {now}"
+        return None
 
     def _check_truncation(self, key: TopicPartition, process: Process, now: ReplicaView) -> None:
         state = self.state_of(key)

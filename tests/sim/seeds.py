@@ -13,12 +13,14 @@ import pickle
 import signal
 import time
 import traceback
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
+from select import select
 from typing import Final
 
 import pytest
@@ -141,20 +143,30 @@ def run_seeds(
 ) -> Iterator[Total]:
     """Run so many seeds, with a bug if one is named: then each process ends with the first failure.
 
+    No process waits for another one; those that run when the caller stops are killed.
+
     returns  one total for each process, in the order of the seeds
     """
     prepare()
-    running: deque[tuple[int, int]] = deque()
+    starts = iter(range(first, first + count, SEEDS_OF_A_PROCESS))
+    running: dict[int, tuple[int, int]] = {}
+    """Where a total is read -> first seed, process id."""
+    finished: dict[int, Total] = {}
+    expected = first
     try:
-        for start in range(first, first + count, SEEDS_OF_A_PROCESS):
-            seeds = min(SEEDS_OF_A_PROCESS, first + count - start)
-            running.append(_start((start, seeds, bug)))
-            if len(running) >= processes:
-                yield _finish(*running.popleft())
-        while running:
-            yield _finish(*running.popleft())
+        while expected < first + count:
+            for start in islice(starts, processes - len(running)):
+                seeds = min(SEEDS_OF_A_PROCESS, first + count - start)
+                process_id, readable = _start((start, seeds, bug))
+                running[readable] = start, process_id
+            for readable in select(list(running), [], [])[0]:
+                start, process_id = running.pop(readable)
+                finished[start] = _finish(process_id, readable)
+            while expected in finished:
+                yield finished.pop(expected)
+                expected += SEEDS_OF_A_PROCESS
     finally:
-        for process_id, readable in running:
+        for readable, (_, process_id) in running.items():
             os.close(readable)
             os.kill(process_id, signal.SIGKILL)
             os.waitpid(process_id, 0)

@@ -33,8 +33,8 @@ class World:
         self.trouble: BaseException | str | None = None
         """What a broker ended by, or has logged: the history ends here."""
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
-        self._running: object = None
-        """The event loop whose callbacks ran last."""
+        self.running: object = None
+        """What asyncio takes for the running loop."""
         self._now: deque[Callable[[], None]] = deque()
         """What happens before time goes on."""
         self.soon = self._now.append
@@ -52,6 +52,11 @@ class World:
             return
         self._number += 1
         heapq.heappush(self._queue, (self.now_us + delay_us, self._number, call))
+
+    def at(self, due_us: int, call: Callable[[], None]) -> None:
+        """Call once, at a time that is not now."""
+        self._number = number = self._number + 1
+        heapq.heappush(self._queue, (due_us, number, call))
 
     def run(self, until_ms: int) -> None:
         """Run the events up to a time since the start."""
@@ -76,8 +81,8 @@ class World:
 
     def set_running(self, loop: Any) -> None:
         """What asyncio takes for the running loop, up to the end of `run`."""
-        if loop is not self._running:
-            self._running = loop
+        if loop is not self.running:
+            self.running = loop
             events._set_running_loop(loop)
 
     def note(self, text: str) -> None:
