@@ -21,6 +21,7 @@ from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import (
     BATCH_OVERHEAD,
     LOG_OVERHEAD,
+    MAGIC,
     MAGIC_POSITION,
     RecordBatch,
     has_valid_crc,
@@ -39,7 +40,6 @@ LEGACY_BYTES_MAX: Final = 1 << 20
 STEP_RECORDS: Final = 100
 """Half a millisecond of work."""
 RETRY_MS: Final = 500
-MAGIC: Final = 2
 _MAGIC_BYTE: Final = bytes([MAGIC])
 _START: Final = Struct(">qi")
 """Base offset and length."""

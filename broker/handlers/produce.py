@@ -70,7 +70,7 @@ from odradek.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from odradek.protocol.records.batch import TRANSACTIONAL, RecordBatch
+from odradek.protocol.records.batch import BATCH_OVERHEAD, MAGIC, TRANSACTIONAL, RecordBatch
 from odradek.protocol.records.validate import (
     KEY_IS_MISSING,
     HeavyBatch,
@@ -177,6 +177,7 @@ def _in_steps(staged: StagedProduce, *, owns_memory: bool) -> Steps[Staged]:
         assert partition is not None, "an absent partition is refused"
         try:
             partition.leading()  # it may have been lost meanwhile
+            partition.check_predecessors(result)
             check_verified(context, row)
         except BrokerError as refusal:
             staged.refuse(topic, index, refusal, partition)
@@ -326,8 +327,9 @@ def _accept(
     leader = partition.leading()
     config = partition.log.config
     if request.acks == ACKS_ALL and leader.is_under_min_isr(config.min_insync_replicas):
-        raise BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS)
-    return validate_batch(
+        error = BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS)
+        raise _without_replicas(partition, data.records, error) if only_light else error
+    batch = validate_batch(
         data.records,
         config,
         version=context.version,
@@ -335,6 +337,19 @@ def _accept(
         now_ms=context.now_ms,
         only_light=only_light,
     )
+    if only_light:
+        partition.check_predecessors(batch)
+    return batch
+
+
+def _without_replicas(
+    partition: Partition, records: memoryview | None, error: BrokerError
+) -> BrokerError:
+    """Kafka looks at the batch after the in-sync replicas, so it may be no batch at all."""
+    if records is None or len(records) < BATCH_OVERHEAD:
+        return error
+    batch = RecordBatch(records)
+    return partition.refuse(batch, error) if batch.magic == MAGIC else error
 
 
 def _refused(

@@ -7,6 +7,7 @@ from typing import Final
 from uuid import UUID
 
 from odradek.broker.replication.leader import PartitionLeader
+from odradek.broker.replication.refused_batches import RefusedBatches
 from odradek.controller.control_requests import NO_EPOCH
 from odradek.controller.image import PartitionState
 from odradek.protocol.errors import BrokerError, ErrorCode
@@ -32,6 +33,7 @@ class Partition:
         "log",
         "log_end_key",
         "partition_epoch",
+        "refused_batches",
         "topic",
         "topic_id",
     )
@@ -55,6 +57,7 @@ class Partition:
         """The purgatory key of followers' fetches, which wait for appends and not for the high
         watermark; the partition itself is the key of all other requests."""
         self._on_flush_awaited = on_flush_awaited
+        self.refused_batches = RefusedBatches()
         self.leader: PartitionLeader | None = None
         self.leader_id = -1
         self.leader_epoch = NO_EPOCH
@@ -130,6 +133,24 @@ class Partition:
         if end_offset > log.high_watermark:
             log.advance_high_watermark(end_offset)
         return results
+
+    def refuse(self, batch: RecordBatch, error: BrokerError) -> BrokerError:
+        """The error of a batch that was not appended; a passing one is that of those after it."""
+        leader = self.leader
+        if leader is None:
+            return error
+        return self.refused_batches.note(batch, error, leader.rules.monotonic_ms())
+
+    def check_predecessors(self, batch: RecordBatch) -> None:
+        """Whether no batch before this one has to be sent again.
+
+        raises  BrokerError NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR
+        """
+        leader = self.leader
+        if self.refused_batches and leader is not None:
+            error = self.refused_batches.error_of(batch, leader.rules.monotonic_ms())
+            if error is not None:
+                raise error
 
     def _replicated_end(self, leader: PartitionLeader, end_offset: int) -> int:
         log = self.log

@@ -54,8 +54,10 @@ class StagedAppends:
             former_high_watermark = partition.log.high_watermark
             results = partition.append([append.batch for append in appends], now_ms)
             for append, result in zip(appends, results, strict=True):
-                append.result = result
-                if type(result) is not BrokerError:
+                if isinstance(result, BrokerError):
+                    append.result = partition.refuse(append.batch, result)
+                else:
+                    append.result = result
                     self._metrics.records_bytes_in += append.batch.size
             leader = partition.leader
             if leader is not None and leader.followers:

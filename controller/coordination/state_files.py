@@ -238,8 +238,8 @@ def journal_problem(files: FileSystem, journal: StateFile, *, is_newest: bool) -
     """
     content = files.read(journal.path)
     good = 0
-    for good, _ in decode_entries(content):
-        pass
+    for end, _ in decode_entries(content):
+        good = end
     return _end_problem(journal, content, good, is_newest=is_newest)
 
 

@@ -38,6 +38,7 @@ from odradek.protocol.records.checksum import crc32c
 
 BATCH_OVERHEAD: Final = 61
 """Bytes of a batch without records."""
+MAGIC: Final = 2
 LOG_OVERHEAD: Final = 12
 """Bytes that the length field does not count: base offset and the field itself."""
 
@@ -200,7 +201,7 @@ def parse_batch(view: memoryview, position: int = 0) -> RecordBatch:
         raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"{remaining} bytes are too few for a batch")
     size = _read_length(view, position + _LENGTH_POSITION)[0] + LOG_OVERHEAD
     magic = view[position + MAGIC_POSITION]
-    if magic != 2:
+    if magic != MAGIC:
         if magic < 2:
             raise BrokerError(
                 ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"a message set of magic {magic}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from odradek.protocol.records.batch import LOG_OVERHEAD, MAGIC_POSITION, RecordBatch
+from odradek.protocol.records.batch import LOG_OVERHEAD, MAGIC, MAGIC_POSITION, RecordBatch
 from odradek.storage.checking.epochs_check import EpochsCheck
 from odradek.storage.checking.findings import (
     BATCH,
@@ -30,7 +30,7 @@ from odradek.storage.checkpoints.partition_metadata import (
     read_topic_id,
 )
 from odradek.storage.files import names
-from odradek.storage.files.batch_scan import MAGIC, FoundBatch, iterate_batches, iterate_headers
+from odradek.storage.files.batch_scan import FoundBatch, iterate_batches, iterate_headers
 from odradek.storage.files.descriptors import Descriptors
 from odradek.storage.indexes.index_file import CorruptIndex
 from odradek.storage.recovery.torn_segments import flaw_of, old_format_at

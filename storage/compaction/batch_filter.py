@@ -29,6 +29,7 @@ from odradek.protocol.records.batch import (
     CODEC_MASK,
     DELETE_HORIZON,
     LOG_APPEND_TIME,
+    MAGIC,
     MAGIC_POSITION,
     NO_TIMESTAMP,
     RecordBatch,
@@ -55,7 +56,7 @@ from odradek.storage.compaction.record_scan import (
     move_base_timestamp,
     single_record,
 )
-from odradek.storage.files.batch_scan import MAGIC, CorruptBatch
+from odradek.storage.files.batch_scan import CorruptBatch
 
 _INT64_MAX: Final = 2**63 - 1
 

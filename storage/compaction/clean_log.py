@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from odradek.protocol.errors import BrokerError
-from odradek.protocol.records.batch import MAGIC_POSITION, RecordBatch
+from odradek.protocol.records.batch import MAGIC, MAGIC_POSITION, RecordBatch
 from odradek.protocol.records.legacy import decode_legacy_records
 from odradek.protocol.records.record import records_part
 from odradek.runtime.files import FileSystem
@@ -41,7 +41,7 @@ from odradek.storage.compaction.record_scan import map_records
 from odradek.storage.compaction.segment_groups import SourceSegment, group_segments
 from odradek.storage.compaction.stored_batches import iterate_stored, read_aborted, sync_file
 from odradek.storage.files import names
-from odradek.storage.files.batch_scan import MAGIC, CorruptBatch
+from odradek.storage.files.batch_scan import CorruptBatch
 from odradek.storage.indexes.txn_index import AbortedTransaction
 from odradek.storage.segments.segments import CleanedGroup
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from struct import Struct
 from typing import Final
 
-from odradek.protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC_POSITION
+from odradek.protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC, MAGIC_POSITION
 from odradek.runtime.files import FileSystem
 from odradek.storage.files import names
-from odradek.storage.files.batch_scan import MAGIC, CorruptBatch
+from odradek.storage.files.batch_scan import CorruptBatch
 from odradek.storage.indexes.index_file import CorruptIndex
 from odradek.storage.indexes.txn_index import AbortedTransaction, decode_entries
 

@@ -18,6 +18,7 @@ from odradek.protocol.records.batch import (
     BATCH_OVERHEAD,
     CRC_START,
     LOG_OVERHEAD,
+    MAGIC,
     MAGIC_POSITION,
     RecordBatch,
     parse_batch,
@@ -25,7 +26,6 @@ from odradek.protocol.records.batch import (
 from odradek.protocol.records.checksum import crc32c
 from odradek.runtime.files import File
 
-MAGIC: Final = 2
 HEADER_CHUNK_BYTES: Final = 4_096 + 128
 """A batch starts at most index.interval.bytes after an index entry, when batches are small."""
 CHUNK_BYTES: Final = 1 << 20

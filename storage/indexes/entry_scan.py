@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from odradek.protocol.records.batch import MAGIC
 from odradek.runtime.files import File
-from odradek.storage.files.batch_scan import MAGIC, CorruptBatch, FoundBatch, iterate_headers
+from odradek.storage.files.batch_scan import CorruptBatch, FoundBatch, iterate_headers
 from odradek.storage.indexes.index_file import CorruptIndex
 
 HEADERS_MAX: Final = 1_024

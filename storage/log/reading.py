@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from odradek.protocol.records.batch import BATCH_OVERHEAD, RecordBatch
+from odradek.protocol.records.batch import BATCH_OVERHEAD, MAGIC, RecordBatch
 from odradek.protocol.records.record import decode_records
 from odradek.protocol.records.timestamps import first_record_at_or_after
-from odradek.storage.files.batch_scan import MAGIC, CorruptBatch, FoundBatch, iterate_headers
+from odradek.storage.files.batch_scan import CorruptBatch, FoundBatch, iterate_headers
 from odradek.storage.files.descriptors import FileSlice
 from odradek.storage.indexes.index_file import IndexUnready
 from odradek.storage.indexes.txn_index import AbortedTransaction

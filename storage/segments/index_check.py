@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from odradek.storage.files.batch_scan import MAGIC, FoundBatch
+from odradek.protocol.records.batch import MAGIC
+from odradek.storage.files.batch_scan import FoundBatch
 from odradek.storage.indexes.offset_index import OffsetIndex
 from odradek.storage.indexes.time_index import NO_TIMESTAMP, TimeIndex
 

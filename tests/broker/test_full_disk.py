@@ -105,6 +105,34 @@ def produce_into(talk: Talk, answered: list[int]) -> int:
     return code
 
 
+@pytest.mark.parametrize("stored", [0, 2])
+def test_batches_after_one_that_a_full_disk_refused_wait_for_it(
+    tmp_path: Path, stored: int
+) -> None:
+    """Of a producer that the log knows, and of another one."""
+
+    def send(sequence: int) -> int:
+        content = big_batch(VALUE_BYTES, producer_id=7, producer_epoch=0, base_sequence=sequence)
+        answer = talk.quiet(produce_request(TOPIC, content), 9)
+        code: int = answer.responses[0].partition_responses[0].error_code
+        return code
+
+    with odradek_broker(tmp_path) as broker:
+        talk = Talk(broker.address)
+        talk.make_topic(TOPIC)
+        answered = [produce(talk)[1]]
+        assert [send(sequence) for sequence in range(stored)] == [0] * stored
+        used_bytes = (broker.data / LOG).stat().st_size
+        broker.process.set_limit(resource.RLIMIT_FSIZE, used_bytes + 5_000)
+        assert send(stored) == ErrorCode.KAFKA_STORAGE_ERROR
+        broker.process.set_limit(resource.RLIMIT_FSIZE, resource.RLIM_INFINITY)
+        talk.until("writing again", lambda: produce_into(talk, answered), lambda code: code == 0)
+        assert send(stored + 1) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert send(stored + 2) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert [send(stored + number) for number in range(3)] == [0, 0, 0]
+        talk.close()
+
+
 def test_topic_creation_on_a_full_disk_is_refused_and_the_broker_continues(tmp_path: Path) -> None:
     with odradek_broker(tmp_path) as broker:
         talk = Talk(broker.address)

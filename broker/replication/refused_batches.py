@@ -1,0 +1,89 @@
+"""Batches of idempotent producers that a leader has refused for a reason that passes.
+
+A producer has up to five batches in flight.  When one of them is refused, for want of in-sync
+replicas or of space on the disk, and the reason has passed when the next one is appended, that one
+is out of order; or, of a producer that the log does not know, it takes the place of the first.
+librdkafka responds to such an error with another producer epoch, in which it sends again what is
+stored and not acknowledged yet (records twice), or with a fatal error.  So what follows a refused
+batch gets the same error, which all clients repeat, until that batch is sent again.
+
+Differs from Kafka: it responds with OUT_OF_ORDER_SEQUENCE_NUMBER, or appends; and a full disk
+takes its log directory offline.
+Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.batch import NO_PRODUCER_ID, SEQUENCE_MASK, RecordBatch
+
+PASSING: Final = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR)
+KEPT_MS: Final = 10_000
+"""After its last refusal: a producer that never sends a batch again may have given it up."""
+PRODUCERS_MAX: Final = 1_000
+HALF: Final = SEQUENCE_MASK // 2
+"""Sequences wrap: what is less than this ahead of another one follows it."""
+
+
+class _Refused(NamedTuple):
+    producer_epoch: int
+    sequence: int
+    """The first one of the earliest batch that was refused."""
+    error: BrokerError
+    until_ms: int
+
+
+class RefusedBatches:
+    """The earliest refused batch of each producer, while it may be sent again.
+
+    Times are of the monotonic clock.
+    """
+
+    __slots__ = ("_by_producer",)
+
+    def __init__(self) -> None:
+        self._by_producer: dict[int, _Refused] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_producer)
+
+    def note(self, batch: RecordBatch, error: BrokerError, now_ms: int) -> BrokerError:
+        """A batch was not appended.
+
+        returns  the error of the response: `error`, or that of the refused batch it follows
+        """
+        if batch.producer_id == NO_PRODUCER_ID:
+            return error
+        former = self.error_of(batch, now_ms)
+        if error.code not in PASSING:
+            is_out_of_order = error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            return former if former is not None and is_out_of_order else error
+        sequence = batch.base_sequence
+        if former is not None:
+            sequence = self._by_producer[batch.producer_id].sequence
+        # At the end of the dict: the oldest refusals are dropped first.
+        self._by_producer.pop(batch.producer_id, None)
+        self._by_producer[batch.producer_id] = _Refused(
+            batch.producer_epoch, sequence, error, now_ms + KEPT_MS
+        )
+        if len(self._by_producer) > PRODUCERS_MAX:
+            del self._by_producer[next(iter(self._by_producer))]
+        return error
+
+    def error_of(self, batch: RecordBatch, now_ms: int) -> BrokerError | None:
+        """The error of a batch that follows a refused one; None: it may be appended.
+
+        A refused batch that is sent again is no longer one, nor are those of an earlier epoch.
+        """
+        refused = self._by_producer.get(batch.producer_id)
+        if refused is None:
+            return None
+        ahead = (batch.base_sequence - refused.sequence) & SEQUENCE_MASK
+        is_same_epoch = batch.producer_epoch == refused.producer_epoch
+        if is_same_epoch and 0 < ahead < HALF and now_ms < refused.until_ms:
+            return refused.error
+        if not ahead or not is_same_epoch or now_ms >= refused.until_ms:
+            del self._by_producer[batch.producer_id]
+        return None

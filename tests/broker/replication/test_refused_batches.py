@@ -1,0 +1,118 @@
+"""What follows a batch that was refused for a passing reason is refused until it is sent again."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.broker.replication.refused_batches import KEPT_MS, PRODUCERS_MAX, RefusedBatches
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.batch import SEQUENCE_MASK, RecordBatch
+from tests.support.logs import NOW_MS, batch
+
+LACK = BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS)
+FULL = BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "full")
+OUT_OF_ORDER = BrokerError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+IN_FLIGHT_MAX = 5
+
+
+def sent(sequence: int, *, producer_id: int = 7, epoch: int = 0, count: int = 1) -> RecordBatch:
+    return batch(
+        *[NOW_MS] * count, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
+    )
+
+
+@pytest.mark.parametrize("error", [LACK, FULL])
+def test_batches_after_a_refused_one_get_its_error_until_it_is_sent_again(
+    error: BrokerError,
+) -> None:
+    refused = RefusedBatches()
+    assert refused.note(sent(5), error, 0) is error
+    assert refused.error_of(sent(6), 1) is error
+    assert refused.error_of(sent(8), 1) is error
+    assert refused.error_of(sent(4), 1) is None, "one before it, sent again"
+    assert refused.error_of(sent(6), 1) is error
+    assert refused.error_of(sent(5), 2) is None
+    assert refused.error_of(sent(6), 2) is None
+    assert not refused
+
+
+def test_sequences_wrap() -> None:
+    refused = RefusedBatches()
+    refused.note(sent(SEQUENCE_MASK), LACK, 0)
+    assert refused.error_of(sent(0), 1) is LACK
+    assert refused.error_of(sent(SEQUENCE_MASK - 1), 1) is None
+
+
+def test_earliest_of_several_refused_batches_counts_and_the_last_error() -> None:
+    refused = RefusedBatches()
+    refused.note(sent(5), LACK, 0)
+    refused.note(sent(6), FULL, 1)
+    assert refused.error_of(sent(6), 2) is FULL
+    refused.note(sent(4), LACK, 3)
+    assert refused.error_of(sent(5), 4) is LACK
+
+
+@pytest.mark.parametrize("other", [sent(6, epoch=1), sent(6, producer_id=8), batch(NOW_MS)])
+def test_other_epochs_and_producers_are_not_held_up(other: RecordBatch) -> None:
+    refused = RefusedBatches()
+    refused.note(sent(5), LACK, 0)
+    assert refused.error_of(other, 1) is None
+
+
+def test_batch_that_is_never_sent_again_holds_nothing_up_for_ever() -> None:
+    refused = RefusedBatches()
+    refused.note(sent(5), LACK, 0)
+    refused.note(sent(6), LACK, 100)
+    assert refused.error_of(sent(7), KEPT_MS + 99) is LACK
+    assert refused.error_of(sent(7), KEPT_MS + 100) is None
+    assert not refused
+
+
+def test_batch_in_the_same_write_as_the_refused_one_gets_its_error() -> None:
+    refused = RefusedBatches()
+    assert refused.note(sent(5), FULL, 0) is FULL
+    assert refused.note(sent(6), OUT_OF_ORDER, 0) is FULL
+    assert refused.note(sent(4), OUT_OF_ORDER, 0) is OUT_OF_ORDER
+    assert refused.note(batch(NOW_MS), FULL, 0) is FULL
+
+
+def test_oldest_refusals_are_dropped_beyond_the_bound() -> None:
+    refused = RefusedBatches()
+    for producer_id in range(PRODUCERS_MAX + 1):
+        refused.note(sent(5, producer_id=producer_id), LACK, 0)
+    assert len(refused) == PRODUCERS_MAX
+    assert refused.error_of(sent(6, producer_id=0), 1) is None
+    assert refused.error_of(sent(6, producer_id=1), 1) is LACK
+
+
+@given(
+    st.integers(0, SEQUENCE_MASK),
+    st.lists(st.sampled_from([LACK, FULL, None]), max_size=60),
+    st.integers(1, IN_FLIGHT_MAX),
+)
+def test_producer_in_order_never_sees_a_sequence_out_of_order(
+    first: int, troubles: list[BrokerError | None], in_flight_max: int
+) -> None:
+    """Of a producer that the log does not know, and that repeats in order what was refused."""
+    refused = RefusedBatches()
+    stored: list[int] = []
+    waiting = deque((first + number) & SEQUENCE_MASK for number in range(20))
+    for now_ms, trouble in enumerate([*troubles, *[None] * 100]):
+        in_flight = [waiting.popleft() for _ in range(min(in_flight_max, len(waiting)))]
+        repeated: list[int] = []
+        for place, sequence in enumerate(in_flight):
+            one = sent(sequence)
+            error = refused.error_of(one, now_ms)
+            if error is None and trouble is not None and place % 2 == 0:
+                error = refused.note(one, trouble, now_ms)
+            if error is None:
+                stored.append(sequence)
+            else:
+                assert error is not OUT_OF_ORDER
+                repeated.append(sequence)
+        waiting.extendleft(reversed(repeated))
+    assert stored == [(first + number) & SEQUENCE_MASK for number in range(20)]
