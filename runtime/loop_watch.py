@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from time import monotonic_ns
-from typing import Final
+from typing import Any, Final
 
 from odradek.runtime.metrics import BrokerMetrics
 
@@ -25,17 +25,15 @@ logger = logging.getLogger("odradek.loop")
 class LoopWatch:
     """Updates the `loop_*` metrics."""
 
-    __slots__ = ("_left_out", "_logged_at_ns", "_metrics", "_notable_ns", "name_of")
+    __slots__ = ("_left_out", "_logged_at_ns", "_metrics", "_name_of", "_notable_ns")
 
-    name_of: Callable[[object], str]
-    """(what was given to `ran`) -> its name, when it is neither a string nor a function."""
-
-    def __init__(self, metrics: BrokerMetrics) -> None:
+    def __init__(self, metrics: BrokerMetrics, name_of: Callable[[Any], str] = repr) -> None:
+        """name_of  (what was given to `ran`) -> its name, when it is no string and no function"""
         self._metrics = metrics
         self._notable_ns = 1_000_000
         self._logged_at_ns = -LOG_INTERVAL_NS
         self._left_out = 0
-        self.name_of = repr
+        self._name_of = name_of
 
     def ran(self, began_ns: int, what: object) -> None:
         """A callback of the loop ended.
@@ -73,7 +71,7 @@ class LoopWatch:
             return what
         name = getattr(what, "__qualname__", None)
         if name is None:
-            return self.name_of(what)
+            return self._name_of(what)
         return f"{getattr(what, '__module__', '')}.{name}"
 
     def late(self, lag_ms: int) -> None:

@@ -28,8 +28,7 @@ def test_longest_callback_is_kept_and_slow_ones_are_counted_and_named(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     metrics = BrokerMetrics()
-    watch = LoopWatch(metrics)
-    watch.name_of = lambda what: f"something with {what!r}"
+    watch = LoopWatch(metrics, lambda what: f"something with {what!r}")
     began_ns = monotonic_ns()
     with caplog.at_level(logging.WARNING):
         watch.ran(began_ns - 40 * MS, "short")
