@@ -26,17 +26,17 @@ logger = logging.getLogger("odradek.loop")
 class LoopWatch:
     """Updates the `loop_*` metrics."""
 
-    __slots__ = ("_left_out", "_logged_at_ns", "_metrics", "_notable_ns", "name_of")
+    __slots__ = ("_left_out", "_logged_at_ns", "_metrics", "_name_of", "_notable_ns")
 
-    name_of: Callable[[Sequence[memoryview]], str]
-    """(the frames of a turn) -> their name."""
-
-    def __init__(self, metrics: BrokerMetrics) -> None:
+    def __init__(
+        self, metrics: BrokerMetrics, name_of: Callable[[Sequence[memoryview]], str] = repr
+    ) -> None:
+        """name_of  (the frames of a turn) -> their name"""
         self._metrics = metrics
         self._notable_ns = 1_000_000
         self._logged_at_ns = -LOG_INTERVAL_NS
         self._left_out = 0
-        self.name_of = repr
+        self._name_of = name_of
 
     def ran(self, began_ns: int, what: object) -> None:
         """A callback of the loop ended.
@@ -73,7 +73,7 @@ class LoopWatch:
         if isinstance(what, str):
             return what
         if isinstance(what, list):
-            return self.name_of(what)
+            return self._name_of(what)
         while isinstance(what, partial):
             what = what.func
         named = what if hasattr(what, "__qualname__") else type(what)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from odradek.broker.node.storage_log import StorageLog
 from odradek.broker.purgatory import Purgatory
+from odradek.broker.server.socket_server import apis_of
 from odradek.runtime.clock import Clock, SystemClock
 from odradek.runtime.descriptor_limit import raise_descriptor_limit, share_out
 from odradek.runtime.files import FileSystem
@@ -60,7 +61,7 @@ class Platform:
         )
         self.supervisor = Supervisor(loop, self.on_task_failure)
         self.metrics = BrokerMetrics()
-        self.loop_watch = LoopWatch(self.metrics)
+        self.loop_watch = LoopWatch(self.metrics, apis_of)
         self.clock = self._open_clock()
         self.wheel = self._open_wheel()
         self.peer_clock, self.peer_wheel = self._open_peer_time()

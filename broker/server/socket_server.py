@@ -71,7 +71,6 @@ class SocketServer:
         self._make_connection = make_connection
         self._loop = loop
         self._loop_watch = services.loop_watch
-        self._loop_watch.name_of = apis_of
         self._metrics = services.metrics
         self._executor = executor
         self._supervisor = supervisor

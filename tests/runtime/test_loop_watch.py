@@ -30,8 +30,7 @@ def test_longest_callback_is_kept_and_slow_ones_are_counted_and_named(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     metrics = BrokerMetrics()
-    watch = LoopWatch(metrics)
-    watch.name_of = lambda what: f"something with {what!r}"
+    watch = LoopWatch(metrics, lambda what: f"something with {what!r}")
     began_ns = monotonic_ns()
     with caplog.at_level(logging.WARNING):
         watch.ran(began_ns - 40 * MS, "short")
@@ -96,8 +95,7 @@ def test_slow_timer_of_any_kind_is_named_and_the_timers_after_it_fire(
 ) -> None:
     async def run() -> None:
         clock = SystemClock()
-        watch = LoopWatch(BrokerMetrics())
-        watch.name_of = apis_of
+        watch = LoopWatch(BrokerMetrics(), apis_of)
         driver = WheelDriver(
             asyncio.get_running_loop(), clock, TimingWheel(clock.monotonic_ms()), watch
         )
