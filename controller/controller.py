@@ -293,8 +293,14 @@ class Controller:
     async def _report_log_directories(self) -> None:
         if self._has_directory_event and self._identity is not None:
             event = encode_log_directory_event(self.broker_id)
-            await self._session.create(zk_data.LOG_DIRECTORY_EVENT_PREFIX, event, sequential=True)
+            # Another directory may fail meanwhile, after the controller has looked at this one.
             self._has_directory_event = False
+            path = zk_data.LOG_DIRECTORY_EVENT_PREFIX
+            try:
+                await self._session.create(path, event, sequential=True)
+            except CoordinationError:
+                self._has_directory_event = True
+                raise
 
     def tick(self) -> None:
         """Repeat what the coordination service refused; called about once a second."""

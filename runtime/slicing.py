@@ -48,5 +48,16 @@ def run_in_slices(steps: Iterator[None], clock: Clock, defer: Defer) -> None:
     time_slice = TimeSlice(clock)
     for _ in steps:
         if time_slice.is_over():
-            defer(lambda: run_in_slices(steps, clock, defer))
+            defer(_next_slice(steps, clock, defer))
             return
+
+
+def _next_slice(steps: Iterator[None], clock: Clock, defer: Defer) -> Callable[[], None]:
+    """The rest, under the name of the steps: `LoopWatch` logs it."""
+
+    def next_slice() -> None:
+        run_in_slices(steps, clock, defer)
+
+    name = getattr(steps, "__qualname__", type(steps).__qualname__)
+    next_slice.__qualname__ = f"{run_in_slices.__name__}({name})"
+    return next_slice

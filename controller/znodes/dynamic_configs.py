@@ -56,6 +56,15 @@ TOPICS: Final = "topics"
 BROKERS: Final = "brokers"
 USERS: Final = "users"
 ENTITY_TYPES: Final = (TOPICS, "clients", USERS, BROKERS, "ips")
+NOTHING_DELETED: Final = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+}
+"""Of a topic whose own settings cannot be read.
+
+Differs from Kafka: there it has the broker's defaults, which would delete records.
+"""
 _CHANGE_NAME: Final = zk_data.CONFIG_CHANGE_PREFIX.rpartition("/")[2]
 _REMOVED_WHEN_EMPTY: Final = ("clients", USERS, "ips")
 
@@ -165,7 +174,9 @@ class ConfigChanges:
                 config = decode_config(node[0]) if node is not None else {}
             except zk_data.BadZnode as error:
                 self._warn(f"config of {entity_type} {entity}: {error}")
-                continue
+                if not is_first or entity_type != TOPICS:
+                    continue
+                config = NOTHING_DELETED
             if config or not is_first:
                 self._on_config(entity_type, entity, config)
 
@@ -179,7 +190,8 @@ class ConfigChanges:
 async def read_topic_configs(
     session: CoordinationSession, topics: list[str], warn: Warn
 ) -> dict[str, dict[str, str]]:
-    """The overrides of each topic; empty where there are none."""
+    """The overrides of each topic; empty where there are none, `NOTHING_DELETED` where they cannot
+    be read."""
     configs: dict[str, dict[str, str]] = {}
     paths = [zk_data.config_path(TOPICS, topic) for topic in topics]
     for topic, found in zip(topics, await read_all(session, paths), strict=True):
@@ -187,7 +199,7 @@ async def read_topic_configs(
             configs[topic] = decode_config(found[0]) if found is not None else {}
         except zk_data.BadZnode as error:
             warn(f"config of topic {topic}: {error}")
-            configs[topic] = {}
+            configs[topic] = dict(NOTHING_DELETED)
     return configs
 
 

@@ -97,6 +97,24 @@ def test_broker_reads_each_config_change_once_after_its_session_expired() -> Non
     ]
 
 
+@pytest.mark.parametrize("is_first_start", [True, False])
+def test_topic_whose_settings_cannot_be_read_deletes_nothing(is_first_start: bool) -> None:
+    cluster = Cluster()
+    controller = cluster.add(1).controller
+    stored = {"cleanup.policy": "compact"}
+    controller.admin.create_topics([CreateTopicSpec("t", 1, 1, config=stored)]).result()
+    session = cluster.tree.connect(lambda event: None)
+    session.set(zk_data.config_path("topics", "t"), b"{").result()
+    if is_first_start:
+        controller = cluster.add(2).controller
+        expected = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+    else:
+        controller.admin.alter_config("brokers", "1", to({"log.cleaner.threads": "1"})).result()
+        expected = stored
+    cluster.settle()
+    assert dict(controller.image.topic_config("t")) == expected
+
+
 def test_log_names_the_requester_of_topic_changes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -460,6 +460,36 @@ def test_deletion_is_carried_out_when_the_controller_loses_its_connection_meanwh
     assert not replicas
 
 
+def test_log_directory_that_fails_while_another_failure_is_reported_is_reported_too() -> None:
+    cluster = SlowCluster(1, ControllerSettings(partitions=2, replication_factor=1))
+    for broker_id in (1, 2):
+        join(cluster, broker_id)
+    cluster.settle()
+    node = next(one for one in cluster.nodes.values() if one is not cluster.active)
+    replicas = Replicas(cluster, node.broker_id)
+    node.respond = replicas.respond
+    cluster.active.controller.admin.create_topics(
+        [CreateTopicSpec("t", assignments={0: (node.broker_id,), 1: (node.broker_id,)})],
+        validate_only=False,
+        requested_by="a test",
+    )
+    cluster.settle()
+    session = cluster.session_of(node.broker_id)
+    first, second = TopicPartition("t", 0), TopicPartition("t", 1)
+    replicas.lost[first] = None
+    node.controller.report_log_directories()
+    session.there.popleft()()
+    response = session.back.pop()
+    cluster.settle()
+    replicas.lost[second] = None
+    node.controller.report_log_directories()
+    session.back.append(response)
+    cluster.settle()
+    partitions = cluster.active.controller.image.topics["t"].partitions
+    leaders = [partitions[one.partition].state for one in (first, second)]
+    assert [state and state.leader for state in leaders] == [NO_LEADER, NO_LEADER]
+
+
 def test_response_to_a_deletion_before_a_repeated_take_over_proves_nothing() -> None:
     cluster = SlowCluster(1, SETTINGS)
     for broker_id in BROKERS:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from time import monotonic_ns
 
 import pytest
 
+from odradek.runtime.loop_watch import SLOW_NS, LoopWatch
+from odradek.runtime.metrics import BrokerMetrics
 from odradek.runtime.slicing import SLICE_MS, TimeSlice, run_in_slices
 from odradek.runtime.testing.virtual_clock import VirtualClock
 
@@ -50,6 +53,18 @@ def test_steps_beyond_one_slice_are_deferred_slice_by_slice() -> None:
 
     assert lengths == [2, 4]
     assert done == [0, 1, 2, 3, 4]
+
+
+def test_slice_that_keeps_the_loop_is_logged_by_the_name_of_its_steps(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = VirtualClock()
+    deferred: list[Callable[[], None]] = []
+
+    run_in_slices(steps_of_one_ms(clock, 5, []), clock, deferred.append)
+    LoopWatch(BrokerMetrics()).ran(monotonic_ns() - 2 * SLOW_NS, deferred.pop())
+
+    assert "run_in_slices(steps_of_one_ms) kept the event loop" in caplog.text
 
 
 def test_error_of_a_deferred_step_reaches_the_one_that_runs_it() -> None:
