@@ -7,6 +7,7 @@ a slice is exceeded by at most one step.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -61,3 +62,40 @@ def _next_slice(steps: Iterator[None], clock: Clock, defer: Defer) -> Callable[[
     name = getattr(steps, "__qualname__", type(steps).__qualname__)
     next_slice.__qualname__ = f"{run_in_slices.__name__}({name})"
     return next_slice
+
+
+class SharedSlices:
+    """Works of which one has a slice in each turn of the loop: the first, which then is the last.
+
+    So what they take from the loop's clients does not grow with their number, and one that is short
+    does not wait for the end of long ones.
+    """
+
+    def __init__(self, clock: Clock, defer: Defer) -> None:
+        self._clock = clock
+        self._defer = defer
+        self._waiting: deque[Iterator[None]] = deque()
+        self._is_scheduled = False
+
+    def add(self, steps: Iterator[None]) -> None:
+        """Run these steps, from the next turn of the loop on.
+
+        What a step raises ends these steps, and reaches the caller of the deferred function.
+        """
+        self._waiting.append(steps)
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._defer(self._run)
+
+    def _run(self) -> None:
+        steps = self._waiting.popleft()
+        time_slice = TimeSlice(self._clock)
+        try:
+            for _ in steps:
+                if time_slice.is_over():
+                    self._waiting.append(steps)
+                    break
+        finally:
+            self._is_scheduled = bool(self._waiting)
+            if self._is_scheduled:
+                self._defer(self._run)

@@ -6,18 +6,20 @@ from collections.abc import Callable, Iterator
 
 from odradek.broker.purgatory import Purgatory, Wheel
 from odradek.runtime.clock import Clock
-from odradek.runtime.slicing import run_in_slices
+from odradek.runtime.slicing import SharedSlices, run_in_slices
 
 
 class CoordinatorContext:
     """Clock, timers and purgatory of the node."""
 
-    __slots__ = ("clock", "purgatory", "wheel")
+    __slots__ = ("clock", "matching", "purgatory", "wheel")
 
     def __init__(self, purgatory: Purgatory, wheel: Wheel, clock: Clock) -> None:
         self.purgatory = purgatory
         self.wheel = wheel
         self.clock = clock
+        self.matching = SharedSlices(clock, self.defer)
+        """The expressions of all groups are matched here: their number is up to clients."""
 
     def after(self, wait_ms: int, work: Callable[[], None]) -> None:
         """Call `work` once, in `wait_ms`."""

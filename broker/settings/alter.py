@@ -9,6 +9,7 @@ RuntimeLoggerManager.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
@@ -85,8 +86,11 @@ Decision = StoredConfigs | tuple[LoggerChange, ...]
 INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 LOG_LEVELS: Final = ("DEBUG", "ERROR", "FATAL", "INFO", "TRACE", "WARN")
 ROOT_LOGGER: Final = "root"
+VALUE_BYTES_MAX: Final = 2**15 - 1
+"""Of a string of the protocol."""
 CHANGES_MAX: Final = 1_000
-"""Of one resource, 3 us each; there are 300 settings.  Differs from Kafka: it has no bound."""
+"""Of one resource, 3 us each, and of what is stored for it: each description and change walks all.
+There are 300 settings, but a broker may have others.  Differs from Kafka: it has no bound."""
 
 
 def invalid_request(message: str) -> BrokerError:
@@ -131,7 +135,9 @@ def applied(
     """Stored settings after the operations of IncrementalAlterConfigs.
 
     raises  BrokerError: INVALID_CONFIG for APPEND and SUBTRACT on a setting that is not a list,
-            UNKNOWN_SERVER_ERROR for them on an unknown name, and for other operations
+            or is one of more than `VALUE_BYTES_MAX` then,
+            UNKNOWN_SERVER_ERROR for them on an unknown name, and for other operations;
+            INVALID_REQUEST for more settings than `CHANGES_MAX`
     """
     settings = dict(stored)
     for name, value, operation in changes:
@@ -154,11 +160,19 @@ def applied(
             message = f"Config value {verb} is not allowed for config key: {name}"
             raise BrokerError(ErrorCode.INVALID_CONFIG, message)
         before = items(settings.get(name, value_text(definition.default) or ""))
-        settings[name] = ",".join(
-            [*before, *(item for item in items(value) if item not in before)]
+        known = dict.fromkeys(before)
+        text = ",".join(
+            [*before, *(item for item in items(value) if item not in known)]
             if operation == ConfigOperation.APPEND
             else without(before, items(value))
         )
+        if len(text.encode()) > VALUE_BYTES_MAX:
+            # Differs from Kafka: it stores the value, and fails to describe it.
+            message = f"The value of config {name} would have more than {VALUE_BYTES_MAX} bytes"
+            raise BrokerError(ErrorCode.INVALID_CONFIG, message)
+        settings[name] = text
+    if len(settings) > max(CHANGES_MAX, len(stored)):
+        raise invalid_request(f"A resource may have {CHANGES_MAX} configs at most")
     return settings
 
 
@@ -172,10 +186,13 @@ def items(text: str) -> list[str]:
 
 def without(before: list[str], removed: list[str]) -> list[str]:
     """`before` without `removed`, each removed once."""
-    left = list(before)
-    for item in removed:
-        if item in left:
-            left.remove(item)
+    counts = Counter(removed)
+    left = []
+    for item in before:
+        if counts[item]:
+            counts[item] -= 1
+        else:
+            left.append(item)
     return left
 
 

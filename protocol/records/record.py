@@ -32,6 +32,8 @@ for socket.request.max.bytes has this default."""
 
 NEXT_OFFSET: Final = -1
 
+Data = bytes | bytearray | memoryview
+
 Header = tuple[str, bytes | None]
 
 
@@ -140,6 +142,38 @@ def _decode(batch: RecordBatch, data: bytes) -> Iterator[Record]:
         raise invalid_record("Incorrect declared batch size, records still remaining in file")
 
 
+def record_times(
+    batch: RecordBatch, *, output_bytes_max: int = OUTPUT_BYTES_MAX
+) -> Iterator[tuple[int, int]]:
+    """(offset, timestamp in ms) of each record; keys and values are passed over, not copied.
+
+    output_bytes_max  and what is raised: as `decode_records`
+    """
+    check_count(batch)
+    part, codec = batch.view[BATCH_OVERHEAD:], batch.attributes & CODEC_MASK
+    data: Data = part
+    if codec and batch.record_count:
+        data = decompress(codec, part, output_bytes_max=output_bytes_max)
+    append_time_ms = batch.max_timestamp_ms if batch.attributes & LOG_APPEND_TIME else None
+    end = 0
+    for _ in range(batch.record_count):
+        try:
+            end, position = read_record_end(data, end)
+            timestamp_ms, position = read_varlong(data, position + 1)
+            offset_delta, position = read_varint(data, position)
+        except IndexError:
+            raise invalid_record("a record ends early") from None
+        if position > end:
+            raise invalid_record(f"a record ends at {end}, its fields at {position}")
+        if append_time_ms is None:
+            timestamp_ms = wrap_int64(batch.base_timestamp_ms + timestamp_ms)
+        else:
+            timestamp_ms = append_time_ms
+        yield batch.base_offset + offset_delta, timestamp_ms
+    if end != len(data):
+        raise invalid_record("Incorrect declared batch size, records still remaining in file")
+
+
 def check_count(batch: RecordBatch) -> None:
     """A batch cannot hold fewer than no records.
 
@@ -163,7 +197,7 @@ def wrap_int64(number: int) -> int:
     return (number + 0x8000_0000_0000_0000) % 0x1_0000_0000_0000_0000 - 0x8000_0000_0000_0000
 
 
-def read_record_end(data: bytes, position: int) -> tuple[int, int]:
+def read_record_end(data: Data, position: int) -> tuple[int, int]:
     """Where the record at `position` ends, and where its fields begin.
 
     raises  INVALID_RECORD when it would end outside of `data`, IndexError when the length is cut
@@ -178,7 +212,7 @@ def read_record_end(data: bytes, position: int) -> tuple[int, int]:
     return end, position
 
 
-def read_varint(data: bytes, position: int) -> tuple[int, int]:
+def read_varint(data: Data, position: int) -> tuple[int, int]:
     """A zigzag number of 32 bits and the position after it; IndexError at the end of `data`."""
     byte = data[position]
     if byte < 0x80:
@@ -194,7 +228,7 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
     raise invalid_record("a varint of more than 5 bytes")
 
 
-def read_varlong(data: bytes, position: int) -> tuple[int, int]:
+def read_varlong(data: Data, position: int) -> tuple[int, int]:
     """A zigzag number of 64 bits and the position after it; IndexError at the end of `data`."""
     byte = data[position]
     if byte < 0x80:

@@ -8,9 +8,12 @@ log starts.  Beyond the budget `TooLong` is raised, and the search is done in a 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records import record
 from odradek.protocol.records.batch import CODEC_MASK, RecordBatch
 
 READS_MAX: Final = 16
@@ -18,6 +21,8 @@ HEADERS_MAX: Final = 1_000
 RECORDS_MAX: Final = 500
 PLAIN_BYTES_MAX: Final = 256 << 10
 COMPRESSED_BYTES_MAX: Final = 16 << 10
+OUTPUT_BYTES_MAX: Final = 1 << 20
+"""5 KiB may grow to 100 MiB."""
 
 
 class TooLong(BrokerError):
@@ -34,6 +39,9 @@ class LookupBudget:
     """What one lookup has left: about a millisecond in all."""
 
     __slots__ = ("_headers", "_reads", "_records")
+
+    output_bytes_max = OUTPUT_BYTES_MAX
+    """What the records of a batch may grow to when they are decompressed."""
 
     def __init__(self) -> None:
         self._reads = READS_MAX
@@ -66,6 +74,8 @@ class _Unlimited(LookupBudget):
 
     __slots__ = ()
 
+    output_bytes_max = record.OUTPUT_BYTES_MAX
+
     def on_read(self) -> None:
         pass
 
@@ -77,3 +87,15 @@ class _Unlimited(LookupBudget):
 
 
 UNLIMITED: Final = _Unlimited()
+
+
+@contextmanager
+def too_long_if_limited(budget: LookupBudget) -> Iterator[None]:
+    """Around the decoding of a batch: what fails within a limit is left to the thread, which finds
+    out whether the batch is damaged or only large."""
+    try:
+        yield
+    except BrokerError:
+        if budget is UNLIMITED:
+            raise
+        raise TooLong from None

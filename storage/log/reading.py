@@ -13,14 +13,14 @@ from itertools import islice
 from typing import NamedTuple
 
 from odradek.protocol.records.batch import BATCH_OVERHEAD, MAGIC, RecordBatch
-from odradek.protocol.records.record import decode_records
+from odradek.protocol.records.record import record_times
 from odradek.protocol.records.timestamps import first_record_at_or_after
 from odradek.storage.files.batch_scan import CorruptBatch, FoundBatch, iterate_headers
 from odradek.storage.files.descriptors import FileSlice
 from odradek.storage.indexes.index_file import IndexUnready
 from odradek.storage.indexes.txn_index import AbortedTransaction
 from odradek.storage.log.head import Head
-from odradek.storage.log.lookup_budget import LookupBudget
+from odradek.storage.log.lookup_budget import LookupBudget, too_long_if_limited
 from odradek.storage.segments.segment import Segment
 from odradek.storage.segments.segments import Segments
 
@@ -142,7 +142,13 @@ def _search(
         if header.max_timestamp_ms < timestamp_ms:
             continue
         batch = _whole(segment, header, budget)
-        found = first_record_at_or_after(batch, timestamp_ms, from_offset=start_offset)
+        with too_long_if_limited(budget):
+            found = first_record_at_or_after(
+                batch,
+                timestamp_ms,
+                from_offset=start_offset,
+                output_bytes_max=budget.output_bytes_max,
+            )
         if found is not None:
             return RecordPosition(found.offset, found.timestamp_ms, header.leader_epoch)
     return None
@@ -222,11 +228,11 @@ def _greatest_of(
     if header is None:
         return None
     greatest: RecordPosition | None = None
-    for record in decode_records(_whole(segment, header, budget)):
-        if record.offset >= start_offset and record.timestamp_ms > (
-            -1 if greatest is None else greatest[1]
-        ):
-            greatest = RecordPosition(record.offset, record.timestamp_ms, header.leader_epoch)
+    batch = _whole(segment, header, budget)
+    with too_long_if_limited(budget):
+        for offset, timestamp_ms in record_times(batch, output_bytes_max=budget.output_bytes_max):
+            if offset >= start_offset and timestamp_ms > (-1 if greatest is None else greatest[1]):
+                greatest = RecordPosition(offset, timestamp_ms, header.leader_epoch)
     return greatest
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from odradek.runtime.loop_watch import SLOW_NS, LoopWatch
 from odradek.runtime.metrics import BrokerMetrics
-from odradek.runtime.slicing import SLICE_MS, TimeSlice, run_in_slices
+from odradek.runtime.slicing import SLICE_MS, SharedSlices, TimeSlice, run_in_slices
 from odradek.runtime.testing.virtual_clock import VirtualClock
 
 
@@ -98,3 +98,43 @@ def test_pause_lets_the_loop_run_only_at_the_end_of_a_slice() -> None:
         return seen
 
     assert asyncio.run(work()) == [0, 2, 2, 4]
+
+
+def test_one_of_several_works_has_a_slice_in_each_turn() -> None:
+    clock = VirtualClock()
+    deferred: list[Callable[[], None]] = []
+    shared = SharedSlices(clock, deferred.append)
+    done: list[list[int]] = [[], [], []]
+    for one in done:
+        shared.add(steps_of_one_ms(clock, 2 * SLICE_MS, one))
+
+    seen = []
+    while deferred:
+        (turn,) = deferred
+        deferred.clear()
+        turn()
+        seen.append([len(one) for one in done])
+
+    half, whole = SLICE_MS, 2 * SLICE_MS
+    assert seen[:4] == [[half, 0, 0], [half, half, 0], [half] * 3, [whole, half, half]]
+    assert seen[-1] == [whole] * 3
+
+
+def test_work_that_fails_does_not_keep_the_others_from_their_slices() -> None:
+    def failing() -> Iterator[None]:
+        yield
+        raise ValueError("a step")
+
+    clock, done = VirtualClock(), list[int]()
+    deferred: list[Callable[[], None]] = []
+    shared = SharedSlices(clock, deferred.append)
+    shared.add(failing())
+    shared.add(steps_of_one_ms(clock, 1, done))
+    with pytest.raises(ValueError, match="a step"):
+        deferred.pop()()
+    deferred.pop()()
+    assert done == [0]
+    assert deferred == []
+    shared.add(steps_of_one_ms(clock, 1, done))
+    deferred.pop()()
+    assert done == [0, 0]

@@ -63,6 +63,10 @@ def _reassignment(partitions: list[ReassignablePartition]) -> AlterPartitionReas
 
 def whole_requests(count: int) -> dict[str, tuple[Any, int]]:
     """Requests that are decided as a whole, with that many elements in their largest array."""
+    return _to_coordinators(count) | _to_the_controller(count)
+
+
+def _to_coordinators(count: int) -> dict[str, tuple[Any, int]]:
     return {
         "members of a group to remove": (
             LeaveGroupRequest(
@@ -109,6 +113,11 @@ def whole_requests(count: int) -> dict[str, tuple[Any, int]]:
             ),
             0,
         ),
+    }
+
+
+def _to_the_controller(count: int) -> dict[str, tuple[Any, int]]:
+    return {
         "features": (
             UpdateFeaturesRequest(
                 feature_updates=[

@@ -385,7 +385,7 @@ class ConsumerGroups:
         if not group.is_resolving:
             group.begin_matching()
             matching = RegexMatching(group.regex_subscribers, self._directory())
-            self._context.run_between_requests(self._match_steps(group, matching))
+            self._context.matching.add(self._match_steps(group, matching))
 
     def _match_steps(self, group: ConsumerGroup, matching: RegexMatching) -> Iterator[None]:
         while not (self._is_closed or group.is_released):

@@ -18,6 +18,7 @@ from odradek.broker.handlers.table import WHOLE_ELEMENTS_MAX
 from odradek.broker.topics import OFFSETS_TOPIC
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -166,6 +167,37 @@ def test_many_requests_in_one_packet_delay_no_other_connection_and_keep_their_or
     content = b"".join(framed(request, version, number) for number in range(count))
     frames = endure(here, content, count)
     assert [int.from_bytes(frame[:4], "big") for frame in frames] == list(range(count))
+
+
+def test_expensive_expressions_of_many_groups_delay_no_other_connection(here: NodeHere) -> None:
+    caller = here.caller()
+    for number in range(20):
+        make_topic(here, caller, f"{number}".rjust(240, "a"), 1)
+    requests = [
+        ConsumerGroupHeartbeatRequest(
+            group_id=f"expensive-{number}",
+            member_id="m",
+            member_epoch=0,
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_regex=f"(.?){{500}}|{number}",
+            subscribed_topic_names=[],
+            topic_partitions=[],
+        )
+        for number in range(50)
+    ]
+    canary = Canary(here)
+    here.longest_ns = 0
+    caller.send_bytes(b"".join(framed(request, 1, 1) for request in requests))
+    joined: list[bytes] = []
+
+    def is_over() -> bool:
+        canary.step()
+        joined.extend(caller.frames())
+        return len(joined) == len(requests) and canary.count > 20
+
+    here.until(is_over, "no response")
+    excess = max(here.longest_ns / CALLBACK_NS_MAX, canary.worst_ns / CANARY_NS_MAX)
+    assert excess < 1.0 or excess / slowness() < 1.0, here.longest
 
 
 def test_request_in_slices_gets_its_response_before_the_next_of_its_connection(

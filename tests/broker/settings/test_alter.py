@@ -16,6 +16,7 @@ from odradek.broker.settings.alter import (
     decide,
     decide_broker,
     decide_topic,
+    without,
 )
 from odradek.broker.settings.dynamic import DynamicSettings
 from odradek.broker.settings.load import make_settings, with_dynamic
@@ -131,6 +132,29 @@ def test_operations_change_what_is_stored(
     stored: dict[str, str], change: ConfigChange, expected: dict[str, str]
 ) -> None:
     assert decide_topic(SETTINGS, "t", stored, [change], replaces=False) == expected
+
+
+def test_without_removes_the_first_of_equal_items_once_each() -> None:
+    assert without(["a", "b", "a", "c", "a"], ["a", "a", "x"]) == ["b", "c", "a"]
+
+
+def test_list_that_would_be_longer_than_a_string_of_the_protocol_is_refused() -> None:
+    name = "leader.replication.throttled.replicas"
+    stored = {name: ",".join(f"{number}:0" for number in range(4_000))}
+    change = Change(name, ",".join(f"{number}:1" for number in range(4_000)), Operation.APPEND)
+    with pytest.raises(BrokerError, match="more than 32767 bytes") as raised:
+        decide_topic(SETTINGS, "t", stored, [change], replaces=False)
+    assert raised.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_more_settings_of_one_resource_than_allowed_are_refused() -> None:
+    stored = DynamicSettings({f"name-{number}": "1" for number in range(CHANGES_MAX)}, {})
+    settings = with_dynamic(SETTINGS, stored)
+    with pytest.raises(BrokerError, match="at most") as raised:
+        decide_broker(settings, [Change("other", "1")], per_broker=False, replaces=False)
+    assert raised.value.code is ErrorCode.INVALID_REQUEST
+    change = Change("name-1", None, Operation.DELETE)
+    assert len(decide_broker(settings, [change], per_broker=False, replaces=False)) == 999
 
 
 def test_alter_configs_removes_settings_that_it_does_not_name() -> None:

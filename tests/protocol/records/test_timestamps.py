@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.protocol.records.builder import build_batch
-from odradek.protocol.records.record import Record
+from odradek.protocol.records.record import Record, decode_records, record_times
 from odradek.protocol.records.timestamps import first_record_at_or_after
-from tests.support.record_batches import CODECS, parsed
+from tests.support.record_batches import CODECS, parsed, plain_batch
 
 times = st.lists(st.integers(-1, 30), min_size=1, max_size=15)
 
@@ -42,3 +45,21 @@ def test_search_above_every_record_returns_none_though_the_header_claims_more() 
     data[35:43] = (99).to_bytes(8, "big")
     batch = parsed(data)
     assert first_record_at_or_after(batch, 6) is None
+
+
+def test_search_does_not_copy_the_value_of_a_record() -> None:
+    batch = parsed(build_batch([Record(b"k", bytes(32 << 20), timestamp_ms=5)]))
+    tracemalloc.start()
+    try:
+        assert first_record_at_or_after(batch, 5) == (0, 5)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 1 << 20
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_times_of_records_are_those_of_the_decoded_ones(codec: int) -> None:
+    batch = parsed(plain_batch(50, codec=codec, base_offset=7))
+    decoded = [(record.offset, record.timestamp_ms) for record in decode_records(batch)]
+    assert list(record_times(batch)) == decoded

@@ -10,6 +10,7 @@ from odradek.protocol.records.record import Record
 from odradek.storage.files import names
 from odradek.storage.files.descriptors import FileSlice
 from odradek.storage.log.log import Log
+from odradek.storage.log.lookup_budget import OUTPUT_BYTES_MAX, LookupBudget, TooLong
 from odradek.storage.log_config import LogConfig
 from tests.support.logs import (
     FOLDER,
@@ -21,6 +22,7 @@ from tests.support.logs import (
     read_all,
     truncate_log,
 )
+from tests.support.record_batches import parsed
 
 SIZE = batch(1).size
 
@@ -306,3 +308,19 @@ def test_misleading_index_of_a_closed_segment_is_rebuilt() -> None:
         log.abandon()
     folder.open(was_clean=True).check()
     assert folder.files.read(path), "it was rebuilt and kept"
+
+
+@pytest.mark.parametrize("codec", [1, 4])
+def test_small_batch_that_grows_when_it_is_decompressed_is_not_searched_on_the_loop(
+    codec: int,
+) -> None:
+    log = LogFolder().open()
+    value = bytes(2 * OUTPUT_BYTES_MAX)
+    append(log, parsed(build_batch([Record(b"k", value, timestamp_ms=NOW_MS)], codec=codec)))
+    with pytest.raises(TooLong):
+        log.offset_for_timestamp(NOW_MS, up_to_offset=1, budget=LookupBudget())
+    with pytest.raises(TooLong):
+        log.max_timestamp(up_to_offset=1, budget=LookupBudget())
+    found = log.offset_for_timestamp(NOW_MS, up_to_offset=1)
+    assert found is not None
+    assert found[:2] == (0, NOW_MS)
