@@ -1,6 +1,6 @@
 """New seeds for so many minutes; adds a line to the ledger.
 
-    python -m tests.sim.campaign MINUTES [--processes 2]
+    python -m tests.sim.campaign MINUTES [--processes 2] [--dense]
 
 A line of `ledger.jsonl`: commit, first seed, seeds, events, faults that were made, how often they
 had an effect, processor seconds, verdict (the seeds that have failed, or "none failed").
@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from tests.sim.plan import LONG_FROM, make_plan
+from tests.sim.plan import DENSE_FROM, LONG_FROM, make_plan
 from tests.sim.seeds import Total, run_seeds
 from tests.sim.simulation import report, shortest
 from tests.support.ledger import append, commit
@@ -26,19 +26,20 @@ REPORTED_MAX: Final = 3
 SEEDS_MAX: Final = 1_000_000
 
 
-def next_seed() -> int:
+def next_seed(*, is_dense: bool) -> int:
     """The first one that no line of the ledger has."""
-    newest = LONG_FROM
+    newest = DENSE_FROM if is_dense else LONG_FROM
     if LEDGER.exists():
         for line in LEDGER.read_text().splitlines():
             entry = json.loads(line)
-            newest = max(newest, entry["first_seed"] + entry["seeds"])
+            if (entry["first_seed"] >= DENSE_FROM) == is_dense:
+                newest = max(newest, entry["first_seed"] + entry["seeds"])
     return newest
 
 
-def campaign(minutes: float, processes: int) -> dict[str, Any]:
+def campaign(minutes: float, processes: int, *, is_dense: bool) -> dict[str, Any]:
     """Run seeds in parallel; returns the line of the ledger."""
-    first = next_seed()
+    first = next_seed(is_dense=is_dense)
     end_s = time.monotonic() + minutes * 60
     found = Total()
     for total in run_seeds(first, SEEDS_MAX, processes=processes):
@@ -63,8 +64,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("minutes", type=float)
     parser.add_argument("--processes", type=int, default=PROCESSES)
+    parser.add_argument("--dense", action="store_true", help="about twice as many faults")
     arguments = parser.parse_args()
-    entry = campaign(arguments.minutes, arguments.processes)
+    entry = campaign(arguments.minutes, arguments.processes, is_dense=arguments.dense)
     append(LEDGER, entry)
     if entry["verdict"] != "none failed":
         failed = json.loads(entry["verdict"].removeprefix("failed: "))

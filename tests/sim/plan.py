@@ -10,6 +10,8 @@ from odradek.broker.topics import INTERNAL_TOPICS, OFFSETS_TOPIC
 
 LONG_FROM: Final = 1_000_000
 """Seeds from here on are long histories, those below it short ones."""
+DENSE_FROM: Final = 2_000_000
+"""Seeds from here on are long histories with about twice as many faults."""
 BROKERS: Final = 3
 KINDS: Final = (
     "kill",
@@ -81,6 +83,7 @@ class Length(NamedTuple):
 
 SHORT: Final = Length(4_000, (2, 14), (1, 1, 1, 2), (1, 1, 2), (400_000, 1_000_000))
 LONG: Final = Length(9_000, (6, 40), (1, 1, 2, 3), (1, 2), (200_000, 600_000, 1_500_000))
+DENSE: Final = LONG._replace(faults=(20, 60))
 FIRST_FAULT_MS: Final = 400
 FAULT_LENGTHS_MS: Final = (50, 50, 200, 200, 600, 600, 1_500, 3_000)
 
@@ -176,7 +179,7 @@ def make_plan(seed: int) -> Plan:
     """The plan of a seed: whole kinds of faults are left out at random."""
     rng = random.Random(f"plan {seed}")
     kinds = [kind for kind in KINDS if rng.random() < 0.55] or ["kill"]
-    length = SHORT if seed < LONG_FROM else LONG
+    length = SHORT if seed < LONG_FROM else LONG if seed < DENSE_FROM else DENSE
     count = rng.randint(*length.faults)
     faults = sorted(
         Fault(
