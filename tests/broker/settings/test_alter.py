@@ -141,7 +141,9 @@ def test_without_removes_the_first_of_equal_items_once_each() -> None:
 def test_list_that_would_be_longer_than_a_string_of_the_protocol_is_refused() -> None:
     name = "leader.replication.throttled.replicas"
     stored = {name: ",".join(f"{number}:0" for number in range(4_000))}
-    change = Change(name, ",".join(f"{number}:1" for number in range(4_000)), Operation.APPEND)
+    change = ConfigChange(
+        name, ",".join(f"{number}:1" for number in range(4_000)), ConfigOperation.APPEND
+    )
     with pytest.raises(BrokerError, match="more than 32767 bytes") as raised:
         decide_topic(SETTINGS, "t", stored, [change], replaces=False)
     assert raised.value.code is ErrorCode.INVALID_CONFIG
@@ -151,9 +153,9 @@ def test_more_settings_of_one_resource_than_allowed_are_refused() -> None:
     stored = DynamicSettings({f"name-{number}": "1" for number in range(CHANGES_MAX)}, {})
     settings = with_dynamic(SETTINGS, stored)
     with pytest.raises(BrokerError, match="at most") as raised:
-        decide_broker(settings, [Change("other", "1")], per_broker=False, replaces=False)
+        decide_broker(settings, [ConfigChange("other", "1")], per_broker=False, replaces=False)
     assert raised.value.code is ErrorCode.INVALID_REQUEST
-    change = Change("name-1", None, Operation.DELETE)
+    change = ConfigChange("name-1", None, ConfigOperation.DELETE)
     assert len(decide_broker(settings, [change], per_broker=False, replaces=False)) == 999
 
 
