@@ -237,9 +237,7 @@ def journal_problem(files: FileSystem, journal: StateFile, *, is_newest: bool) -
     raises  OSError
     """
     content = files.read(journal.path)
-    good = 0
-    for good, _ in decode_entries(content):
-        pass
+    good = max((end for end, _ in decode_entries(content)), default=0)
     return _end_problem(journal, content, good, is_newest=is_newest)
 
 

@@ -148,6 +148,7 @@ def history_lines(history: History) -> Iterator[str]:
     yield from map(repr, history.transactions.values())
     yield from map(repr, history.polls)
     yield from map(repr, history.commits)
+    yield from map(repr, history.final)
 
 
 def run_once(found: Scene, name: str, seed: int, seconds: float, kind: str) -> dict[str, object]:

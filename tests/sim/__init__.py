@@ -20,6 +20,7 @@ failovers       two failovers in a row
 controller_moves  a controller is deposed within a change of in-sync replicas
 transaction_ends  what strikes while a transaction ends
 administration  topics that come and go, reassignments
+state_history   what is written into the coordination service, against what was there before
 oracle          what must hold after each event, and in the end
 simulation      puts these together and runs one seed: `python -m tests.sim.simulation SEED`
 seeds           many seeds, in forked processes

@@ -279,3 +279,21 @@ class Consumer:
                 if batch.last_offset >= self.offsets[key]:
                     oracle.on_consumed(key, batch)
                     self.offsets[key] = batch.next_offset
+
+
+class LastReader(Consumer):
+    """Reads everything once more, in the end."""
+
+    BYTES_MAX: ClassVar = 1 << 20
+    PAUSE_US: ClassVar = 1_000
+
+    def __init__(self, clients: ClientHost, keys: list[TopicPartition]) -> None:
+        super().__init__(clients, keys, self.PAUSE_US)
+
+    def missing(self) -> str | None:
+        """What it has not read yet of what is committed."""
+        for key, offset in self.offsets.items():
+            end = len(self._clients.oracle.of(key).batches)
+            if offset < end:
+                return f"{key}: the last reader is at {offset} of {end}"
+        return None

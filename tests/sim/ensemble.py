@@ -23,7 +23,6 @@ from odradek.controller.coordination.session import (
     Create,
     Delete,
     EventCallback,
-    SetData,
     WatchEvent,
     ZkOperation,
 )
@@ -49,6 +48,7 @@ from odradek.controller.coordination.zookeeper_requests import (
 from odradek.controller.znodes import zk_data
 from tests.sim.loop import SimulatedLoop
 from tests.sim.network import END, Connection, Host, Network
+from tests.sim.state_history import StateHistory
 from tests.sim.world import World
 
 HOST: Final = "zookeeper"
@@ -75,8 +75,7 @@ class Ensemble:
         self.world = world
         self.tree = Tree()
         self.sessions: dict[int, ServedSession] = {}
-        self._states: dict[str, zk_data.PartitionStateZnode] = {}
-        """As they were written last."""
+        self.states = StateHistory(world, self.tree)
         network.host(HOST).accept = self._accept
         self._expire_silent()
         self.tree.open_session(1)
@@ -135,17 +134,6 @@ class Ensemble:
             session = self.sessions.get(owner)
             if session is not None and session.connection is not None:
                 session.connection.send(event)
-
-    def _check_state(self, written: SetData) -> None:
-        """The state of a partition is written by the newest controller, and its epochs grow."""
-        state = zk_data.PartitionStateZnode.decode(written.data)
-        newest = int(self.tree.nodes[zk_data.CONTROLLER_EPOCH].data or b"0")
-        former = self._states.get(written.path)
-        self._states[written.path] = state
-        if state.controller_epoch != newest:
-            self.world.fail(f"{written.path}: {state} is written in controller epoch {newest}")
-        if former is not None and state.leader_epoch < former.leader_epoch:
-            self.world.fail(f"{written.path}: the leader epoch falls from {former} to {state}")
 
     def _accept(self, connection: Connection) -> Callable[[Any], None]:
         session: ServedSession | None = None
@@ -221,8 +209,7 @@ class Ensemble:
         change = self.tree.transact(session_id, operations, self._now_ms())
         if change.steps:
             for operation in operations:
-                if isinstance(operation, SetData) and operation.path.endswith("/state"):
-                    self._check_state(operation)
+                self.states.on_written(operation)
             self._fire(change)
         else:
             self.tree.undo(change)

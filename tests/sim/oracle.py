@@ -108,6 +108,7 @@ class Oracle:
     def __init__(self, world: World, ensemble: Ensemble) -> None:
         self.world = world
         self._ensemble = ensemble
+        ensemble.states.on_in_sync = self._on_in_sync
         self.partitions: dict[TopicPartition, Committed] = {}
         self._views: dict[tuple[int, str, int], ReplicaView] = {}
         self._states: dict[TopicPartition, tuple[int, PartitionStateZnode]] = {}
@@ -431,6 +432,24 @@ class Oracle:
                 )
             if log.leader_epochs.epoch_of(end - 1) != expected.leader_epoch:
                 self.world.fail(f"{key}: broker {broker_id}, in sync, has another record {end - 1}")
+
+    def _on_in_sync(self, key: TopicPartition, broker_id: int, state: PartitionStateZnode) -> None:
+        """A replica that comes into sync has what is committed."""
+        if self.world.counts["power cut"]:
+            return
+        process = self.processes[broker_id]
+        node = process.node
+        partition = (
+            None if node is None or not process.is_serving else node.parts.partitions.get(*key)
+        )
+        if partition is None or partition.log.is_offline or partition.log.is_truncating:
+            return
+        end, committed = partition.log.end_offset, len(self.of(key).batches)
+        if end < committed:
+            self.world.fail(
+                f"{key}: broker {broker_id} comes into sync by {state} with its end at {end}, "
+                f"committed are {committed}"
+            )
 
     def check_log(self, process: Process, log: Log) -> None:
         """Leader epochs and producer state are those of the records.

@@ -32,7 +32,7 @@ from odradek.controller.coordination.session import (
 from odradek.controller.coordination.zookeeper import ZooKeeperSession
 from odradek.controller.decide import elections
 from odradek.controller.znodes import fenced_writes
-from odradek.protocol.errors import ErrorCode
+from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.pending import Pending
 from odradek.storage.checkpoints.leader_epochs import UNDEFINED_EPOCH, LeaderEpochFileCache
 from odradek.storage.directories.disk_jobs import FinishTruncation
@@ -371,3 +371,53 @@ def reassignments_do_not_wait_for_replicas(patch: pytest.MonkeyPatch) -> None:
         return None
 
     patch.setattr(Reassignments, "on_isr_changed", ignore)
+
+
+@BUGS.add
+def last_in_sync_replica_is_removed(patch: pytest.MonkeyPatch) -> None:
+    """KAFKA-1097, KIP-966: nobody knows any more which replica has everything."""
+    decide = elections.decide_replica_offline
+
+    def removing(image: Any, state: Any, broker: int) -> Any:
+        decided = decide(image, state, broker)
+        return replace(decided, isr=()) if decided.isr == (broker,) else decided
+
+    patch.setattr(partition_states, "decide_replica_offline", removing)
+
+
+@BUGS.add
+def producers_are_noted_before_a_failed_write(patch: pytest.MonkeyPatch) -> None:
+    """KAFKA-6683: a batch that a disk has refused counts as stored when it is sent again."""
+    append = Head.append_plain
+
+    def noting(self: Head, batch: Any, *others: Any) -> Any:
+        result = append(self, batch, *others)
+        if isinstance(result, BrokerError) and result.code is ErrorCode.KAFKA_STORAGE_ERROR:
+            self.producer_states.apply(batch, self.end_offset)
+        return result
+
+    patch.setattr(Head, "append_plain", noting)
+
+
+@BUGS.add
+def removed_replicas_stay_in_sync(patch: pytest.MonkeyPatch) -> None:
+    """KAFKA-9672: in-sync replicas of which the partition has no replica."""
+
+    async def nothing(self: Reassignments, replicas: Any) -> None:
+        return None
+
+    patch.setattr(Reassignments, "_delete_replicas", nothing)
+
+
+@BUGS.add
+def consumers_get_nothing_of_the_newest_epoch(patch: pytest.MonkeyPatch) -> None:
+    """What a leader has committed is readable only when another one leads."""
+    fetch_end = Partition.fetch_end
+
+    def former(self: Partition, *, read_committed: bool) -> int:
+        end_offset = fetch_end(self, read_committed=read_committed)
+        return (
+            end_offset if self.leader is None else min(end_offset, self.leader.epoch_start_offset)
+        )
+
+    patch.setattr(Partition, "fetch_end", former)

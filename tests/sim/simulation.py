@@ -21,7 +21,7 @@ from odradek.broker.auto_topic_creation import first_use_topic
 from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.protocol.topic_partition import TopicPartition
 from tests.sim.administration import Administration
-from tests.sim.clients import TOPIC, ClientHost, Consumer, Producer, Scribbler
+from tests.sim.clients import TOPIC, ClientHost, Consumer, LastReader, Producer, Scribbler
 from tests.sim.ensemble import HOST, Ensemble
 from tests.sim.faults import CLOCK_MS_MAX, Faults
 from tests.sim.group_workload import GroupWorkload
@@ -36,6 +36,8 @@ CALM_STEP_MS: Final = 250
 CALM_MAX_MS: Final = 90_000
 LEVEL_STEPS_MAX: Final = 1_000
 IDLE_MS: Final = 1_500
+READ_MAX_MS: Final = 10_000
+READ_STEP_MS: Final = 5
 CLOCK_STEP_NS: Final = 20_000
 
 
@@ -107,6 +109,7 @@ class Simulation:
         )
         self.producers: list[Producer] = []
         self.scribblers: list[Scribbler] = []
+        self.clients: ClientHost | None = None
         self.workload: TransactionalWorkload | None = None
         self.groups: GroupWorkload | None = None
 
@@ -149,6 +152,7 @@ class Simulation:
         ]
         if self.plan.has_scribbler:
             self.scribblers = [Scribbler(clients, self._lasting_keys, self.plan.pause_us)]
+        self.clients = clients
         Consumer(clients, self.partition_keys(), 2 * self.plan.pause_us)
         if self.plan.transactional_clients:
             self.workload = TransactionalWorkload(
@@ -219,6 +223,17 @@ class Simulation:
             self.workload.check_end()
         if self.groups is not None:
             self.groups.check_end()
+        self._read_all()
+
+    def _read_all(self) -> None:
+        """A consumer gets each record that is committed, and so each that was acknowledged."""
+        assert self.clients is not None, "it runs"
+        reader = LastReader(self.clients, self._lasting_keys())
+        deadline_ms = self.world.elapsed_ms + READ_MAX_MS
+        while (why := reader.missing()) is not None:
+            if self.world.elapsed_ms > deadline_ms:
+                self.world.fail(f"after {READ_MAX_MS} ms: {why}")
+            self._run_until(self.world.elapsed_ms + READ_STEP_MS)
 
     def _lasting_keys(self) -> list[TopicPartition]:
         return [*self._keys(), *self.administration.kept]
