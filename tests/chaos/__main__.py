@@ -181,7 +181,7 @@ def run_once(found: Scene, name: str, seed: int, seconds: float, kind: str) -> d
     if verdict != "held":
         (found.folder / "history.txt").write_text("\n".join(history_lines(workload.history)))
     return {
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "time": now(),
         "commit": commit(),
         "seed": seed,
         "workload": kind,
@@ -198,6 +198,16 @@ def run_once(found: Scene, name: str, seed: int, seconds: float, kind: str) -> d
         "longest_stall_s": round(workload.longest_stall_s, 1),
         "verdict": verdict,
     }
+
+
+def now() -> str:
+    """The time of a line of the ledger."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def note(verdict: str) -> None:
+    """Add what is wrong with a cluster, not with one run, to the ledger."""
+    append(LEDGER, {"time": now(), "commit": commit(), "verdict": verdict[:600]})
 
 
 def run_cluster(
@@ -220,8 +230,7 @@ def run_cluster(
         damage = damage_in(folder)
         if damage is not None:
             is_held = False
-            now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-            append(LEDGER, {"time": now, "commit": commit(), "verdict": f"damaged: {damage[:600]}"})
+            note(f"damaged: {damage}")
         if not is_held:
             for disk in (one for of_broker in mounted.values() for one in of_broker):
                 shutil.copytree(disk.path, disk.path.with_name(f"kept-{disk.path.name}"))
@@ -249,7 +258,12 @@ def main(words: Sequence[str]) -> int:
     failed = 0
     for first in seeds:
         folder = Path(tempfile.mkdtemp(prefix="chaos-"))
-        if run_cluster(folder, itertools.chain([first], seeds), deadline, arguments):
+        try:
+            is_held = run_cluster(folder, itertools.chain([first], seeds), deadline, arguments)
+        except AssertionError as error:
+            is_held = False
+            note(f"no cluster: {error}")
+        if is_held:
             shutil.rmtree(folder)
         else:
             print(f"the files are in {folder}", file=sys.stderr)
