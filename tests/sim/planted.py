@@ -375,7 +375,7 @@ def reassignments_do_not_wait_for_replicas(patch: pytest.MonkeyPatch) -> None:
 
 @BUGS.add
 def last_in_sync_replica_is_removed(patch: pytest.MonkeyPatch) -> None:
-    """KAFKA-1097, KIP-966: nobody knows any more which replica has everything."""
+    """KAFKA-1097, KIP-966: no one can tell which replica has everything."""
     decide = elections.decide_replica_offline
 
     def removing(image: Any, state: Any, broker: int) -> Any:
