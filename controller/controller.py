@@ -160,6 +160,9 @@ class Controller:
         self._active: ActiveController | None = None
         self._failed: dict[Step, None] = {}
         self._is_suspended = False
+        self.reconnections = 0
+        """How often the connection to the coordination service has come back: an ensemble that was
+        away gives the sessions of all others their whole time-out again."""
         self._has_directory_event = False
         self._is_closed = False
         self._has_session = True
@@ -464,6 +467,7 @@ class Controller:
                 logger.warning("the connection to the coordination service is lost")
             case SessionState.CONNECTED:
                 self._is_suspended = False
+                self.reconnections += 1
                 logger.info("the connection to the coordination service is back")
                 self.tick()
             case WatchEvent(path=path):

@@ -263,12 +263,13 @@ class Node:
         wait_ms = (
             0 if self._coordination.is_embedded else self._settings.zookeeper_session_timeout_ms
         )
-        deadline_ms = 0
+        deadline_ms = reconnections = 0
         is_first = True
 
         def begin_wait() -> None:
-            nonlocal deadline_ms
+            nonlocal deadline_ms, reconnections
             deadline_ms = clock.monotonic_ms() + SESSIONS_WAITED * wait_ms
+            reconnections = controller.reconnections
 
         begin_wait()
         while True:
@@ -280,6 +281,8 @@ class Node:
                 )
                 return
             except RegistrationRefused as refusal:
+                if controller.reconnections > reconnections:
+                    begin_wait()
                 if clock.monotonic_ms() >= deadline_ms:
                     raise
                 if is_first:

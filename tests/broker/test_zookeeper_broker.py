@@ -197,7 +197,10 @@ def test_broker_whose_session_expires_before_it_is_registered_begins_another_one
             assert process.stop() == 0
 
 
-def test_start_outlasts_a_loss_of_the_connection_to_zookeeper(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_start_outlasts_a_loss_of_the_connection_to_zookeeper(
+    tmp_path: Path, is_killed: bool
+) -> None:
     """Also one that takes as long as the start would wait for the end of the other's session."""
     with zookeeper_server(tmp_path / "zookeeper") as server:
         overrides = settings(f"{server.address}/lost")
@@ -209,10 +212,17 @@ def test_start_outlasts_a_loss_of_the_connection_to_zookeeper(tmp_path: Path) ->
             ) as process:
                 process.wait_for_line("waiting for the end of its session", timeout_s=WAIT_S)
                 over_s = time.monotonic() + SESSIONS_WAITED * SESSION_MS / 1000
-                server.kill()
-                process.wait_for_line("asks the coordination service again", timeout_s=WAIT_S)
+                if is_killed:
+                    server.kill()
+                    process.wait_for_line("asks the coordination service again", timeout_s=WAIT_S)
+                else:
+                    os.kill(server.pid, signal.SIGSTOP)
+                    process.wait_for_line("the connection to the coord.* is lost", timeout_s=WAIT_S)
                 until(lambda: time.monotonic() > over_s, "the other's session would have ended")
-                server.start()
+                if is_killed:
+                    server.start()
+                else:
+                    os.kill(server.pid, signal.SIGCONT)
                 process.wait_for_line("the connection to the coord.* is back", timeout_s=WAIT_S)
                 asked_s = time.monotonic() + 1.5
                 until(lambda: time.monotonic() > asked_s, "the start has asked again")
