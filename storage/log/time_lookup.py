@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from odradek.protocol.errors import BrokerError
 from odradek.runtime.files import FileSystem
 from odradek.storage.files.descriptors import Descriptors
 from odradek.storage.indexes.index_file import IndexUnready
@@ -65,6 +66,9 @@ class TimeLookup:
                 self._found = reading.search_greatest(copies, start_offset, UNLIMITED)
             else:
                 self._found = reading.search_by_time(copies, start_offset, timestamp_ms, UNLIMITED)
+        except BrokerError as error:
+            _forget_frames(error)
+            self._error = error
         except Exception as error:  # noqa: BLE001 - `result` raises it where it gets a response
             self._error = error
         finally:
@@ -112,3 +116,12 @@ class TimeLookup:
         if self._found is not None and self._found.offset < log.log_start_offset:
             raise Outdated
         return self._found
+
+
+def _forget_frames(error: BaseException) -> None:
+    """The frames of a failed decompression contain 100 MiB, and the error is kept until the
+    requests that wait for the search end."""
+    link: BaseException | None = error
+    while link is not None:
+        link.__traceback__ = None
+        link = link.__context__

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 
 import pytest
 
@@ -11,6 +12,7 @@ from odradek.storage.files import names
 from odradek.storage.files.descriptors import FileSlice
 from odradek.storage.log.log import Log
 from odradek.storage.log.lookup_budget import OUTPUT_BYTES_MAX, LookupBudget, TooLong
+from odradek.storage.log.time_lookup import TimeLookup
 from odradek.storage.log_config import LogConfig
 from tests.support.logs import (
     FOLDER,
@@ -324,3 +326,23 @@ def test_small_batch_that_grows_when_it_is_decompressed_is_not_searched_on_the_l
     found = log.offset_for_timestamp(NOW_MS, up_to_offset=1)
     assert found is not None
     assert found[:2] == (0, NOW_MS)
+
+
+@pytest.mark.parametrize("codec", [1, 4])
+def test_failed_search_does_not_keep_what_it_has_decompressed(codec: int) -> None:
+    folder = LogFolder()
+    log = folder.open()
+    value = bytes(101 << 20)
+    append(log, parsed(build_batch([Record(b"k", value, timestamp_ms=NOW_MS)], codec=codec)))
+    lookup = TimeLookup(log, NOW_MS)
+    tracemalloc.start()
+    try:
+        lookup.run(folder.files)
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    lookup.finish()
+    with pytest.raises(BrokerError) as raised:
+        lookup.result()
+    assert raised.value.code is ErrorCode.INVALID_RECORD
+    assert kept_bytes < 16 << 20
