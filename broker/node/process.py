@@ -40,12 +40,17 @@ def run(
     settings: BrokerSettings,
     on_ready: Callable[[tuple[str, ...]], None],
     make_node: Callable[..., Node] = Node,
+    *,
+    writes_bytecode: bool = False,
 ) -> None:
     """Start a broker and serve until SIGTERM or SIGINT.
 
-    on_ready   called with the addresses of the listeners, as `host:port`, once clients are served
-    make_node  called with the arguments of `Node`
-    raises     StartError
+    on_ready         called with the addresses of the listeners, as `host:port`, once clients are
+                     served
+    make_node        called with the arguments of `Node`
+    writes_bytecode  whether modules that a request imports are compiled into files, as those of the
+                     start are: for brokers of tests, which are started often and end soon
+    raises           StartError
     """
     for warning in settings.warnings:
         logger.warning("%s", warning)
@@ -66,7 +71,7 @@ def run(
         gc.enable()
         sys.setswitchinterval(SWITCH_S)
         # A full disk would cut the file that a first import writes, which no later start can read.
-        sys.dont_write_bytecode = True
+        sys.dont_write_bytecode |= not writes_bytecode
         loop.run_until_complete(_serve(loop, node, signals, on_ready))
     except StartInterrupted:
         logger.warning("stopped by a signal before the broker was ready")

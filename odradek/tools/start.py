@@ -357,7 +357,7 @@ def _run(
             assert folder is not None, "--control needs --ephemeral"
             clock = AdvancedClock(SystemClock(), begin.ahead_ms)
             make_node = controlled_node(control, clock, folder.keep)
-        run(settings, on_ready, make_node)
+        run(settings, on_ready, make_node, writes_bytecode=folder is not None)
         begin.ahead_ms = 0 if clock is None else clock.ahead_ms
     except (SettingsError, StartError) as error:
         line = format_line(options.log_format, f"odradek: {error}", {}, level=logging.CRITICAL)

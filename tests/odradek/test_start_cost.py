@@ -38,6 +38,7 @@ sys.exit(code)
 """
 """A start that prints its modules instead of a ready file, and at the end its syncs."""
 
+START = ("-m", "odradek", "start", "--port", "0")
 MODULES_MAX = 280
 """Of this package, in a start without a control channel; each costs a start 0.2 to 0.4 ms."""
 UNUSED = (
@@ -120,3 +121,31 @@ def test_ephemeral_broker_with_fsync_enabled_syncs(tmp_path: Path) -> None:
         topic_created(process)
         assert {"fsync", "fdatasync"} == set(read_json(process))
         assert process.wait() == 0
+
+
+def compiled_by_requests(folder: Path, *words: str) -> set[str]:
+    """The modules of handlers that a broker left compiled, into an empty folder."""
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-X", f"pycache_prefix={folder / 'pycache'}", *START, *words],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=die_with_parent,
+    )
+    try:
+        topic_created(process)
+        assert process.wait() == 0
+    finally:
+        process.kill()
+        process.communicate()
+    return {path.name.split(".")[0] for path in (folder / "pycache").rglob("handlers/*.pyc")}
+
+
+def test_ephemeral_broker_leaves_its_handlers_compiled_for_the_next(tmp_path: Path) -> None:
+    assert "create_topics" in compiled_by_requests(tmp_path, "--ephemeral")
+
+
+def test_broker_with_data_of_its_own_compiles_no_file_while_it_serves(tmp_path: Path) -> None:
+    compiled = compiled_by_requests(tmp_path)
+    assert "table" in compiled
+    assert "create_topics" not in compiled
