@@ -146,11 +146,15 @@ class Partition:
 
         raises  BrokerError NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR
         """
-        leader = self.leader
-        if self.refused_batches and leader is not None:
-            error = self.refused_batches.error_of(batch, leader.rules.monotonic_ms())
-            if error is not None:
+        leader, refused = self.leader, self.refused_batches
+        if refused and leader is not None:
+            error = refused.error_of(batch, leader.rules.monotonic_ms())
+            if error is None:
+                return
+            if not self.log.producer_states.is_in_sequence(batch):
                 raise error
+            # What was refused is in the log: it came late, of a connection that was given up.
+            refused.forget(batch.producer_id)
 
     def _replicated_end(self, leader: PartitionLeader, end_offset: int) -> int:
         log = self.log
@@ -184,6 +188,9 @@ class Partition:
         as a follower this replica acknowledges it with its first request.
         """
         self.leader = leader
+        if leader is None:
+            # Another leader may take what was refused here.
+            self.refused_batches = RefusedBatches()
         self.leader_id = state.leader
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch

@@ -31,7 +31,9 @@ class _Refused(NamedTuple):
     producer_epoch: int
     sequence: int
     """The first one of the earliest batch that was refused."""
-    error: BrokerError
+    code: ErrorCode
+    message: str | None
+    """Not the error itself: one that was raised holds the frames that it passed, with the request."""
     until_ms: int
 
 
@@ -64,9 +66,9 @@ class RefusedBatches:
         if former is not None:
             sequence = self._by_producer[batch.producer_id].sequence
         # At the end of the dict: the oldest refusals are dropped first.
-        self._by_producer.pop(batch.producer_id, None)
+        self.forget(batch.producer_id)
         self._by_producer[batch.producer_id] = _Refused(
-            batch.producer_epoch, sequence, error, now_ms + KEPT_MS
+            batch.producer_epoch, sequence, error.code, error.message, now_ms + KEPT_MS
         )
         if len(self._by_producer) > PRODUCERS_MAX:
             del self._by_producer[next(iter(self._by_producer))]
@@ -83,7 +85,11 @@ class RefusedBatches:
         ahead = (batch.base_sequence - refused.sequence) & SEQUENCE_MASK
         is_same_epoch = batch.producer_epoch == refused.producer_epoch
         if is_same_epoch and 0 < ahead < HALF and now_ms < refused.until_ms:
-            return refused.error
+            return BrokerError(refused.code, refused.message)
         if not ahead or not is_same_epoch or now_ms >= refused.until_ms:
-            del self._by_producer[batch.producer_id]
+            self.forget(batch.producer_id)
         return None
+
+    def forget(self, producer_id: int) -> None:
+        """Hold up no batch of this producer."""
+        self._by_producer.pop(producer_id, None)

@@ -316,6 +316,17 @@ class ProducerStates:
             self.verifications.clear(producer_id)
         return None
 
+    def is_in_sequence(self, batch: RecordBatch) -> bool:
+        """Whether nothing of its producer is missing before a batch; False of an unknown one."""
+        entry = self.entries.get(batch.producer_id)
+        if entry is None:
+            return False
+        try:
+            check_append(entry, batch, from_client=True)
+        except BrokerError as error:
+            return error.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        return True
+
     def begin_verification(
         self,
         producer_id: int,
