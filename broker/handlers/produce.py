@@ -337,7 +337,7 @@ def _accept(
         now_ms=context.now_ms,
         only_light=only_light,
     )
-    if only_light:
+    if only_light and partition.refused_batches is not None:
         partition.check_predecessors(batch)
     return batch
 

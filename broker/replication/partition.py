@@ -57,7 +57,8 @@ class Partition:
         """The purgatory key of followers' fetches, which wait for appends and not for the high
         watermark; the partition itself is the key of all other requests."""
         self._on_flush_awaited = on_flush_awaited
-        self.refused_batches = RefusedBatches()
+        self.refused_batches: RefusedBatches | None = None
+        """None while there are none: each produce request looks."""
         self.leader: PartitionLeader | None = None
         self.leader_id = -1
         self.leader_epoch = NO_EPOCH
@@ -136,10 +137,14 @@ class Partition:
 
     def refuse(self, batch: RecordBatch, error: BrokerError) -> BrokerError:
         """The error of a batch that was not appended; a passing one is that of those after it."""
-        leader = self.leader
+        leader, refused = self.leader, self.refused_batches
         if leader is None:
             return error
-        return self.refused_batches.note(batch, error, leader.rules.monotonic_ms())
+        if refused is None:
+            refused = RefusedBatches()
+        error = refused.note(batch, error, leader.rules.monotonic_ms())
+        self.refused_batches = refused if refused else None
+        return error
 
     def check_predecessors(self, batch: RecordBatch) -> None:
         """Whether no batch before this one has to be sent again.
@@ -147,14 +152,16 @@ class Partition:
         raises  BrokerError NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR
         """
         leader, refused = self.leader, self.refused_batches
-        if refused and leader is not None:
-            error = refused.error_of(batch, leader.rules.monotonic_ms())
-            if error is None:
-                return
+        if refused is None or leader is None:
+            return
+        error = refused.error_of(batch, leader.rules.monotonic_ms())
+        if error is not None:
             if not self.log.producer_states.is_in_sequence(batch):
                 raise error
             # What was refused is in the log: it came late, of a connection that was given up.
             refused.forget(batch.producer_id)
+        if not refused:
+            self.refused_batches = None
 
     def _replicated_end(self, leader: PartitionLeader, end_offset: int) -> int:
         log = self.log
@@ -190,7 +197,7 @@ class Partition:
         self.leader = leader
         if leader is None:
             # Another leader may take what was refused here.
-            self.refused_batches = RefusedBatches()
+            self.refused_batches = None
         self.leader_id = state.leader
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch

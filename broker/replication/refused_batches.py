@@ -33,7 +33,7 @@ class _Refused(NamedTuple):
     """The first one of the earliest batch that was refused."""
     code: ErrorCode
     message: str | None
-    """Not the error itself: one that was raised holds the frames that it passed, with the request."""
+    """Not the error itself: one that was raised holds the frames it passed, and the request."""
     until_ms: int
 
 

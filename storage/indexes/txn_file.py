@@ -6,20 +6,20 @@ aborted.  What is read is checked.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from struct import Struct
 from typing import Final
 
-from odradek.runtime.files import Bytes
 from odradek.storage.files.batch_scan import CorruptBatch
 from odradek.storage.files.descriptors import Descriptors, Handle
 from odradek.storage.indexes.index_file import CorruptIndex, IndexFile
 from odradek.storage.indexes.txn_index import (
     ENTRY,
     AbortedTransaction,
-    check_entries,
     encode_entries,
+    iterate_entries,
 )
 
 _MARKER_AT: Final = 18
@@ -49,21 +49,34 @@ class TxnFile:
         if index.is_loaded:
             return
         try:
-            self._handle.use()
+            file = self._handle.use()
         except FileNotFoundError:
             self.reset()
             return
         with self._checked():
             try:
                 index.load()
+                if file.size() != len(index) * ENTRY.size:
+                    # Those of other indexes are unused space; here they are lost entries.
+                    raise CorruptIndex("it ends with zeros")
                 self._note_last()
             except (CorruptIndex, OSError):
                 index.close()
                 raise
 
     def _note_last(self) -> None:
-        last = self._index.page(max(len(self._index) - 1, 0))
-        self._last_offset = check_entries(last, self._base_offset - 1)
+        self._last_offset = self._base_offset - 1
+        for _, _, last, _ in iterate_entries(
+            self._index.page(max(len(self._index) - 1, 0)), self._last_offset
+        ):
+            self._last_offset = last
+
+    def check(self) -> None:
+        """Check all entries; 0.2 us each."""
+        self.load()
+        with self._checked():
+            for _ in self._entries(0):
+                pass
 
     @contextmanager
     def _checked(self) -> Iterator[None]:
@@ -79,20 +92,24 @@ class TxnFile:
 
     def from_marker(self, offset: int) -> Iterator[AbortedTransaction]:
         """The transactions whose marker is at or after an offset."""
-        for page in self._pages(offset):
-            for _, *fields in ENTRY.iter_unpack(page):
-                yield AbortedTransaction(*fields)
+        return (AbortedTransaction(*fields) for fields in self._from_marker(offset))
 
-    def _pages(self, offset: int) -> Iterator[Bytes]:
-        """The entries whose marker is at or after an offset, page by page, checked."""
+    def _from_marker(self, offset: int) -> Iterator[tuple[int, int, int, int]]:
+        """Their fields; only what is returned is checked."""
         self.load()
+        if offset > self._last_offset:
+            return
         with self._checked():
-            number = self._index.count_below(_read_marker, _MARKER_AT, offset)
-            former = self._base_offset - 1
-            while page := self._index.page(number):
-                former = check_entries(page, former)
-                yield page
-                number += len(page) // ENTRY.size
+            yield from self._entries(self._index.count_below(_read_marker, _MARKER_AT, offset))
+
+    def _entries(self, number: int) -> Iterator[tuple[int, int, int, int]]:
+        """The fields of the entries from one on, checked; raises CorruptIndex, OSError."""
+        former = self._base_offset - 1
+        while page := self._index.page(number):
+            for fields in iterate_entries(page, former):
+                yield fields
+            former = fields[2]
+            number += len(page) // ENTRY.size
 
     def overlapping(self, start_offset: int, end_offset: int) -> tuple[list[tuple[int, int]], bool]:
         """([(producer id, first offset)] of those overlapping [start, end), whether that is all).
@@ -101,12 +118,11 @@ class TxnFile:
         entries, also those of later segments, begin after it.
         """
         found: list[tuple[int, int]] = []
-        for page in self._pages(start_offset):
-            for _, producer_id, first, _, stable in ENTRY.iter_unpack(page):
-                if first < end_offset:
-                    found.append((producer_id, first))
-                if stable >= end_offset:
-                    return found, True
+        for producer_id, first, _, stable in self._from_marker(start_offset):
+            if first < end_offset:
+                found.append((producer_id, first))
+            if stable >= end_offset:
+                return found, True
         return found, False
 
     # Changes.
@@ -133,12 +149,15 @@ class TxnFile:
         self._last_offset = self._base_offset - 1
 
     def write(self) -> None:
-        """Bring the file up to what is in memory, not synced."""
+        """Bring the file up to what is in memory, not synced; raises OSError only."""
         if not self._index.is_loaded:
             return
         if len(self._index):
-            with self._checked():
+            try:
                 self._index.write(self._files)
+            except CorruptIndex as error:
+                # Only a start can rebuild what it has lost.
+                raise OSError(errno.EIO, str(error)) from error
         elif self._files.exists(self._handle.path):
             self._files.remove(self._handle.path)
             self._handle.close()

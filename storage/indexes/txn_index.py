@@ -15,7 +15,7 @@ Source: Kafka's TransactionIndex, AbortedTxn.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -41,29 +41,27 @@ def encode_entries(entries: Iterable[AbortedTransaction]) -> bytes:
     return b"".join(ENTRY.pack(VERSION, *entry) for entry in entries)
 
 
-def check_entries(data: Bytes, former: int) -> int:
-    """Check the entries in some bytes of a file.
+def iterate_entries(data: Bytes, former: int) -> Iterator[tuple[int, int, int, int]]:
+    """The fields of the entries in some bytes of a file, each checked when it is reached.
 
     former   no marker is at or below it
-    returns  the offset of the last marker, `former` without one
     raises   CorruptIndex: cut within an entry, another version, markers at or below `former` or out
              of order
     """
     if len(data) % ENTRY.size:
         raise CorruptIndex(f"{len(data)} bytes are no whole number of entries")
-    for version, _, first, last, _ in ENTRY.iter_unpack(data):
+    for version, producer_id, first, last, stable in ENTRY.iter_unpack(data):
         if version != VERSION:
             raise CorruptIndex(f"unknown version {version}, expected {VERSION}")
         if last <= former or first > last:
             raise CorruptIndex(f"a marker at {last} after one at {former}")
         former = last
-    return former
+        yield producer_id, first, last, stable
 
 
 def decode_entries(data: Bytes, base_offset: int) -> list[AbortedTransaction]:
-    """The entries in the bytes of a file; raises CorruptIndex as `check_entries`.
+    """The entries in the bytes of a file; raises CorruptIndex as `iterate_entries`.
 
     base_offset  no marker is below it
     """
-    check_entries(data, base_offset - 1)
-    return [AbortedTransaction(*fields) for _, *fields in ENTRY.iter_unpack(data)]
+    return [AbortedTransaction(*fields) for fields in iterate_entries(data, base_offset - 1)]

@@ -190,7 +190,7 @@ class _Loading:
         transaction index, without which nothing could be appended."""
         active = self.segments[-1]
         try:
-            active.aborted.load()
+            active.aborted.check()
             last = active.last_batch() if active.size else None
         except CorruptBatch as error:
             self._report(f"is checked although it was closed in order: {error}")

@@ -8,7 +8,8 @@ epochs that fall.  Such batches stay and are reported.
 
 Differs from Kafka: batches whose offsets repeat earlier ones stay (Kafka empties the segment when
 an index entry falls on one), and so do batches more than 2^31 above the base of their segment
-(Kafka splits the segment); both get no index entry.
+(Kafka splits the segment); both get no index entry, and what repeats does not count for producers
+and their transactions.
 
 Source: Kafka's LogLoader.recoverLog, LogSegment.recover.
 """
@@ -226,7 +227,8 @@ class Checker:
         last_offset = batch.last_offset
         interval_bytes = self.config.index_interval_bytes
         highest = segment.base_offset + RELATIVE_OFFSET_MAX
-        if batch.base_offset < indexed_end or last_offset > highest:
+        is_repeated = batch.base_offset < indexed_end
+        if is_repeated or last_offset > highest:
             self._unusual.out_of_range += last_offset > highest
             last_offset = min(max(last_offset, indexed_end - 1, segment.base_offset), highest)
             interval_bytes = _NO_INDEX_ENTRY
@@ -234,7 +236,8 @@ class Checker:
             position, batch.size, last_offset, batch.max_timestamp_ms, interval_bytes
         )
         try:
-            apply_batch(segment, self.states, batch, batch.base_offset)
+            if not is_repeated:
+                apply_batch(segment, self.states, batch, batch.base_offset)
         except BrokerError as error:
             # Its checksum fits, so it was written like this; the producer's state does not know it.
             self.report(StorageEvent(segment.handle.path, f"a marker cannot be read: {error}"))

@@ -24,7 +24,7 @@ class RegexMatching:
     def __init__(self, regexes: Iterable[str], topics: TopicDirectory) -> None:
         self.version = topics.names_version
         self.found: dict[str, list[str]] = {regex: [] for regex in regexes}
-        self._matches = self._match(tuple(topics.names()))
+        self._matches = self._match(topics.names())
 
     def step(self) -> bool:
         """Compile one more expression, or match one more name: usually 2 us, at worst 12 ms.
@@ -33,7 +33,7 @@ class RegexMatching:
         """
         return next(self._matches, COMPLETE)
 
-    def _match(self, names: tuple[str, ...]) -> Iterator[bool]:
+    def _match(self, names: Iterable[str]) -> Iterator[bool]:
         for regex, found in self.found.items():
             try:
                 compiled = TopicRegex(regex)

@@ -67,7 +67,7 @@ class TopicDirectory:
         return self.version
 
     def names(self) -> Iterable[str]:
-        """The names of all topics."""
+        """The names of all topics at the last `refresh`; the next one does not change them."""
         return () if self._topics is None else self._topics
 
     def by_name(self, name: str) -> TopicFacts | None:

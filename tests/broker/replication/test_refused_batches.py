@@ -125,7 +125,7 @@ def test_batch_that_continues_the_log_is_not_held_up() -> None:
     with pytest.raises(BrokerError):
         partition.check_predecessors(sent(6))
     partition.check_predecessors(sent(5))
-    assert not partition.refused_batches
+    assert partition.refused_batches is None
 
 
 def test_batches_refused_in_an_earlier_leadership_hold_nothing_up() -> None:
@@ -136,7 +136,7 @@ def test_batches_refused_in_an_earlier_leadership_hold_nothing_up() -> None:
     with pytest.raises(BrokerError):
         partition.check_predecessors(sent(6))
     assert broker.follow() is partition
-    assert not partition.refused_batches
+    assert partition.refused_batches is None
     assert broker.lead(in_sync=(1, 2)) is partition
     partition.check_predecessors(sent(6))
 

@@ -276,7 +276,7 @@ def test_transaction_index_reads_back() -> None:
     assert decode_entries(data, BASE) == entries
 
 
-@pytest.mark.parametrize("damage", ["cut", "version", "order", "base"])
+@pytest.mark.parametrize("damage", ["cut", "version", "order", "base", "zeros"])
 def test_malformed_transaction_index_is_refused(damage: str) -> None:
     data = encode_entries([aborted(BASE, BASE + 5, BASE + 6), aborted(BASE, BASE + 9, BASE + 10)])
     if damage == "cut":
@@ -285,6 +285,8 @@ def test_malformed_transaction_index_is_refused(damage: str) -> None:
         data = b"\0\x01" + data[2:]
     elif damage == "order":
         data = data[34:] + data[:34]
+    elif damage == "zeros":
+        data += bytes(34)
     base_offset = BASE + 10 if damage == "base" else BASE
     with pytest.raises(CorruptIndex):
         decode_entries(data, base_offset)
@@ -303,6 +305,26 @@ def test_overlapping_transactions_are_found_until_everything_was_stable() -> Non
     assert index.overlapping(31, 60) == ([(7, 40)], False)
     index.truncate(30)
     assert list(index.from_marker(0)) == [aborted(10, 20, 12)]
+
+
+def test_reads_after_the_last_abort_touch_no_file() -> None:
+    entries = [aborted(3 * one, 3 * one + 1, 3 * one + 2) for one in range(1_000)]
+    disk = Disk(encode_entries(entries))
+    index = TxnFile(disk.shared, PATH, 0)
+    assert index.overlapping(2_998, 2_999) == ([(7, 2_997)], True)
+    begun = disk.files.operations
+    assert index.overlapping(2_999, 5_000) == ([], False)
+    assert list(index.from_marker(2_999)) == []
+    assert disk.files.operations == begun
+
+
+def test_lost_transaction_file_fails_writes_as_a_disk_does() -> None:
+    disk = Disk(encode_entries([aborted(0, 1, 2)]))
+    index = TxnFile(disk.shared, PATH, 0)
+    index.append(aborted(3, 4, 5))
+    disk.files.remove(PATH)
+    with pytest.raises(OSError, match="is missing"):
+        index.write()
 
 
 def test_many_aborted_transactions_cost_neither_memory_nor_a_walk() -> None:

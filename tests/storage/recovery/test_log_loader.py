@@ -286,7 +286,7 @@ def test_clean_stop_is_trusted_and_costs_few_operations() -> None:
     before = folder.files.operations
     log = folder.open(was_clean=True)
     # List, open and read .log, epochs, snapshot; the last batches of three small segments, and the
-    # last entry of the last transaction index.
+    # last transaction index: its last entry, then all.
     assert folder.files.operations - before <= 13
     assert facts(log) == expected
     assert log.recovery_point == log.end_offset
@@ -419,6 +419,24 @@ def test_damaged_transaction_index_does_not_keep_a_log_from_being_appended_to(
     assert log.aborted_transactions(0, log.end_offset) == expected
     append(log, batch(NOW_MS), leader_epoch=log.leader_epochs.latest_epoch)
     log.close(NOW_MS)
+
+
+def test_any_damaged_entry_of_the_last_transaction_index_is_found_after_a_clean_stop() -> None:
+    folder = LogFolder()
+    log = folder.open()
+    for sequence in range(3):
+        append(
+            log,
+            batch(producer_id=7, producer_epoch=0, base_sequence=sequence, is_transactional=True),
+        )
+        append(log, marker(producer_id=7, is_commit=False))
+    expected = log.aborted_transactions(0, log.end_offset)
+    log.close(NOW_MS)
+    path = f"{FOLDER}/{names.file_name(0, names.TXN_INDEX)}"
+    folder.files.replace(path, b"#" + folder.files.read(path)[1:])
+    log = folder.open(was_clean=True)
+    assert folder.warnings()
+    assert log.aborted_transactions(0, log.end_offset) == expected
 
 
 def test_index_files_without_a_segment_are_removed() -> None:

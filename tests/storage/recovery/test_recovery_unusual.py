@@ -10,7 +10,7 @@ from odradek.protocol.records.batch import RecordBatch
 from odradek.storage.files import names
 from odradek.storage.log_config import LogConfig
 from tests.storage.recovery.test_log_loader import CONTENT, ENDS, path, restored
-from tests.support.logs import NOW_MS, LogFolder, append, batch, read_all, truncate_log
+from tests.support.logs import NOW_MS, LogFolder, append, batch, marker, read_all, truncate_log
 
 BASES = sorted(
     parsed[0]
@@ -81,6 +81,21 @@ def test_lower_leader_epoch_after_a_higher_one_is_kept_and_reported() -> None:
     assert log.end_offset == 3
     assert [tuple(entry) for entry in log.leader_epochs.entries] == [(4, 0)]
     assert [text for text in folder.warnings() if "the first at offset 1: 3 after 4" in text]
+
+
+def test_transaction_that_is_repeated_counts_once() -> None:
+    folder = LogFolder()
+    log = folder.open()
+    sent = batch(producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    append(log, sent, marker(producer_id=7, is_commit=False))
+    path = log.active.handle.path
+    content = folder.files.read(path)
+    folder.files.replace(path, content + content)
+    log = folder.open()
+    assert [text for text in folder.warnings() if "2 batches repeat offsets" in text]
+    assert log.aborted_transactions(0, log.end_offset) == [(7, 0)]
+    assert log.last_stable_offset == log.high_watermark
+    append(log, batch(producer_id=7, producer_epoch=0, base_sequence=1, is_transactional=True))
 
 
 def test_offsets_that_repeat_earlier_ones_are_kept_and_never_assigned_again() -> None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from uuid import UUID
+
 import pytest
 import re2
 
+from odradek.broker.group.consumer.regexes import RegexMatching
 from odradek.broker.group.consumer.subscription_regex import TopicRegex, check_regex
+from odradek.broker.group.consumer.topics import TopicDirectory
+from odradek.controller.image import Image, TopicImage
 from odradek.protocol.errors import BrokerError, ErrorCode
 
 LONGEST_NAME = "a" * 249
@@ -53,3 +59,21 @@ def test_checked_expressions_are_not_kept_in_the_cache_of_the_library() -> None:
     for number in range(300):
         check_regex(f"topic-{number}")
     assert re2._Regexp._make.cache_info().currsize == 0
+
+
+def test_matchings_that_wait_share_the_names_of_topics() -> None:
+    topics = {name: TopicImage(name, UUID(int=1), {}) for name in map(str, range(10_000))}
+    image = Image(topics=topics)
+    directory = TopicDirectory(lambda: image)
+    directory.refresh()
+    tracemalloc.start()
+    try:
+        waiting = [RegexMatching(("9.*",), directory) for _ in range(100)]
+        image = Image(topics={})
+        directory.refresh()
+        while not waiting[0].step():
+            pass
+        assert tracemalloc.get_traced_memory()[0] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    assert len(waiting[0].found["9.*"]) == 1_111
