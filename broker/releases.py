@@ -73,7 +73,7 @@ VERSIONS: Final[tuple[tuple[int, tuple[Range | None, ...]], ...]] = (
     (69, (None, (0, 0), (0, 1))),  # CONSUMER_GROUP_DESCRIBE
     (75, (None, None, (0, 0))),  # DESCRIBE_TOPIC_PARTITIONS
 )
-PEER: Final = re.compile(r"broker-\d+-.+|\d+")
+PEER: Final = r"broker-\d+-.+|\d+"
 """Client ids of brokers, which use the versions of Odradek between them."""
 
 
@@ -101,7 +101,7 @@ class Release:
 
 def is_peer(client_id: str) -> bool:
     """Whether this is the client id of a broker."""
-    return PEER.fullmatch(client_id) is not None
+    return re.fullmatch(PEER, client_id) is not None
 
 
 def release_of(written: Mapping[str, str]) -> Release | None:

@@ -30,7 +30,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from odradek.controller.active.active_controller import ActiveController
@@ -61,7 +61,6 @@ from odradek.controller.coordination.session import (
     WatchEvent,
 )
 from odradek.controller.decide.elections import ElectionType
-from odradek.controller.decide.features import FeatureUpdate
 from odradek.controller.decide.isr import AlterIsr
 from odradek.controller.image import (
     BrokerImage,
@@ -93,6 +92,9 @@ from odradek.runtime.clock import Clock
 from odradek.runtime.lazy_dataclass import dataclass
 from odradek.runtime.pending import Pending
 from odradek.runtime.randomness import Randomness
+
+if TYPE_CHECKING:
+    from odradek.controller.decide.features import FeatureUpdate
 
 T = TypeVar("T")
 

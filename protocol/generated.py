@@ -1,4 +1,4 @@
-"""Where source becomes a function: the only place in the package that calls `exec`.
+"""Where source becomes a function: the only place of the protocol that calls `exec`.
 
 The source is made from message declarations alone, never from what a client sends or a file
 contains.

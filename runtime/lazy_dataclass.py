@@ -2,9 +2,10 @@
 
 The standard library generates the code of up to six methods of a class when the class is made; for
 the hundred classes that a start imports that takes a third of its time, and most of them are not
-used before the broker is ready.  Here the class has placeholders, each of which has the standard
-library generate its method at its first call, and is replaced by it.  From then on there is no
-difference.  To a type checker it is the standard decorator.
+used before the broker is ready.  Here the class has placeholders, which make their methods at the
+first call and are replaced by them: with `dataclass_methods` where that is enough, else with the
+standard library.  From then on there is no difference.  To a type checker it is the standard
+decorator.
 
 All options are the standard ones; `slots=True` is required.
 """
@@ -14,6 +15,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from odradek.runtime.dataclass_methods import Declaration, write
 
 __all__ = ["dataclass"]
 
@@ -35,6 +38,7 @@ class _Made:
         self._options = options
         self._annotations = dict(declared.__dict__.get("__annotations__", {}))
         names = [name for name, type_ in self._annotations.items() if "ClassVar[" not in str(type_)]
+        self._types = {name: self._annotations[name] for name in names}
         content = dict(declared.__dict__)
         self._defaults = {name: content.pop(name) for name in names if name in content}
         inherited = {
@@ -65,11 +69,21 @@ class _Made:
 
     def _placeholder(self, name: str) -> Callable[..., Any]:
         def generate(*arguments: Any, **named: Any) -> Any:
-            method = getattr(self._standard(name), name)
+            method = self._written(name) or getattr(self._standard(name), name)
             setattr(self.cls, name, method)
             return method(*arguments, **named)
 
         return generate
+
+    def _written(self, name: str) -> Callable[..., Any] | None:
+        declared = Declaration(
+            self.cls,
+            self._types,
+            self._defaults,
+            is_frozen=self._options.get("frozen", False),
+            is_keyword_only=self._options.get("kw_only", False),
+        )
+        return write(name, declared) if name != "__repr__" and declared.is_common() else None
 
     def _standard(self, name: str | None) -> type:
         """A class with the same fields on which the standard library has generated one method."""

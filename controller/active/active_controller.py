@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from odradek.controller.active.broker_changes import BrokerChanges
@@ -44,7 +45,6 @@ from odradek.controller.control_requests import (
 )
 from odradek.controller.coordination.session import CoordinationSession
 from odradek.controller.decide.elections import ElectionType
-from odradek.controller.decide.features import FeatureUpdate
 from odradek.controller.decide.isr import AlterIsr
 from odradek.controller.image import Image, PartitionImage, PartitionState
 from odradek.controller.znodes import admin_znodes, zk_data
@@ -52,6 +52,9 @@ from odradek.controller.znodes.cluster_reading import Warn, read_brokers, read_s
 from odradek.controller.znodes.fenced_writes import FencedWrites
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from odradek.controller.decide.features import FeatureUpdate
 
 
 class ActiveController:

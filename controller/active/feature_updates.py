@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from odradek.controller.coordination.errors import NodeExists, NoNode
 from odradek.controller.coordination.session import SetData
-from odradek.controller.decide.features import FeatureUpdate, Supported, decide_features
 from odradek.controller.image import BrokerImage
 from odradek.controller.znodes import zk_data
 from odradek.controller.znodes.cluster_reading import Warn
 from odradek.controller.znodes.fenced_writes import FencedWrites
 from odradek.controller.znodes.finalized_features import SUPPORTED
 from odradek.protocol.errors import BrokerError
+
+if TYPE_CHECKING:
+    from odradek.controller.decide.features import FeatureUpdate, Supported
 
 logger = logging.getLogger("odradek.controller")
 
@@ -64,6 +67,9 @@ class FeatureUpdates:
         returns  the epoch of the features, and the result of each update
         raises   ControllerMoved and other CoordinationErrors; BadZnode
         """
+        # The handler has imported it, to name the updates; no start needs it.
+        from odradek.controller.decide.features import decide_features
+
         data, stat = await self._fence.session.get(zk_data.FEATURE)
         current, status = zk_data.decode_feature(data)
         target, results = decide_features(

@@ -22,7 +22,7 @@ from odradek.runtime.lazy_dataclass import dataclass
 
 META_PROPERTIES_FILE = "meta.properties"
 
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_ESCAPE = r"(?s)\\(u[0-9a-fA-F]{4}|.)"
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _WRITTEN = {
     "\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f",
@@ -194,7 +194,7 @@ def _unescape(text: str) -> str:
             return chr(int(escape[1:], 16))
         return _ESCAPED.get(escape, escape)
 
-    return _ESCAPE.sub(character, text)
+    return re.sub(_ESCAPE, character, text)
 
 
 def _escape(text: str) -> str:

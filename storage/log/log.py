@@ -39,7 +39,6 @@ from odradek.storage.log.appending import append_as_follower, append_batches
 from odradek.storage.log.awaited_flush import AwaitedFlush
 from odradek.storage.log.flush import FlushStart, FlushState, LogFlush
 from odradek.storage.log.head import Appended, Head
-from odradek.storage.log.log_check import check
 from odradek.storage.log.log_truncation import LogTruncation, UnfinishedTruncation
 from odradek.storage.log.lookup_budget import UNLIMITED, LookupBudget
 from odradek.storage.log.reading import RecordPosition
@@ -704,6 +703,8 @@ class Log:
 
     def check(self) -> None:
         """Assert the invariants, reading all headers; for tests."""
+        from odradek.storage.log.log_check import check
+
         check(
             self.head,
             log_start_offset=self.log_start_offset,

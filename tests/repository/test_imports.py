@@ -63,7 +63,7 @@ MAY_BE_ASYNC: Final = (
 )
 """`async def` of controller/ is run by `SerialExecutor`, not by asyncio."""
 IS_NOT_ASYNC: Final = ("controller/coordination/", "controller/decide/")
-GENERATES_CODE: Final = ("protocol/generated.py",)
+GENERATES_CODE: Final = ("protocol/generated.py", "runtime/dataclass_methods.py")
 BARE_MODULE: Final = re.compile(rf"(?:{'|'.join(PACKAGES)})(?:\.[a-z_]\w*)+")
 IMPORT_IN_TEXT: Final = re.compile(r"^\s*(?:import|from)\s+([\w.]+)", re.M)
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
+import math
 import pickle
+import re
+import unittest.mock
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import FrozenInstanceError, field
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
@@ -26,6 +30,33 @@ class Classes(NamedTuple):
     derived: Any
     identity: Any
     generic: Any
+    checked: Any
+    unusual: Any
+    empty: Any
+
+
+def more_declared(decorator: Callable[..., Any]) -> tuple[Any, Any, Any]:
+    @decorator(frozen=True, slots=True)
+    class Checked:
+        size: int
+        label: str = "none"
+        tags: list[str] = field(default_factory=list)
+
+        def __post_init__(self) -> None:
+            if self.size < 0:
+                raise ValueError(self.size)
+
+    @decorator(frozen=True, slots=True)
+    class Unusual:
+        value: float
+        note: str = field(default="", compare=False)
+        code: int = field(default=0, kw_only=True)
+
+    @decorator(frozen=True, slots=True)
+    class Empty:
+        pass
+
+    return Checked, Unusual, Empty
 
 
 def declare(decorator: Callable[..., Any]) -> Classes:
@@ -65,26 +96,37 @@ def declare(decorator: Callable[..., Any]) -> Classes:
     class Box(Generic[T]):
         content: T
 
-    made = Classes(Point, Named, Mutable, Derived, Identity, Box)
+    made = Classes(Point, Named, Mutable, Derived, Identity, Box, *more_declared(decorator))
     for cls in made:
         cls.__qualname__ = cls.__name__
     return made
 
 
-Point, Named, Mutable, Derived, Identity, Box = declare(lazy_dataclass.dataclass)
+Point, Named, Mutable, Derived, Identity, Box, *_ = declare(lazy_dataclass.dataclass)
 """Pickle looks them up by name."""
+
+
+def without_place(text: str) -> str:
+    return re.sub(r"\w+\.<locals>\.", "", text)
 
 
 def outcome(action: Callable[[Classes], Any], classes: Classes) -> Any:
     try:
         return action(classes)
     except Exception as error:  # noqa: BLE001 - what is compared
-        return type(error), str(error).replace("declare.<locals>.", "")
+        return type(error), without_place(str(error))
 
 
 def with_size(value: Any, size: int) -> Any:
     value.size = size
     return value
+
+
+def first_used(cls: Any) -> Any:
+    """The class, once its methods were called."""
+    with suppress(TypeError, AttributeError):
+        cls(**dict.fromkeys(cls.__slots__, 1)).__eq__(0)
+    return cls
 
 
 def matched(value: Any, classes: Classes) -> Any:
@@ -109,6 +151,38 @@ ACTIONS: dict[str, Callable[[Classes], Any]] = {
     "derived differs": lambda c: c.derived(1) == c.mutable(1),
     "identity": lambda c: c.identity(1) == c.identity(1),
     "hash": lambda c: (hash(c.point(1)) == hash(c.point(1, 2)), hash(c.point(1)) == hash((1, 2))),
+    "hash is that of the values": lambda c: [
+        hash(c.point(1)),
+        hash(c.unusual(1.5, "a")),
+        hash(c.generic(None)),
+        hash(c.empty()),
+    ],
+    "equal without what is not compared": lambda c: [
+        c.unusual(1.5, "a") == c.unusual(1.5, "b"),
+        c.unusual(1.5, code=1) == c.unusual(1.5, code=2),
+        c.empty() == c.empty(),
+    ],
+    "equal with what equals nothing": lambda c: [
+        c.generic(math.nan) == c.generic(math.nan),
+        c.generic(math.nan) == c.generic(float("nan")),
+    ],
+    "equal to what decides itself": lambda c: (
+        c.point(1) == unittest.mock.ANY,
+        c.point(1) != unittest.mock.ANY,
+    ),
+    "no hash of a list": lambda c: hash(c.checked(1)),
+    "signatures": lambda c: [str(inspect.signature(first_used(cls))) for cls in c],
+    "names of methods": lambda c: [
+        (method.__module__, without_place(method.__qualname__), method.__doc__)
+        for cls in (c.point, c.named, c.checked)
+        for method in (first_used(cls).__init__, first_used(cls).__eq__)
+    ],
+    "refused by post init": lambda c: c.checked(-1),
+    "frozen with post init": lambda c: repr(
+        (c.checked(1), c.checked(1, tags=["a"]), c.checked(1, "l", ["b"]))
+    ),
+    "too many names": lambda c: c.checked(1, "l", [], 4),
+    "empty": lambda c: (repr(c.empty()), c.empty(1)),
     "no hash": lambda c: hash(c.mutable(1)),
     "set": lambda c: setattr(c.point(1), "x", 5),
     "set unknown": lambda c: setattr(c.mutable(1), "weight", 5),
@@ -144,6 +218,31 @@ def test_lazy_class_does_what_the_standard_one_does(action: str) -> None:
         )
     )
     assert lazy == standard
+
+
+def test_declaration_that_the_standard_library_refuses_is_refused_at_the_first_use() -> None:
+    def mutable_default(decorator: Callable[..., Any]) -> Any:
+        @decorator(slots=True)
+        class Declared:
+            content: list[int] = []
+
+        return Declared()
+
+    def default_first(decorator: Callable[..., Any]) -> Any:
+        @decorator(slots=True)
+        class Declared:
+            size: int = 1
+            label: str
+
+        return Declared()
+
+    for declared in (mutable_default, default_first):
+        texts = set()
+        for decorator in (lazy_dataclass.dataclass, dataclasses.dataclass):
+            with pytest.raises((TypeError, ValueError)) as caught:
+                declared(decorator)
+            texts.add(str(caught.value))
+        assert len(texts) == 1
 
 
 def test_result_does_not_depend_on_the_order_of_first_uses() -> None:

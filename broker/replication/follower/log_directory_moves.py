@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from odradek.broker.purgatory import Purgatory, Wheel
@@ -24,6 +23,7 @@ from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import parse_batch
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.clock import Clock
+from odradek.runtime.lazy_dataclass import dataclass
 from odradek.runtime.randomness import Randomness
 from odradek.runtime.slicing import Defer
 from odradek.storage.directories.disk_jobs import DiskJob, FinishTruncation
