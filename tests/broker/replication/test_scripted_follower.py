@@ -251,7 +251,7 @@ def test_silent_follower_leaves_the_in_sync_replicas_and_comes_back(
     epoch = topic.described().leader_epoch
     topic.produce(producer)
     assert topic.produced(producer) == (0, 0), "the in-sync replicas shrink"
-    assert topic.in_sync() == [0]
+    topic.until(lambda: topic.in_sync() == [0], "the shrink is in the leader's metadata")
     assert topic.described().leader_epoch == epoch
     assert topic.consume(0).high_watermark == 1
     assert size(topic.fetch(0)) > 0
