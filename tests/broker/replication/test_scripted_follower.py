@@ -197,6 +197,7 @@ def test_too_few_in_sync_replicas_refuse_records_and_never_commit_them(
     topics.append(topic)
     producer = topic.wire()
     topic.produce(producer, timeout_ms=3_000)
+    topic.until(lambda: size(topic.fetch(0)) > 0, "it is appended while both are in sync")
     leading.bury()
     assert topic.produced(producer) == (ErrorCode.REQUEST_TIMED_OUT, 0)
     topic.produce(producer)
