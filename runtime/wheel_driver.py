@@ -20,8 +20,9 @@ from odradek.runtime.timers import Timer, TimingWheel
 
 LATE_MS: Final = 2
 """Wake-ups that are this late wait until the loop has read its sockets."""
-READ_S: Final = 0.001
-"""The shortest wait of libuv: the loop looks at all sockets before it ends."""
+READING_TURNS: Final = 2
+"""Turns of the loop before the one in which timers fire: it looks at the sockets after the first,
+and calls what reads them in the second or the third, before the timers."""
 
 logger = logging.getLogger("odradek.timers")
 
@@ -92,11 +93,14 @@ class WheelDriver:
         if self._clock.monotonic_ms() - self._wake_ms < LATE_MS:
             self._turn()
         else:
-            self._handle = self._loop.call_later(READ_S, self._turn_after_readers)
+            self._turn_after_readers(READING_TURNS)
 
-    def _turn_after_readers(self) -> None:
-        # Callbacks of sockets that were found to be readable are queued by now.
-        self._handle = self._loop.call_soon(self._turn)
+    def _turn_after_readers(self, turns: int) -> None:
+        # A short wait would leave the loop idle beside work that waits for it.
+        if turns:
+            self._handle = self._loop.call_soon(self._turn_after_readers, turns - 1)
+        else:
+            self._handle = self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
         self._handle = None
