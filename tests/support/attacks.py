@@ -85,6 +85,19 @@ def named_topics(count: int) -> list[MetadataRequestTopic]:
     return [MetadataRequestTopic(name=name) for name in names[:count]]
 
 
+def offsets_to_fetch(group: str, topic: str, partitions: int) -> OffsetFetchRequest:
+    """Of one group and topic."""
+    named = OffsetFetchRequestTopics(name=topic, partition_indexes=list(range(partitions)))
+    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=[named])])
+
+
+def offsets_to_delete(group: str, topic: str, partitions: int) -> OffsetDeleteRequest:
+    """Of one group and topic."""
+    numbers = [OffsetDeleteRequestPartition(partition_index=one) for one in range(partitions)]
+    named = OffsetDeleteRequestTopic(name=topic, partitions=numbers)
+    return OffsetDeleteRequest(group_id=group, topics=[named])
+
+
 REQUESTS: Final[dict[str, tuple[Any, int]]] = {
     "metadata of unknown names": (
         MetadataRequest(topics=named_topics(NAMES), allow_auto_topic_creation=False),
@@ -165,33 +178,10 @@ REQUESTS: Final[dict[str, tuple[Any, int]]] = {
         8,
     ),
     "committed offsets of many partitions": (
-        OffsetFetchRequest(
-            groups=[
-                OffsetFetchRequestGroup(
-                    group_id="g",
-                    topics=[
-                        OffsetFetchRequestTopics(name="topic", partition_indexes=list(range(NAMES)))
-                    ],
-                )
-            ]
-        ),
+        offsets_to_fetch("g", "topic", NAMES),
         8,
     ),
-    "offsets to delete": (
-        OffsetDeleteRequest(
-            group_id="g",
-            topics=[
-                OffsetDeleteRequestTopic(
-                    name="nothing",
-                    partitions=[
-                        OffsetDeleteRequestPartition(partition_index=number)
-                        for number in range(NAMES)
-                    ],
-                )
-            ],
-        ),
-        0,
-    ),
+    "offsets to delete": (offsets_to_delete("g", "nothing", NAMES), 0),
     "records to delete": (
         DeleteRecordsRequest(
             topics=[

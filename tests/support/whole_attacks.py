@@ -35,19 +35,10 @@ from odradek.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
-from odradek.protocol.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
-from odradek.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-)
+from odradek.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from odradek.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from tests.support.attacks import offsets_to_delete, offsets_to_fetch
 
 ELEMENTS: Final = 199_000
 MEMBER_TIMEOUT_MS: Final = 10_000
@@ -159,34 +150,9 @@ def _to_the_controller(count: int) -> dict[str, tuple[Any, int]]:
 WHOLE_REQUESTS: Final = whole_requests(WHOLE_ELEMENTS_MAX)
 
 WIDE_REQUESTS: Final[dict[str, tuple[Any, int]]] = {
-    "offsets of a known group to delete": (
-        OffsetDeleteRequest(
-            group_id="known",
-            topics=[
-                OffsetDeleteRequestTopic(
-                    name="topic",
-                    partitions=[
-                        OffsetDeleteRequestPartition(partition_index=number)
-                        for number in range(ELEMENTS)
-                    ],
-                )
-            ],
-        ),
-        0,
-    ),
+    "offsets of a known group to delete": (offsets_to_delete("known", "topic", ELEMENTS), 0),
     "offsets of all partitions that a group may have": (
-        OffsetFetchRequest(
-            groups=[
-                OffsetFetchRequestGroup(
-                    group_id="known",
-                    topics=[
-                        OffsetFetchRequestTopics(
-                            name="topic", partition_indexes=list(range(ELEMENTS))
-                        )
-                    ],
-                )
-            ]
-        ),
+        offsets_to_fetch("known", "topic", ELEMENTS),
         8,
     ),
     "offsets of many topics of a group": (
