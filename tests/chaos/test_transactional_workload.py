@@ -33,3 +33,16 @@ def test_consumers_that_are_not_read_committed_are_found_by_the_checker(
         workload.read_all()
     kinds = {one.kind for one in anomalies(workload.history)}
     assert kinds >= {ABORTED_READ, DIRTY_READ, PRECOMMITTED_READ}
+
+
+def has_polled_its_own_send(workload: TransactionalWorkload) -> bool:
+    """Whether a transaction has: its polls are short, so on a busy machine few get what it sent."""
+    with workload._lock:
+        sends = workload.history.sends[:]
+        polls = workload.history.polls[:]
+    transactions = {send.value: send.transaction for send in sends}
+    return any(
+        poll.transaction is not None and transactions.get(seen.value) == poll.transaction
+        for poll in polls
+        for seen in poll.records
+    )
