@@ -14,35 +14,29 @@ from tests.chaos.workload import PARTITIONS, READER
 from tests.clients.confluent_client import Confluent
 from tests.support.broker_process import odradek_broker
 
-TOPIC = "t"
 WAIT_S = 60.0
 TRANSACTIONS = 100
+RUNS_MAX = 10
+"""Polls are short: on a busy machine few of them get what is not committed yet."""
+ANOMALIES = {ABORTED_READ, DIRTY_READ, PRECOMMITTED_READ}
 
 
 def test_consumers_that_are_not_read_committed_are_found_by_the_checker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(READER, "isolation.level", "read_uncommitted")
+    found: set[str] = set()
     with odradek_broker(tmp_path) as broker:
-        Confluent(broker.address).create_topic(TOPIC, PARTITIONS)
-        workload = TransactionalWorkload(broker.address, TOPIC, seed=1)
-        with workload.running():
-            deadline = monotonic() + WAIT_S
-            while workload.acknowledged() < TRANSACTIONS and monotonic() < deadline:
-                Event().wait(0.05)
-        workload.read_all()
-    kinds = {one.kind for one in anomalies(workload.history)}
-    assert kinds >= {ABORTED_READ, DIRTY_READ, PRECOMMITTED_READ}
-
-
-def has_polled_its_own_send(workload: TransactionalWorkload) -> bool:
-    """Whether a transaction has: its polls are short, so on a busy machine few get what it sent."""
-    with workload._lock:
-        sends = workload.history.sends[:]
-        polls = workload.history.polls[:]
-    transactions = {send.value: send.transaction for send in sends}
-    return any(
-        poll.transaction is not None and transactions.get(seen.value) == poll.transaction
-        for poll in polls
-        for seen in poll.records
-    )
+        for seed in range(RUNS_MAX):
+            topic = f"t-{seed}"
+            Confluent(broker.address).create_topic(topic, PARTITIONS)
+            workload = TransactionalWorkload(broker.address, topic, seed=seed)
+            with workload.running():
+                deadline = monotonic() + WAIT_S
+                while workload.acknowledged() < TRANSACTIONS and monotonic() < deadline:
+                    Event().wait(0.05)
+            workload.read_all()
+            found |= {one.kind for one in anomalies(workload.history)}
+            if found >= ANOMALIES:
+                break
+    assert found >= ANOMALIES
