@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from socket import IPPROTO_TCP, TCP_NODELAY, create_connection
 from ssl import PROTOCOL_TLS_CLIENT, SSLContext, TLSVersion
 from threading import RLock, Thread
@@ -50,6 +51,8 @@ IN_FLIGHT_MAX: Final = 128
 beyond it a call would block."""
 RECONNECT_DELAY_S: Final = 0.05
 RECONNECT_DELAY_MAX_S: Final = 1.0
+OPENING_TIMEOUT_S: Final = 1.0
+"""Of the first attempt to connect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,33 @@ class ZooKeeperOptions:
     """`user:password` of the digest scheme."""
     sets_acls: bool = False
     """Nodes are created with the ACLs of zookeeper.set.acl."""
+
+
+class OpeningTimeout:
+    """How long an attempt to connect waits for each step; it doubles until one succeeds.
+
+    kazoo alone waits for as long as the session lasts.  A ZooKeeper server that is just starting
+    may take the request to resume a session and never respond: the session would expire although
+    the next attempt succeeds.
+    """
+
+    def __init__(self) -> None:
+        self._next_s = OPENING_TIMEOUT_S
+        self._now_s = inf
+
+    def begin(self, max_s: float) -> None:
+        """An attempt begins; none may wait longer than `max_s`."""
+        self._now_s = min(self._next_s, max_s)
+        self._next_s = 2 * self._now_s
+
+    def end(self) -> None:
+        """The session is open."""
+        self._next_s = OPENING_TIMEOUT_S
+        self._now_s = inf
+
+    def limited(self, timeout_s: float) -> float:
+        """The timeout to wait for instead."""
+        return min(timeout_s, self._now_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +196,7 @@ class ZooKeeperConnection:
         self._is_resumed = False
         self._is_sending = False
         self._is_ended = False
+        self._opening = OpeningTimeout()
         self._client: KazooClient | None = None
         self._start()
 
@@ -228,6 +259,7 @@ class ZooKeeperConnection:
             self._is_resumed = False
             self._number += 1
             if state == "CONNECTED":
+                self._opening.end()
                 self._post(Connected(self._number, client.client_id[0]))
             elif state == "SUSPENDED":
                 self._post(ConnectionLost())
@@ -264,7 +296,7 @@ class ZooKeeperConnection:
 
     def _open(self) -> None:
         try:
-            client = self._client = build_client(self._options)
+            client = self._client = build_client(self._options, self._opening)
             client.add_listener(self._on_state)
             client.start_async()
         except Exception as error:  # noqa: BLE001 - the owner gets it
@@ -284,10 +316,11 @@ class ZooKeeperConnection:
         self._post(Closed())
 
 
-def build_client(options: ZooKeeperOptions) -> KazooClient:
+def build_client(options: ZooKeeperOptions, opening: OpeningTimeout) -> KazooClient:
     """A client that is not connected yet, and whose callbacks run in its one thread.
 
-    raises  the errors of kazoo for options that it refuses
+    opening  its owner ends it when the client is connected
+    raises   the errors of kazoo for options that it refuses
     """
     from kazoo.client import KazooClient
     from kazoo.handlers.threading import SequentialThreadingHandler
@@ -313,7 +346,8 @@ def build_client(options: ZooKeeperOptions) -> KazooClient:
 
         def create_connection(self, *arguments: Any, **keywords: Any) -> Any:
             # A host that does not respond must not use up the time of the session.
-            keywords["timeout"] /= host_count
+            opening.begin(keywords["timeout"] / host_count)
+            keywords["timeout"] = opening.limited(keywords["timeout"])
             if context is None:
                 return super().create_connection(*arguments, **keywords)
             # kazoo would trust the authorities of the system, too.
@@ -324,6 +358,9 @@ def build_client(options: ZooKeeperOptions) -> KazooClient:
             except BaseException:
                 plain.close()
                 raise
+
+        def select(self, reads: Any, writes: Any, errors: Any, timeout_s: float) -> Any:
+            return super().select(reads, writes, errors, opening.limited(timeout_s))
 
     return KazooClient(
         hosts=options.hosts,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -398,6 +399,24 @@ def test_close_ends_in_time_when_no_server_responds(here: LoopHere) -> None:
         pending = one.session.get("/")
         one.close()
         assert pending.is_done
+
+
+def test_session_is_resumed_long_before_it_expires_when_a_request_to_do_so_has_no_response(
+    server: ZooKeeperServer, here: LoopHere
+) -> None:
+    """A server that is starting may take it and never respond."""
+    one = here.connect(f"{server.address}/silent", session_timeout_ms=20_000)
+    one.wait(one.session.create("/mine", b"", ephemeral=True))
+    server.kill()
+    with socket.create_server(("127.0.0.1", server.port)) as silent:
+        taken, _ = silent.accept()
+    with taken:
+        server.start()
+        started_s = time.monotonic()
+        assert one.wait(one.session.exists("/mine")) is not None
+        assert time.monotonic() < started_s + 10
+    assert SessionState.EXPIRED not in one.events
+    one.close()
 
 
 def test_session_survives_the_death_of_the_ensembles_leader(
