@@ -13,11 +13,15 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
 
+from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.protocol.records.batch import iterate_batches
 from odradek.testing import Broker, Cluster, ControlFailed, NotReached, wait_for
+from tests.support.wire import Wire
 
 pytestmark = pytest.mark.client
 
 WAIT_S: Final = 60.0
+FULL_TIMES: Final = 10
 _numbers: Final = count(1)
 
 
@@ -123,6 +127,51 @@ def test_full_disk_refuses_records_until_it_has_space(broker: Broker) -> None:
     broker.disk.heal()
     assert admin.list_topics(timeout=WAIT_S)
     assert produced(broker, topic) == 0
+
+
+def test_idempotent_producer_keeps_its_epoch_when_a_disk_was_full(broker: Broker) -> None:
+    """librdkafka raises it when a batch is out of order, and sends again what it has sent."""
+    topic = new_topic(broker)
+    settings = {"enable.idempotence": True, "linger.ms": 0, "batch.num.messages": 1}
+    address = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}
+    producer = Producer({**address, **settings, "retry.backoff.ms": 5})
+    sent: list[bytes] = []
+
+    def send(number: int) -> None:
+        for _ in range(number):
+            sent.append(str(len(sent)).encode())
+            producer.produce(topic, sent[-1])
+            producer.poll(0)
+
+    for _ in range(FULL_TIMES):
+        send(50)
+        broker.disk.full(f"{topic}-0")
+        send(50)
+        broker.disk.heal()
+        send(50)
+        assert producer.flush(WAIT_S) == 0
+    assert [record.value for record in broker.records(topic)] == sent
+    assert producer_epochs(broker, topic) == {0}
+
+
+def producer_epochs(broker: Broker, topic: str) -> set[int]:
+    """Of the batches of a topic's only partition."""
+    request = FetchRequest(
+        replica_id=-1,
+        max_wait_ms=0,
+        min_bytes=0,
+        topics=[
+            FetchTopic(
+                topic=topic,
+                partitions=[
+                    FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 24)
+                ],
+            )
+        ],
+    )
+    with Wire(broker.bootstrap_servers) as wire:
+        (found,) = wire.call(request, 11).responses[0].partitions
+    return {batch.producer_epoch for batch in iterate_batches(found.records, allow_partial=True)}
 
 
 def test_slow_disk_delays_acknowledgements(broker: Broker) -> None:
