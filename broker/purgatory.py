@@ -42,6 +42,21 @@ class Delayed:
     is_tried: bool = False
 
 
+class Parkable(Protocol):
+    """What is parked: a `Delayed`, or what behaves like one."""
+
+    @property
+    def watch(self) -> tuple[Hashable, ...]: ...
+    @property
+    def timeout_ms(self) -> int: ...
+    @property
+    def is_tried(self) -> bool: ...
+    @property
+    def attempt(self) -> Callable[[], Any | None]: ...
+    @property
+    def expire(self) -> Callable[[], Any]: ...
+
+
 class Wheel(Protocol):
     """Where deadlines go: the timing wheel, or its driver."""
 
@@ -50,14 +65,17 @@ class Wheel(Protocol):
 
 
 class ParkedRequest:
-    """A request in the purgatory; `respond` is None once it has its response."""
+    """A request in the purgatory; `respond` is None once it has its response.
+
+    Every object that it consists of is walked by each full garbage collection.
+    """
 
     __slots__ = ("_purgatory", "delayed", "on_lost", "respond", "timer")
 
     def __init__(
         self,
         purgatory: Purgatory,
-        delayed: Delayed,
+        delayed: Parkable,
         respond: Callable[[Any], None],
         on_lost: Callable[[], None],
     ) -> None:
@@ -71,6 +89,11 @@ class ParkedRequest:
         """Wait no more, without a response (the connection is closed)."""
         if self.respond is not None:
             self._purgatory.remove(self)
+
+    def expire(self) -> None:
+        """The time is up."""
+        if self.respond is not None:
+            self._purgatory.attempt(self, self.delayed.expire)
 
 
 class Purgatory:
@@ -89,7 +112,7 @@ class Purgatory:
 
     def park(
         self,
-        delayed: Delayed,
+        delayed: Parkable,
         monotonic_ms: int,
         respond: Callable[[Any], None],
         on_lost: Callable[[], None] = lambda: None,
@@ -109,9 +132,7 @@ class Purgatory:
         parked = ParkedRequest(self, delayed, respond, on_lost)
         for key in delayed.watch:
             self.watchers.setdefault(key, {})[parked] = None
-        parked.timer = self._wheel.add(
-            monotonic_ms + delayed.timeout_ms, lambda: self._expire(parked)
-        )
+        parked.timer = self._wheel.add(monotonic_ms + delayed.timeout_ms, parked.expire)
         self._metrics.delayed_requests += 1
         return parked
 
@@ -137,7 +158,7 @@ class Purgatory:
             parked = due.popleft()
             if parked.respond is None:
                 continue
-            self._try(parked, parked.delayed.attempt)
+            self.attempt(parked, parked.delayed.attempt)
             now_ns = monotonic_ns()
             if not end_ns:
                 end_ns = now_ns + SLICE_NS
@@ -166,7 +187,8 @@ class Purgatory:
     def abandon(self, error: Exception) -> None:
         """A slice has failed: the next notification continues."""
 
-    def _try(self, parked: ParkedRequest, make: Callable[[], Any | None]) -> None:
+    def attempt(self, parked: ParkedRequest, make: Callable[[], Any | None]) -> None:
+        """Respond with what `make` returns, if anything."""
         try:
             response = make()
             if response is not None:
@@ -189,10 +211,6 @@ class Purgatory:
             except Exception:
                 logger.exception("a request in the purgatory gets no response")
         parked.on_lost()
-
-    def _expire(self, parked: ParkedRequest) -> None:
-        if parked.respond is not None:
-            self._try(parked, parked.delayed.expire)
 
     def remove(self, parked: ParkedRequest) -> None:
         """Take a request off its keys and off the wheel."""

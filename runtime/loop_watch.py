@@ -38,8 +38,8 @@ class LoopWatch:
         self._left_out = 0
         self._name_of = name_of
 
-    def ran(self, began_ns: int, what: object) -> None:
-        """A callback of the loop ended.
+    def ran(self, began_ns: int, what: object) -> int:
+        """A callback of the loop ended; returns how long it has taken.
 
         began_ns  `monotonic_ns` when it began
         what      its name, what was called, or a list of frames for `name_of`
@@ -47,6 +47,7 @@ class LoopWatch:
         took_ns = monotonic_ns() - began_ns
         if took_ns > self._notable_ns:
             self._note(took_ns, what)
+        return took_ns
 
     def _note(self, took_ns: int, what: object) -> None:
         metrics = self._metrics

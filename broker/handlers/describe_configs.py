@@ -48,6 +48,8 @@ from odradek.protocol.messages.describe_configs import (
 from odradek.runtime.logging import logger_levels
 
 TOPICS_READ_MAX: Final = 100
+STEP_CONFIGS: Final = 8
+"""Are described in one step."""
 INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 TOPIC_NAME_LENGTH_MAX: Final = 249
 
@@ -93,7 +95,7 @@ def _describe(
             None if keys is None else tuple(keys),
         )
         if named not in results:
-            results[named] = _result(context, request, resource, stored)
+            results[named] = yield from _result(context, request, resource, stored)
         yield None
     return DescribeConfigsResponse(results=list(results.values()))
 
@@ -136,17 +138,22 @@ def _result(
     request: DescribeConfigsRequest,
     resource: DescribeConfigsResource,
     stored: Mapping[str, Mapping[str, str]],
-) -> DescribeConfigsResult:
+) -> Steps[DescribeConfigsResult]:
     try:
         entries = _entries(context, resource, stored)
     except BrokerError as error:
         return _refused(resource, error.code, error.message)
+    configs = []
+    for number, entry in enumerate(entries):
+        configs.append(_described(entry, request))
+        if number % STEP_CONFIGS == 0:
+            yield None
     return DescribeConfigsResult(
         error_code=ErrorCode.NONE,
         error_message="",
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
-        configs=[_described(entry, request) for entry in entries],
+        configs=configs,
     )
 
 

@@ -136,18 +136,34 @@ def _serve(
     found = _find(context, plan.partitions.items())
     is_enough = replica_id >= 0 and _record(services, found, reading) >= reading.min_bytes
 
-    def attempt() -> FetchResponse | None:
-        return _read_all(context, plan, found, reading) if reading.is_enough(found) else None
-
-    def expire() -> FetchResponse:
-        return _read_all(context, plan, found, reading)
-
     if request.max_wait_ms <= 0 or not found or is_enough:
-        return Reply(expire())
-    ready = None if replica_id >= 0 else attempt()
-    if ready is not None:
-        return Reply(ready)
-    return Delayed(_watch(found, reading), request.max_wait_ms, attempt, expire, is_tried=True)
+        return Reply(_read_all(context, plan, found, reading))
+    if replica_id < 0 and reading.is_enough(found):
+        return Reply(_read_all(context, plan, found, reading))
+    fetch = DelayedFetch(context, plan, found, reading)
+    return Delayed(
+        _watch(found, reading), request.max_wait_ms, fetch.attempt, fetch.expire, is_tried=True
+    )
+
+
+class DelayedFetch:
+    """A fetch that waits: fewer objects than closures, many may wait at once."""
+
+    __slots__ = ("_context", "_found", "_plan", "_reading")
+
+    def __init__(self, context: Context, plan: FetchPlan, found: Found, reading: Reading) -> None:
+        self._context = context
+        self._plan = plan
+        self._found = found
+        self._reading = reading
+
+    def attempt(self) -> FetchResponse | None:
+        """The response, if enough is available or a partition has an error."""
+        return self.expire() if self._reading.is_enough(self._found) else None
+
+    def expire(self) -> FetchResponse:
+        """The response with what there is."""
+        return _read_all(self._context, self._plan, self._found, self._reading)
 
 
 def _run_in_steps(

@@ -1,6 +1,8 @@
 """One client connection on a raw non-blocking socket.
 
 Readable: receive, split into frames, dispatch each in order, write the turn's staged appends, send.
+After others have used up the time of this iteration of the loop it is read in the rounds instead,
+unless its last turn was short.
 Frames beyond the time of one slice are held back and go on in rounds with those of other
 connections.  Reading stops while a request is done in slices, frames are held back, too many
 responses are outstanding or too many bytes wait to be sent.
@@ -20,16 +22,24 @@ from time import monotonic_ns
 from typing import Any, Final, Protocol
 
 from odradek.broker.server.budget import Budget
-from odradek.broker.server.rounds import Rounds, SlicedSteps
+from odradek.broker.server.rounds import SHORT_SLICE_NS, Rounds, SlicedSteps
 from odradek.broker.server.transmit import TransmitResult, Transmitter
 from odradek.protocol.decode_error import DecodeError
 from odradek.protocol.frames import FrameReader
 from odradek.protocol.response_queue import ResponseQueue, ResponseSlot
 from odradek.runtime.lazy_dataclass import dataclass
 from odradek.runtime.loop_watch import LoopWatch
+from odradek.runtime.metrics import BrokerMetrics
 
 OUTSTANDING_MAX: Final = 100
 """Requests of one connection that may wait for their responses before reading stops."""
+OUTSTANDING_LEAST: Final = 5
+"""As many each connection may have, however many others there are: clients have five in flight."""
+WAITING_MAX: Final = 4_096
+"""Requests of all connections that wait, beyond `OUTSTANDING_LEAST` of each.  Each consists of some
+30 objects, which every full garbage collection walks."""
+WAITING_SHARES: Final = 32
+"""A connection takes at most this part of those that are left to all: none takes the whole."""
 QUEUED_BYTES_MAX: Final = 4 << 20
 """Bytes of one connection that may wait for the socket before reading stops."""
 
@@ -58,6 +68,7 @@ class ServerContext:
 
     loop: AbstractEventLoop
     loop_watch: LoopWatch
+    metrics: BrokerMetrics
     rounds: Rounds
     budget: Budget
     dispatch: Callable[[Connection, memoryview], None]
@@ -79,6 +90,8 @@ class Connection:
         "_held_bytes",
         "_in_turn",
         "_is_charged",
+        "_is_put_off",
+        "_is_quick",
         "_reading",
         "_server",
         "_socket",
@@ -132,24 +145,45 @@ class Connection:
         self.under_way: SlicedSteps | None = None
         """The request that is done in slices, if any; the next ones wait for it."""
         self._in_turn = False
+        self._is_quick = False
+        """Whether its last turn was shorter than a short slice; a new connection is not trusted."""
+        self._is_put_off = False
+        """Whether it is to be read in the rounds."""
         self._reading = True
         server.loop.add_reader(self.descriptor, self._on_readable)
 
     def _on_readable(self) -> None:
         began_ns = monotonic_ns()
         server = self._server
+        if self._is_put_off:
+            return
+        if not self._is_quick and server.rounds.is_over():
+            self._is_put_off = True
+            server.rounds.add(self)
+            return
+        took_ns = server.loop_watch.ran(began_ns, self._read())
+        self._is_quick = took_ns <= SHORT_SLICE_NS
+        if not self._is_quick:
+            server.rounds.spent(took_ns)
+
+    def _read(self, deadline_ns: int | None = None) -> list[memoryview]:
+        """A turn: handle what was received; returns its frames.
+
+        deadline_ns  when to hold back the rest; None: after a first slice
+        """
+        server = self._server
         frames: list[memoryview] = []
         try:
             try:
                 count = self._socket.recv_into(self.reader.target())
             except BlockingIOError:
-                return
+                return frames
             except OSError:
                 self.close()
-                return
+                return frames
             if count == 0:
                 self.close()
-                return
+                return frames
             self.last_active_ms = server.now_ms()
             self.has_received = True
             try:
@@ -157,33 +191,29 @@ class Connection:
             except DecodeError as error:
                 logger.warning("closing %s: %s", self.client_host, error)
                 self.close()
-                return
+                return frames
             if self.reader.has_large_frame():
                 server.on_large_frame(self)
             if not frames:
-                return
+                return frames
             self._in_turn = True
             if len(frames) == 1:
                 server.dispatch(self, frames[0])
             else:
-                self._dispatch_some(frames)
+                self._dispatch_some(frames, deadline_ns or server.rounds.first_deadline_ns())
         except Exception:  # noqa: BLE001 - nothing of one connection reaches the loop
             self._break("a turn")
             if not self._in_turn:
-                return
+                return frames
         self._end_turn()
-        server.loop_watch.ran(began_ns, frames)
+        return frames
 
-    def _dispatch_some(self, frames: list[memoryview]) -> None:
+    def _dispatch_some(self, frames: list[memoryview], deadline_ns: int) -> None:
         """Dispatch frames of the receive buffer, and hold back those beyond this slice."""
         server = self._server
-        deadline_ns = server.rounds.first_deadline_ns()
         for number, frame in enumerate(frames):
             if number and (
-                self.under_way is not None
-                or self._is_full()
-                # A long request works in slices of its own: every fourth frame is often enough.
-                or (not number & 3 and monotonic_ns() >= deadline_ns)
+                self.under_way is not None or self._is_full() or monotonic_ns() >= deadline_ns
             ):
                 self._hold(frames[number:])
                 break
@@ -205,8 +235,13 @@ class Connection:
         self._server.budget.charge(self, end)
 
     def run_slice(self, deadline_ns: int) -> bool:
-        """Dispatch frames that were held back."""
+        """Read what was put off, or dispatch frames that were held back."""
         held = self._held
+        if self._is_put_off:
+            self._is_put_off = False
+            if self._reading and not self.is_closed:
+                self._read(deadline_ns)
+            return False
         if not held or self.under_way is not None or self.is_closed:
             return False
         self._in_turn = True
@@ -265,10 +300,16 @@ class Connection:
         responses = self.responses
         if responses is None:
             return self.transmitter.queued_bytes > QUEUED_BYTES_MAX
+        outstanding = len(responses)
         return (
-            self.transmitter.queued_bytes + responses.held_bytes > QUEUED_BYTES_MAX
-            or len(responses) >= OUTSTANDING_MAX
+            outstanding >= OUTSTANDING_MAX
+            or self.transmitter.queued_bytes + responses.held_bytes > QUEUED_BYTES_MAX
+            or (outstanding >= OUTSTANDING_LEAST and outstanding > self._waiting_share())
         )
+
+    def _waiting_share(self) -> int:
+        """How many requests this connection may have waiting, of what is left to all."""
+        return (WAITING_MAX - self._server.metrics.delayed_requests) // WAITING_SHARES
 
     def is_idle(self) -> bool:
         """Whether every request has its response, and the client has taken all of them."""

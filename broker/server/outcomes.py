@@ -7,7 +7,7 @@ UNKNOWN_SERVER_ERROR or closes the connection of its request, and no other.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from types import GeneratorType
 from typing import Any
@@ -23,7 +23,7 @@ from odradek.broker.handlers.handler import (
     Steps,
     WhenDone,
 )
-from odradek.broker.purgatory import Delayed
+from odradek.broker.purgatory import Delayed, ParkedRequest
 from odradek.broker.server.budget import Budget
 from odradek.broker.server.call import Call
 from odradek.broker.server.connection import Connection
@@ -66,6 +66,69 @@ class AwaitedResponse:
         """Give back the request; the result still refers to this object, which is empty then."""
         if self.work is not None:
             self.work.cancel()
+
+
+class WaitingRequest:
+    """A request in the purgatory, behind the error wall, and the place of its response.
+
+    One object for all of it: each full garbage collection walks those of all that wait.
+    """
+
+    __slots__ = (
+        "_call",
+        "_charge",
+        "_delayed",
+        "_outcomes",
+        "parked",
+        "ready",
+        "slot",
+    )
+
+    def __init__(self, outcomes: Outcomes, call: Call, delayed: Delayed, charge: int) -> None:
+        self._outcomes = outcomes
+        self._call = call
+        self._delayed = delayed
+        self._charge = charge
+        self.parked: ParkedRequest | None = None
+        self.ready: Any | None = None
+        """The response that was there at once."""
+        self.slot: ResponseSlot | None = None
+
+    @property
+    def watch(self) -> tuple[Hashable, ...]:
+        return self._delayed.watch
+
+    @property
+    def timeout_ms(self) -> int:
+        return self._delayed.timeout_ms
+
+    @property
+    def is_tried(self) -> bool:
+        return self._delayed.is_tried
+
+    def attempt(self) -> Any | None:
+        """The response, or None: not yet."""
+        return self._outcomes.guarded(self._call, self._delayed.attempt)
+
+    def expire(self) -> Any:
+        """The response when the time is up."""
+        return self._outcomes.guarded(self._call, self._delayed.expire)
+
+    def respond(self, response: Any) -> None:
+        """Called once, with the response."""
+        slot = self.slot
+        if slot is None:
+            self.ready = response
+            return
+        self.parked = None  # as a cycle they would keep the request
+        self._call.connection.waiting.pop(self, None)
+        self._outcomes.finish(self._call, slot, response, self._charge)
+
+    def cancel(self) -> None:
+        """Wait no more, without a response."""
+        parked, self.parked = self.parked, None
+        if parked is not None:
+            parked.cancel()
 
 
 class Outcomes:
@@ -248,7 +311,7 @@ class Outcomes:
         pending, respond = outcome.pending, outcome.respond
 
         def make() -> Any:
-            return self._guarded(call, lambda: respond(pending.result()))
+            return self.guarded(call, lambda: respond(pending.result()))
 
         if pending.is_done:
             return make()
@@ -277,46 +340,33 @@ class Outcomes:
 
     def _park(self, call: Call, delayed: Delayed, charge: int) -> Any | None:
         """`_wait` in the purgatory."""
-        ready: Any | None = None
-        slot: ResponseSlot | None = None
         connection = call.connection
-
-        def respond(response: Any) -> None:
-            nonlocal ready
-            if slot is None:
-                ready = response
-                return
-            self._budget.release(connection, charge)
-            if parked is not None:
-                connection.waiting.pop(parked, None)
-            if connection.is_closed:
-                if type(response) is not GeneratorType:
-                    call.loaded.release(response)
-                return
-            if type(response) is GeneratorType:
-                self._filling(call, slot, response, lambda: None).start()
-                return
-            try:
-                connection.fill(slot, call.encoded(response))
-            except Exception:  # noqa: BLE001 - the others in the purgatory go on
-                self._break(call)
-
-        parked = None
-        guarded = Delayed(
-            delayed.watch,
-            delayed.timeout_ms,
-            lambda: self._guarded(call, delayed.attempt),
-            lambda: self._guarded(call, delayed.expire),
-            delayed.is_tried,
-        )
+        waiting = WaitingRequest(self, call, delayed, charge)
         parked = self._purgatory.park(
-            guarded, self._clock.monotonic_ms(), respond, connection.close
+            waiting, self._clock.monotonic_ms(), waiting.respond, connection.close
         )
         if parked is None:
-            return ready
-        slot = connection.reserve()
-        connection.waiting[parked] = None
+            return waiting.ready
+        waiting.parked = parked
+        waiting.slot = connection.reserve()
+        connection.waiting[waiting] = None
         return None
+
+    def finish(self, call: Call, slot: ResponseSlot, response: Any, charge: int) -> None:
+        """Send the response of a request that has waited in the purgatory."""
+        connection = call.connection
+        self._budget.release(connection, charge)
+        if connection.is_closed:
+            if type(response) is not GeneratorType:
+                call.loaded.release(response)
+            return
+        if type(response) is GeneratorType:
+            self._filling(call, slot, response, lambda: None).start()
+            return
+        try:
+            connection.fill(slot, call.encoded(response))
+        except Exception:  # noqa: BLE001 - the others in the purgatory go on
+            self._break(call)
 
     def _filling(
         self, call: Call, slot: ResponseSlot, making: Steps[Any], on_end: Callable[[], None]
@@ -326,7 +376,7 @@ class Outcomes:
         def steps() -> Steps[None]:
             try:
                 response = yield from making
-            except Exception as error:  # noqa: BLE001 - as in `_guarded`
+            except Exception as error:  # noqa: BLE001 - as in `guarded`
                 response = self._failed(call, error)
             parts = yield from self._encode_in_steps(call, response)
             call.connection.fill(slot, parts)
@@ -340,7 +390,7 @@ class Outcomes:
 
         return SlicedSteps(self._rounds, steps(), failed, on_end)
 
-    def _guarded(self, call: Call, attempt: Callable[[], Any | None]) -> Any | None:
+    def guarded(self, call: Call, attempt: Callable[[], Any | None]) -> Any | None:
         """The error wall of waiting requests: an exception becomes an error response."""
         try:
             return attempt()

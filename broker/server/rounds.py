@@ -3,6 +3,11 @@
 A round is one callback of the loop: it gives one slice to each that waits, in the order of arrival,
 until the time of the round is over.  So the time that a connection waits for others grows with
 their number and not with the size of their requests.
+
+The loop calls each connection that has received something once an iteration, whatever the others
+have taken: the first slices of hundreds would add up.  So the time that they take in one iteration
+is counted; when it reaches that of a round, the connections that are not known to be quick are put
+off into the rounds, too.
 """
 
 from __future__ import annotations
@@ -50,6 +55,8 @@ class Rounds:
         self._executor = executor
         self._waiting: OrderedDict[Runnable, None] = OrderedDict()
         self._is_scheduled = False
+        self._spent_ns = 0
+        """What first slices have taken in this iteration of the loop."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -57,22 +64,37 @@ class Rounds:
     def add(self, runnable: Runnable) -> None:
         """Queue for one slice, however often it is called before that."""
         self._waiting[runnable] = None
+        self._schedule()
+
+    def _schedule(self) -> None:
         if not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._run)
 
+    def spent(self, took_ns: int) -> None:
+        """A first slice ended that took more than a short one."""
+        self._spent_ns += took_ns
+        self._schedule()  # to begin the next iteration with 0
+
+    def is_over(self) -> bool:
+        """Whether first slices have taken what they may in this iteration of the loop."""
+        return self._spent_ns >= ROUND_NS
+
     def first_deadline_ns(self) -> int:
         """The end of a first slice, which begins now and outside the rounds."""
-        return monotonic_ns() + (SHORT_SLICE_NS if self._waiting else SLICE_NS)
+        is_short = self._waiting or self.is_over()
+        return monotonic_ns() + (SHORT_SLICE_NS if is_short else SLICE_NS)
 
     def _run(self) -> None:
         waiting = self._waiting
         now_ns = monotonic_ns()
         end_ns = now_ns + ROUND_NS
+        # Those that wait behind many others wait for short slices.
+        slice_ns = min(SLICE_NS, max(2 * SHORT_SLICE_NS, ROUND_NS // (len(waiting) or 1)))
         for _ in range(len(waiting)):
             runnable, _ = waiting.popitem(last=False)
             try:
-                if runnable.run_slice(min(end_ns, now_ns + SLICE_NS)):
+                if runnable.run_slice(min(end_ns, now_ns + slice_ns)):
                     waiting[runnable] = None
             except Exception as error:
                 logger.exception("a slice of work failed")
@@ -82,6 +104,7 @@ class Rounds:
             now_ns = monotonic_ns()
             if now_ns >= end_ns or not waiting:
                 break
+        self._spent_ns = 0
         if waiting:
             self._loop.call_soon(self._run)
         else:

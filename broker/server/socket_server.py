@@ -86,6 +86,7 @@ class SocketServer:
         self.context = ServerContext(
             loop=loop,
             loop_watch=services.loop_watch,
+            metrics=services.metrics,
             rounds=self.rounds,
             budget=self.budget,
             dispatch=dispatcher.dispatch,

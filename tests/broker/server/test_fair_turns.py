@@ -15,12 +15,18 @@ import pytest
 
 from odradek.broker.handlers.metadata import AUTO_CREATIONS_MAX
 from odradek.broker.handlers.table import WHOLE_ELEMENTS_MAX
+from odradek.broker.server.connection import OUTSTANDING_LEAST, OUTSTANDING_MAX, WAITING_MAX
 from odradek.broker.topics import OFFSETS_TOPIC
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
+from odradek.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.offset_commit import (
@@ -42,6 +48,11 @@ CANARY_NS_MAX: Final = 200_000_000
 NOISE_MAX: Final = 4.0
 MEASURED_AGAIN: Final = 4
 METADATA_REQUESTS_MAX: Final = 500
+ATTACKERS: Final = 300
+BROKER_RESOURCE: Final = 4
+OBJECTS_OF_A_FETCH_MAX: Final = 34
+"""That the garbage collector walks for one that waits; 27 are seen."""
+HOUR_MS: Final = 3_600_000
 
 
 @pytest.fixture
@@ -89,8 +100,8 @@ class Canary:
         """End."""
         self._caller.close()
 
-    def step(self) -> None:
-        """Take a response, and ask again."""
+    def step(self) -> int:
+        """Take a response, and ask again; how many responses there were."""
         if self._caller.frames():
             assert self._sent_ns is not None
             self.worst_ns = max(self.worst_ns, self._here.spent_ns - self._sent_ns)
@@ -99,6 +110,7 @@ class Canary:
         if self._sent_ns is None:
             self._sent_ns = self._here.spent_ns
             self._caller.send_bytes(framed(ApiVersionsRequest(), 0, 1))
+        return self.count
 
 
 def endure(here: NodeHere, content: bytes, responses: int) -> list[bytes]:
@@ -167,6 +179,101 @@ def test_many_requests_in_one_packet_delay_no_other_connection_and_keep_their_or
     content = b"".join(framed(request, version, number) for number in range(count))
     frames = endure(here, content, count)
     assert [int.from_bytes(frame[:4], "big") for frame in frames] == list(range(count))
+
+
+def broker_configs() -> bytes:
+    resource = DescribeConfigsResource(
+        resource_type=BROKER_RESOURCE, resource_name="0", configuration_keys=None
+    )
+    request = DescribeConfigsRequest(
+        resources=[resource], include_synonyms=True, include_documentation=True
+    )
+    return framed(request, 4, 1)
+
+
+FROM_MANY: Final = {
+    "settings of the broker": broker_configs() * 20,
+    "versions": framed(ApiVersionsRequest(), 0, 1) * 2_000,
+}
+
+
+@pytest.mark.parametrize("content", FROM_MANY.values(), ids=FROM_MANY)
+def test_requests_of_many_connections_at_once_delay_no_other_connection(
+    here: NodeHere, content: bytes
+) -> None:
+    """The loop calls all of them in one iteration."""
+    caller = here.caller()
+    caller.send_bytes(broker_configs())  # imports the handler
+    here.until(lambda: caller.frames(), "no response")
+    attackers = many_callers(here)
+    canary = Canary(here)
+    here.until(canary.step, "the quiet node does not respond")
+    gc.collect()
+    here.longest_ns = canary.worst_ns = canary.count = 0
+    for attacker in attackers:
+        attacker.takes = False
+        attacker.send_bytes(content)
+    here.until(lambda: canary.step() >= 10, "the canary gets no response")
+    excess = max(here.longest_ns / CALLBACK_NS_MAX, canary.worst_ns / CANARY_NS_MAX)
+    assert excess < 1.0 or excess / slowness() < 1.0, here.longest
+    for closing in [*attackers, caller]:
+        closing.close()
+    canary.close()
+    here.until(lambda: len(here.server.connections) == 1, "a connection stays")
+
+
+def many_callers(here: NodeHere) -> list[Caller]:
+    """Connected one after the other: a connection beyond the backlog would block this thread."""
+    connections = here.server.connections
+    callers = []
+    for _ in range(ATTACKERS):
+        before = len(connections)
+        callers.append(here.caller())
+        here.until(lambda before=before: len(connections) > before, "no connection")  # type: ignore[misc]
+    return callers
+
+
+def waiting_fetch(max_wait_ms: int) -> bytes:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    topic = FetchTopic(topic="topic", partitions=[partition])
+    request = FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1 << 20, topics=[topic])
+    return framed(request, 11, 1)
+
+
+def test_requests_that_wait_are_few_and_small_however_many_connections_send_them(
+    here: NodeHere,
+) -> None:
+    metrics = here.node.services.metrics
+    first, *others = many_callers(here)
+    first.send_bytes(waiting_fetch(HOUR_MS))
+    here.until(lambda: metrics.delayed_requests == 1, "a fetch does not wait")
+    gc.collect()
+    before = len(gc.get_objects())
+    first.send_bytes(waiting_fetch(HOUR_MS) * (OUTSTANDING_MAX - 1))
+    here.until(lambda: metrics.delayed_requests == OUTSTANDING_MAX, "some fetches do not wait")
+    gc.collect()
+    assert len(gc.get_objects()) - before <= OBJECTS_OF_A_FETCH_MAX * OUTSTANDING_MAX
+    for attacker in others:
+        attacker.send_bytes(waiting_fetch(HOUR_MS) * OUTSTANDING_MAX)
+    here.until(lambda: metrics.delayed_requests > WAITING_MAX / 2, "few fetches wait")
+    for _ in range(ATTACKERS):
+        here.turn()
+    assert metrics.delayed_requests <= WAITING_MAX + OUTSTANDING_LEAST * ATTACKERS
+    # Everybody has a share, the last ones, too.
+    taken = [len(connection.waiting) for connection in here.server.connections]
+    assert sum(count >= OUTSTANDING_LEAST for count in taken) == ATTACKERS
+    honest = here.caller()
+    honest.send_bytes(waiting_fetch(1) * (2 * OUTSTANDING_LEAST))
+    found: list[bytes] = []
+
+    def has_all() -> bool:
+        found.extend(honest.frames())
+        return len(found) == 2 * OUTSTANDING_LEAST
+
+    here.until(has_all, "no response")
+    for connection in list(here.server.connections):
+        connection.close()
+    assert metrics.delayed_requests == 0
 
 
 def test_expensive_expressions_of_many_groups_delay_no_other_connection(here: NodeHere) -> None:
