@@ -2,7 +2,7 @@
 
 Readable: receive, split into frames, dispatch each in order, write the turn's staged appends, send.
 After others have used up the time of this iteration of the loop it is read in the rounds instead,
-unless its last turn was short.
+unless its last turns were quick.
 Frames beyond the time of one slice are held back and go on in rounds with those of other
 connections.  Reading stops while a request is done in slices, frames are held back, too many
 responses are outstanding or too many bytes wait to be sent.
@@ -42,6 +42,9 @@ WAITING_SHARES: Final = 32
 """A connection takes at most this part of those that are left to all: none takes the whole."""
 QUEUED_BYTES_MAX: Final = 4 << 20
 """Bytes of one connection that may wait for the socket before reading stops."""
+
+QUICK_TURNS_MAX: Final = 8
+"""So many slow turns are made up for by quick ones before them."""
 
 logger = logging.getLogger("odradek.server")
 
@@ -91,7 +94,7 @@ class Connection:
         "_in_turn",
         "_is_charged",
         "_is_put_off",
-        "_is_quick",
+        "_quick_turns",
         "_reading",
         "_server",
         "_socket",
@@ -145,8 +148,8 @@ class Connection:
         self.under_way: SlicedSteps | None = None
         """The request that is done in slices, if any; the next ones wait for it."""
         self._in_turn = False
-        self._is_quick = False
-        """Whether its last turn was shorter than a short slice; a new connection is not trusted."""
+        self._quick_turns = 0
+        """Of late; while there are some it is not put off."""
         self._is_put_off = False
         """Whether it is to be read in the rounds."""
         self._reading = True
@@ -157,14 +160,18 @@ class Connection:
         server = self._server
         if self._is_put_off:
             return
-        if not self._is_quick and server.rounds.is_over():
+        if not self._quick_turns and server.rounds.is_over():
             self._is_put_off = True
-            server.rounds.add(self)
+            server.rounds.add_first(self)
             return
         took_ns = server.loop_watch.ran(began_ns, self._read())
-        self._is_quick = took_ns <= SHORT_SLICE_NS
-        if not self._is_quick:
+        if took_ns > SHORT_SLICE_NS:
             server.rounds.spent(took_ns)
+            # A busy machine makes quick turns slow, but leaves no work behind.
+            is_done = self.under_way is None and not self._held
+            self._quick_turns = max(0, self._quick_turns - 1) if is_done else 0
+        elif self._quick_turns < QUICK_TURNS_MAX:
+            self._quick_turns += 1
 
     def _read(self, deadline_ns: int | None = None) -> list[memoryview]:
         """A turn: handle what was received; returns its frames.

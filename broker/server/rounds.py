@@ -1,12 +1,12 @@
 """Work that did not fit into its first slice, in rounds between which the loop serves the others.
 
 A round is one callback of the loop: it gives one slice to each that waits, in the order of arrival,
-until the time of the round is over.  So the time that a connection waits for others grows with
-their number and not with the size of their requests.
+until the time of the round is over, half of it to those that had none yet.  So the time that a
+connection waits for others grows with their number and not with the size of their requests.
 
 The loop calls each connection that has received something once an iteration, whatever the others
 have taken: the first slices of hundreds would add up.  So the time that they take in one iteration
-is counted; when it reaches that of a round, the connections that are not known to be quick are put
+is counted; when it reaches that of a round, the connections whose last turns were not quick are put
 off into the rounds, too.
 """
 
@@ -53,16 +53,24 @@ class Rounds:
         self._loop = loop
         self._watch = watch
         self._executor = executor
+        self._first: OrderedDict[Runnable, None] = OrderedDict()
+        """Those that wait for their first slice: half of a round is theirs."""
         self._waiting: OrderedDict[Runnable, None] = OrderedDict()
+        """Those that have used up a slice."""
         self._is_scheduled = False
         self._spent_ns = 0
         """What first slices have taken in this iteration of the loop."""
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._first) + len(self._waiting)
+
+    def add_first(self, runnable: Runnable) -> None:
+        """Queue for a first slice, however often it is called before that."""
+        self._first[runnable] = None
+        self._schedule()
 
     def add(self, runnable: Runnable) -> None:
-        """Queue for one slice, however often it is called before that."""
+        """Queue for one more slice, however often it is called before that."""
         self._waiting[runnable] = None
         self._schedule()
 
@@ -86,29 +94,33 @@ class Rounds:
         return monotonic_ns() + (SHORT_SLICE_NS if is_short else SLICE_NS)
 
     def _run(self) -> None:
-        waiting = self._waiting
         now_ns = monotonic_ns()
-        end_ns = now_ns + ROUND_NS
         # Those that wait behind many others wait for short slices.
-        slice_ns = min(SLICE_NS, max(2 * SHORT_SLICE_NS, ROUND_NS // (len(waiting) or 1)))
-        for _ in range(len(waiting)):
-            runnable, _ = waiting.popitem(last=False)
+        slice_ns = min(SLICE_NS, max(2 * SHORT_SLICE_NS, ROUND_NS // (len(self) or 1)))
+        self._serve(self._first, now_ns + ROUND_NS // 2, slice_ns)
+        self._serve(self._waiting, now_ns + ROUND_NS, slice_ns)
+        self._spent_ns = 0
+        if self:
+            self._loop.call_soon(self._run)
+        else:
+            self._is_scheduled = False
+
+    def _serve(self, queue: OrderedDict[Runnable, None], end_ns: int, slice_ns: int) -> None:
+        """Give a slice to each, to one at least, until `end_ns`."""
+        now_ns = monotonic_ns()
+        for _ in range(len(queue)):
+            runnable, _ = queue.popitem(last=False)
             try:
                 if runnable.run_slice(min(end_ns, now_ns + slice_ns)):
-                    waiting[runnable] = None
+                    self._waiting[runnable] = None
             except Exception as error:
                 logger.exception("a slice of work failed")
                 runnable.abandon(error)
             if self._watch is not None:
                 self._watch.ran(now_ns, "a slice of requests")
             now_ns = monotonic_ns()
-            if now_ns >= end_ns or not waiting:
+            if now_ns >= end_ns or not queue:
                 break
-        self._spent_ns = 0
-        if waiting:
-            self._loop.call_soon(self._run)
-        else:
-            self._is_scheduled = False
 
     def run_in_thread(self, work: Callable[[], Any], done: Callable[[Future[Any]], None]) -> None:
         """Run `work` off the loop, then `done` on it."""
@@ -159,7 +171,7 @@ class SlicedSteps:
     def start_later(self) -> None:
         """Run the first slice in the next round; raises nothing, whatever fails."""
         try:
-            self._rounds.add(self)
+            self._rounds.add_first(self)
         except Exception as error:  # noqa: BLE001 - no other callback would come
             self.abandon(error)
 

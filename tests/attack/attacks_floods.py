@@ -9,7 +9,13 @@ import threading
 import time
 
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.protocol.messages.sync_group import SyncGroupRequest
+from tests.attack.attacks_requests import encoded
 from tests.attack.churn import COORDINATOR_LOADS, join_request
 from tests.attack.fuzz import fuzz
 from tests.attack.scene import MEBIBYTE, Scene, attack
@@ -20,6 +26,9 @@ JOINS = 280
 FUZZED_FRAMES = 400_000
 BAD_FRAMES = 8_000
 LOG_LINES_MAX = 40
+UNREAD_CONNECTIONS = 300
+BROKER_RESOURCE = 4
+HOUR_MS = 3_600_000
 OFTEN = {
     "log.flush.offset.checkpoint.interval.ms": "500",
     "replica.high.watermark.checkpoint.interval.ms": "500",
@@ -130,3 +139,35 @@ def slow_senders(scene: Scene) -> None:
                 except Closed:
                     scene.figures["closed"] = scene.figures.get("closed", 0) + 1
             pause.wait(0.5)
+
+
+@attack(3, is_quick=True)
+def descriptions_that_are_not_read(scene: Scene) -> None:
+    """Of all settings: 2,000 requests on each of 300 connections at once."""
+    resource = DescribeConfigsResource(
+        resource_type=BROKER_RESOURCE, resource_name="0", configuration_keys=None
+    )
+    request = DescribeConfigsRequest(
+        resources=[resource], include_synonyms=True, include_documentation=True
+    )
+    from_all(scene, encoded(request, 4) * 2_000)
+
+
+@attack(3, is_quick=True)
+def fetches_that_wait(scene: Scene) -> None:
+    """100 on each of 300 connections, for records that never come."""
+    scene.topic("empty")
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=MEBIBYTE)
+    topic = FetchTopic(topic="empty", partitions=[partition])
+    request = FetchRequest(max_wait_ms=HOUR_MS, min_bytes=MEBIBYTE, topics=[topic])
+    from_all(scene, encoded(request, 11) * 100)
+
+
+def from_all(scene: Scene, content: bytes) -> None:
+    """What each of many connections sends, and takes no response to."""
+    pause = threading.Event()
+    with scene.watched():
+        wires = [scene.wire(timeout_s=5.0) for _ in range(scene.count(UNREAD_CONNECTIONS))]
+        for wire in wires:
+            wire.send_bytes(content)
+        pause.wait(5 * scene.scale)

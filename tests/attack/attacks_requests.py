@@ -8,6 +8,10 @@ from uuid import UUID
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import encoder
 from odradek.protocol.headers import encode_request_header
+from odradek.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -100,6 +104,16 @@ def pipelined_metadata(scene: Scene) -> None:
     count = scene.count(10_000)
     with scene.watched():
         send_all(scene, encoded(MetadataRequest(topics=None), 9) * count, count)
+
+
+@attack(3)
+def many_new_partitions(scene: Scene) -> None:
+    """3,000 more of one topic."""
+    scene.topic("grown")
+    wanted = CreatePartitionsTopic(name="grown", count=scene.count(3_000, 2), assignments=None)
+    request = CreatePartitionsRequest(topics=[wanted], timeout_ms=60_000, validate_only=False)
+    with scene.watched():
+        send_all(scene, encoded(request, 3), 1)
 
 
 @attack(2)
