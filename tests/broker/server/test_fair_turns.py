@@ -213,10 +213,12 @@ def test_requests_of_many_connections_at_once_delay_no_other_connection(
     for attacker in attackers:
         attacker.takes = False
         attacker.send_bytes(content)
-    here.until(lambda: canary.step() >= 10, "the canary gets no response")
-    excess = max(here.longest_ns / CALLBACK_NS_MAX, canary.worst_ns / CANARY_NS_MAX)
-    assert excess < 1.0 or excess / slowness() < 1.0, here.longest
-    for closing in [*attackers, caller]:
+    late = Canary(here)
+    here.until(lambda: min(canary.step(), late.step()) >= 10, "a canary gets no response")
+    worst_ns = max(canary.worst_ns, late.worst_ns)
+    excess = max(here.longest_ns / CALLBACK_NS_MAX, worst_ns / CANARY_NS_MAX)
+    assert excess < 1.0 or excess / slowness() < 1.0, (here.longest, canary.worst_ns, late.worst_ns)
+    for closing in [*attackers, caller, late]:
         closing.close()
     canary.close()
     here.until(lambda: len(here.server.connections) == 1, "a connection stays")
