@@ -56,7 +56,8 @@ class InSyncState:
 class PartitionLeader:
     """State of one leader epoch.
 
-    followers           the other replicas, by broker; empty for a partition of one replica
+    followers           the other replicas, by broker, and what else is in sync; empty for a
+                        partition of one replica
     in_sync             which replicas are in sync, this broker's among them unless an operator has
                         edited the znode
     epoch_start_offset  log end offset when the leader epoch began
@@ -85,7 +86,12 @@ class PartitionLeader:
         now_ms: int,
         previous: PartitionLeader | None = None,
     ) -> None:
-        """previous  the state of the leader epoch before, when this broker led in it"""
+        """previous  the state of the leader epoch before, when this broker led in it
+
+        A reassignment that moves the leadership names the new replicas alone while those to be
+        removed are in sync still.  One of them may be elected next, so the high watermark waits for
+        them, too.  Differs from Kafka, whose new leader then commits alone.
+        """
         self.replica_id = replica_id
         self.epoch_start_offset = end_offset
         self.leads_since_epoch: int = (
@@ -95,7 +101,7 @@ class PartitionLeader:
         self.rules = rules
         known = {} if previous is None else previous.followers
         self.followers: dict[int, FollowerReplica] = {}
-        for broker in replicas:
+        for broker in dict.fromkeys((*replicas, *self.in_sync.committed)):
             if broker != replica_id:
                 follower = FollowerReplica(broker) if broker not in known else known[broker]
                 is_in_sync = broker in self.in_sync.committed

@@ -129,7 +129,9 @@ class Faults:
             return True
         for key in self._keys:
             state = self._oracle.state_of(key)
-            if state is None or process.broker_id not in state.isr:
+            if state is None:
+                continue
+            if process.broker_id not in state.isr and not self._is_coming_into_sync(process, key):
                 continue
             node = process.node
             partition = None if node is None else node.parts.partitions.get(*key)
@@ -138,6 +140,16 @@ class Faults:
             if partition.log.end_offset < len(self._oracle.of(key).batches):
                 return True
         self._exposed = None
+        return False
+
+    def _is_coming_into_sync(self, process: Process, key: TopicPartition) -> bool:
+        """Whether a leader has asked the controller to take it into the in-sync replicas, for what
+        it had before; a controller that moves may do so much later."""
+        for other in self._oracle.processes.values():
+            partition = None if other.node is None else other.node.parts.partitions.get(*key)
+            leader = None if partition is None else partition.leader
+            if leader is not None and process.broker_id in leader.in_sync.maximal:
+                return True
         return False
 
     def _is_whole(self) -> bool:

@@ -74,6 +74,17 @@ def test_in_sync_follower_that_has_not_fetched_holds_the_high_watermark() -> Non
     assert replicated(leader, 9) == 7
 
 
+def test_replicas_to_be_removed_hold_the_high_watermark_while_they_are_in_sync() -> None:
+    """A reassignment to this broker alone: another one may be elected until they have left."""
+    leader = led((2, 3, 1), replicas=(1,))
+    assert replicated(leader, 5) == -1
+    fetch(leader, 2, 5, leader_end=5)
+    assert replicated(leader, 5) == -1
+    fetch(leader, 3, 4, leader_end=5)
+    assert replicated(leader, 5) == 4
+    assert replicated(led((1,), replicas=(1,), previous=leader), 5) == 5
+
+
 def test_expansion_in_flight_counts_at_once_for_the_high_watermark_and_not_for_min_isr() -> None:
     leader = led((1,))
     fetch(leader, 2, 4, leader_end=9)
