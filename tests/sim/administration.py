@@ -66,10 +66,10 @@ class Administration:
         key = self._keys[number % len(self._keys)]
         brokers = [1 + (number // 7 + shift) % BROKERS for shift in range(BROKERS)]
         target = brokers if number & 1 else brokers[1:]
-        if self._reassign(key, target):
+        if self.move(key, target):
             if number & 2 and len(target) < BROKERS:
                 self._world.after(length_ms * 500, lambda: self._move(key, brokers[0]))
-            self._world.after(length_ms * 1_000, lambda: self._give_back(key))
+            self._world.after(length_ms * 1_000, lambda: self.give_back(key))
 
     def _move(self, key: TopicPartition, broker_id: int) -> None:
         """To a broker that has nothing of it."""
@@ -77,18 +77,20 @@ class Administration:
             return
         replicas = self._oracle.assignment_of(key.topic).partitions[key.partition]
         if broker_id not in replicas:
-            self._reassign(key, [broker_id])
+            self.move(key, [broker_id])
 
-    def _reassign(self, key: TopicPartition, target: list[int]) -> bool:
+    def move(self, key: TopicPartition, target: list[int]) -> bool:
+        """Ask for these replicas; False when others are asked for, or that is not possible now."""
         if not self._write(REASSIGN_PARTITIONS, encode_reassignments({key: target})):
             return False
         self._world.note(f"{key} is reassigned to {target}")
         self._world.counts["reassignment"] += 1
         return True
 
-    def _give_back(self, key: TopicPartition) -> None:
+    def give_back(self, key: TopicPartition) -> None:
+        """To all brokers."""
         if not self._world.is_calm:
-            self._reassign(key, list(range(1, BROKERS + 1)))
+            self.move(key, list(range(1, BROKERS + 1)))
 
     def trouble(self) -> str | None:
         """What has not been done yet; asks for what is left to do."""
@@ -104,7 +106,7 @@ class Administration:
                 return f"{key} is being reassigned: {topic}"
             if len(replicas) < BROKERS:
                 missing = [one for one in range(1, BROKERS + 1) if one not in replicas]
-                self._reassign(key, [*replicas, *missing])
+                self.move(key, [*replicas, *missing])
                 return f"{key} is not everywhere: {topic}"
         for key in self._deleted:
             if f"{BROKER_TOPICS}/{key.topic}" in nodes or f"{DELETE_TOPICS}/{key.topic}" in nodes:

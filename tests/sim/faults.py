@@ -18,6 +18,7 @@ from tests.sim.network import Network
 from tests.sim.oracle import Oracle
 from tests.sim.plan import Fault
 from tests.sim.process import Process
+from tests.sim.reassignments import StoppedLeader
 from tests.sim.script import Script
 from tests.sim.transaction_ends import TransactionEnds
 from tests.sim.world import World
@@ -61,6 +62,7 @@ class Faults:
         self._network = network
         self._ensemble = ensemble
         self._oracle = oracle
+        self._administration = administration
         self._keys = keys
         self._script = Script(world, network, ensemble, oracle)
         self.made = 0
@@ -89,6 +91,7 @@ class Faults:
             "slow disk": self._slow_disk,
             "topic": lambda _, fault: administration.create_topic(fault.second, fault.length_ms),
             "two failovers": self._fail_twice,
+            "stopped leader": self._stop_new_leader,
             "controller moves in a change": self._move_controller_in_a_change,
             "marker of a dead leader": self._end_transaction,
             "disk full at the end": self._end_transaction,
@@ -184,6 +187,15 @@ class Faults:
         TwoFailovers(self._script, lambda failed: self._start_later(failed, fault)).make(
             self._keys[0]
         )
+
+    def _stop_new_leader(self, process: Process, fault: Fault) -> None:
+        key, administration = self._keys[0], self._administration
+
+        def pause(elected: Process) -> None:
+            self._pause(elected, fault)
+            self._world.after(fault.length_ms * 1_000, lambda: administration.give_back(key))
+
+        StoppedLeader(self._script, administration.move, pause).make(key)
 
     def _move_controller_in_a_change(self, process: Process, fault: Fault) -> None:
         ControllerMoves(self._script).make(self._keys[0], fault.second)

@@ -44,7 +44,7 @@ CHECK_INTERVAL_MS: Final = 1_000
 """Between two looks for transactions that have timed out."""
 SCRIPTS_ONE_IN: Final = 8
 """Of how many other histories one has scripted faults instead of random ones."""
-SCRIPTS: Final = ("two failovers", "controller moves in a change")
+SCRIPTS: Final = ("two failovers", "controller moves in a change", "stopped leader")
 SCRIPTED_ENDS_ONE_IN: Final = 2
 """Of how many histories with transactions one has scripted faults instead of random ones."""
 SCRIPTS_OF_ENDS: Final = ("marker of a dead leader", "disk full at the end")

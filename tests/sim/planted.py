@@ -62,6 +62,20 @@ def truncation_to_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
 
 
 @BUGS.add
+def high_watermark_of_the_assigned_replicas_alone(patch: pytest.MonkeyPatch) -> None:
+    """Kafka's: a reassignment removes others, which are in sync still."""
+    begin = PartitionLeader.__init__
+
+    def beginning(leader: PartitionLeader, *, replicas: tuple[int, ...], **others: Any) -> None:
+        begin(leader, replicas=replicas, **others)
+        leader.followers = {
+            broker: one for broker, one in leader.followers.items() if broker in replicas
+        }
+
+    patch.setattr(PartitionLeader, "__init__", beginning)
+
+
+@BUGS.add
 def fetch_without_the_last_epoch(patch: pytest.MonkeyPatch) -> None:
     """KIP-320: a follower that never looks for a divergence."""
     requested = PartitionFetchState.requested

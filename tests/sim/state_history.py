@@ -31,6 +31,8 @@ class StateHistory:
         self._controller_epoch = 0
         self.on_in_sync: Callable[[TopicPartition, int, PartitionStateZnode], None] | None = None
         """Called with each replica that has come into sync, and the state that says so."""
+        self.on_changed: Callable[[TopicPartition, PartitionStateZnode], None] | None = None
+        """Called with each state that follows another one."""
 
     @property
     def states(self) -> Mapping[str, PartitionStateZnode]:
@@ -76,6 +78,8 @@ class StateHistory:
             for broker_id in state.isr:
                 if broker_id not in former.isr:
                     self.on_in_sync(key, broker_id, state)
+        if self.on_changed is not None:
+            self.on_changed(key, state)
 
     def _check_replicas(self, path: str, key: TopicPartition, state: PartitionStateZnode) -> None:
         fail = self._world.fail

@@ -56,6 +56,7 @@ EFFECTS: Final = (
     "session expiry",
     "session suspended",
     "slow disk",
+    "stopped leader",
     "topic",
     "truncation",
     "two failovers",
@@ -68,6 +69,7 @@ SEEDS_THAT_FAILED: Final = (
     1008004, 1012746, 1013289, 1013806, 1014176,
     1018261, 1021111, 1026067, 1030005, 1035753, 1043564, 1043685, 1057515, 1062107,
     1070448,
+    2015522, 2015547,
 )  # fmt: skip
 """Campaigns found faults of the broker or of the simulator by them."""
 
