@@ -253,7 +253,7 @@ class Leadership:
         if partition.topic_id != ZERO_UUID:
             raise BrokerError(ErrorCode.INCONSISTENT_TOPIC_ID)
         self._make_log(replica)
-        partition.topic_id = replica.topic_id
+        partition.take_topic_id(replica.topic_id)
         return True
 
     def _make_log(self, replica: LeaderAndIsrPartition) -> Log:
