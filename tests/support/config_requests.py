@@ -26,7 +26,7 @@ def context(settings: BrokerSettings, controller: Any, version: int = 1) -> Cont
     services = SimpleNamespace(
         settings=settings,
         controller=controller,
-        purgatory=Purgatory(TimingWheel(0), BrokerMetrics()),
+        purgatory=Purgatory(TimingWheel(0), BrokerMetrics(), Purgatory.run_notified),
     )
     services_as_given: Any = services
     return Context(services_as_given, version, 1, "test", 0, "PLAINTEXT", "127.0.0.1", 1)
