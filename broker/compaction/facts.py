@@ -95,18 +95,21 @@ def _first_dirty_number(log: Log, checkpoint_offset: int | None) -> int:
 
 
 def read_times_ahead(
-    log: Log, checkpoint_offset: int | None, clock: ClosedSegmentTimes
+    log: Log, checkpoint_offset: int | None, closed_times: ClosedSegmentTimes
 ) -> Iterator[None]:
     """Read what `facts_of` would read from disk, in steps of 0.1 ms.
 
     raises  OSError; CorruptBatch
     """
     if _needs_times(log) and has_dirty_segment(log, checkpoint_offset):
-        yield from clock.read_ahead(log, _first_dirty_number(log, checkpoint_offset))
+        yield from closed_times.read_ahead(log, _first_dirty_number(log, checkpoint_offset))
 
 
 def facts_of(
-    log: Log, checkpoint_offset: int | None, last_stable_offset: int, clock: ClosedSegmentTimes
+    log: Log,
+    checkpoint_offset: int | None,
+    last_stable_offset: int,
+    closed_times: ClosedSegmentTimes,
 ) -> LogFacts:
     """The facts of one log, for `candidates.judge`.
 
@@ -115,7 +118,7 @@ def facts_of(
     config = log.config
     times: tuple[SegmentTimes, ...] = ()
     if _needs_times(log):
-        times = clock.times(log, _first_dirty_number(log, checkpoint_offset))
+        times = closed_times.times(log, _first_dirty_number(log, checkpoint_offset))
     return LogFacts(
         checkpoint_offset=checkpoint_offset,
         log_start_offset=log.log_start_offset,
