@@ -89,7 +89,7 @@ class Platform:
         return WheelDriver(self.loop, clock, TimingWheel(clock.monotonic_ms()), self.loop_watch)
 
     def _open_peer_time(self) -> tuple[Clock, WheelDriver]:
-        """What measures other brokers and the ensemble, which answer in real time."""
+        """What measures other brokers and the ensemble, which respond in real time."""
         return self.clock, self.wheel
 
     def on_task_failure(self, name: str, error: BaseException) -> None:
