@@ -43,7 +43,7 @@ def commit_body(group: str, topic: str, offsets: dict[int, int]) -> bytes:
 
 
 def check_commit(reader: Reader) -> int:
-    """The greatest error of an OffsetCommit's answer."""
+    """The greatest error of an OffsetCommit's response."""
     worst = NONE
     (topics,) = reader.take("i")
     for _ in range(topics):
@@ -56,7 +56,7 @@ def check_commit(reader: Reader) -> int:
 
 
 def await_coordinator(connection: Connection, group: str, timeout_s: float) -> None:
-    """Until the group has a coordinator that answers; makes the offsets topic when need be."""
+    """Until the group has a coordinator that responds; makes the offsets topic when need be."""
     end_s = time.monotonic() + timeout_s
     while True:
         reader = connection.request(FIND_COORDINATOR, 0, string(group))
@@ -99,28 +99,28 @@ class _Member:
     async def ask(self, api_key: int, version: int, body: bytes) -> Reader:
         self.writer.write(frame(api_key, version, body))
         (length,) = struct.unpack(">i", await self.reader.readexactly(4))
-        answer = Reader(await self.reader.readexactly(length))
-        answer.take("i")
-        return answer
+        response = Reader(await self.reader.readexactly(length))
+        response.take("i")
+        return response
 
     async def join(self) -> list[str]:
         """Enter a generation; the leader learns of all members."""
         body = string(self.group) + struct.pack(">ii", SESSION_MS, SESSION_MS)
         body += string(self.member_id) + string("consumer")
         body += struct.pack(">i", 1) + string("range") + data(SUBSCRIPTION)
-        answer = await self.ask(JOIN_GROUP, 3, body)
-        _, error, generation = answer.take("ihi")
-        answer.string()
-        leader, member_id = answer.string(), answer.string() or ""
+        response = await self.ask(JOIN_GROUP, 3, body)
+        _, error, generation = response.take("ihi")
+        response.string()
+        leader, member_id = response.string(), response.string() or ""
         if error:
             raise WireError(f"JoinGroup: code {error}")
         self.generation, self.member_id = generation, member_id
-        (count,) = answer.take("i")
+        (count,) = response.take("i")
         members = []
         for _ in range(count):
-            members.append(answer.string() or "")
-            (length,) = answer.take("i")
-            answer.position += length
+            members.append(response.string() or "")
+            (length,) = response.take("i")
+            response.position += length
         return members if leader == member_id else []
 
     async def sync(self, members: list[str]) -> int:
@@ -129,14 +129,14 @@ class _Member:
         body += struct.pack(">i", len(members))
         for name in members:
             body += string(name) + data(b"\x00" * 40)
-        answer = await self.ask(SYNC_GROUP, 1, body)
-        return answer.take("ih")[1]
+        response = await self.ask(SYNC_GROUP, 1, body)
+        return response.take("ih")[1]
 
     async def heartbeat(self) -> int:
         """What the group is doing."""
         body = string(self.group) + struct.pack(">i", self.generation) + string(self.member_id)
-        answer = await self.ask(HEARTBEAT, 1, body)
-        return answer.take("ih")[1]
+        response = await self.ask(HEARTBEAT, 1, body)
+        return response.take("ih")[1]
 
 
 class Group:

@@ -116,10 +116,10 @@ def _produce_request(partitions: int, batch: bytes) -> ProduceRequest:
 
 
 def _produce_response() -> ProduceResponse:
-    answer = PartitionProduceResponse(index=0, error_code=0, base_offset=12345)
+    response = PartitionProduceResponse(index=0, error_code=0, base_offset=12345)
     return ProduceResponse(
         responses=[
-            TopicProduceResponse(name="a-topic-of-some-length", partition_responses=[answer])
+            TopicProduceResponse(name="a-topic-of-some-length", partition_responses=[response])
         ]
     )
 

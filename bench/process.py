@@ -68,7 +68,7 @@ def memory(pid: int) -> Memory:
 def settle(pid: int, *, deadline_s: float = 5.0, idle_share: float = 0.05) -> None:
     """Waits until the process uses less than `idle_share` of a core, `deadline_s` at most.
 
-    What a broker still does after the last answer (deleting, collecting garbage) must not be paid
+    What a broker still does after the last response (deleting, collecting garbage) must not be paid
     by the broker that is measured next.
     """
     end_s = time.monotonic() + deadline_s

@@ -30,7 +30,7 @@ def string(text: str | None) -> bytes:
 
 
 class Reader:
-    """Walks over an answer."""
+    """Walks over a response."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.position = data, 0
@@ -79,14 +79,14 @@ class Connection:
         return bytes(data)
 
     def request(self, api_key: int, version: int, body: bytes) -> Reader:
-        """Sends a request and returns its answer after the correlation id."""
+        """Sends a request and returns its response after the correlation id."""
         self.correlation_id += 1
         head = struct.pack(">hhi", api_key, version, self.correlation_id) + string("bench")
         self.socket.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
         (length,) = struct.unpack(">i", self._receive(4))
         reader = Reader(self._receive(length))
         (answered,) = reader.take("i")
-        assert answered == self.correlation_id, "answers arrive in order"
+        assert answered == self.correlation_id, "responses arrive in order"
         return reader
 
 

@@ -99,7 +99,14 @@ class ParkedRequest:
 class Purgatory:
     """Parked requests by watched key."""
 
-    def __init__(self, wheel: Wheel, metrics: BrokerMetrics) -> None:
+    def __init__(
+        self,
+        wheel: Wheel,
+        metrics: BrokerMetrics,
+        ask_for_slice: Callable[[Purgatory], None],
+    ) -> None:
+        """ask_for_slice  called when more are due than fit into a slice; has `run_slice` called"""
+        self._ask_for_slice = ask_for_slice
         self._wheel = wheel
         self._metrics = metrics
         self.watchers: dict[Hashable, dict[ParkedRequest, None]] = {}
@@ -107,8 +114,6 @@ class Purgatory:
         self._notified: dict[Hashable, None] = {}
         self._due: deque[ParkedRequest] = deque()
         """Parked requests of keys that were notified, not attempted yet."""
-        self.on_more: Callable[[], None] = lambda: None
-        """Called when more are due than fit into a slice; has `run_notified` called again."""
 
     def park(
         self,
@@ -145,7 +150,7 @@ class Purgatory:
         """Attempt the requests of all notified keys, each once.
 
         A response may notify further keys; their requests are attempted in the same call.  It ends
-        after a slice of time all the same, and `on_more` asks for the next call.
+        after a slice of time all the same, and asks for the next one.
         """
         due = self._due
         if not due and not self._notified:
@@ -165,7 +170,7 @@ class Purgatory:
             elif now_ns >= end_ns:
                 break
         if due or self._notified:
-            self.on_more()
+            self._ask_for_slice(self)
 
     def _gather(self) -> None:
         """Make the requests of the notified keys due, each once."""
@@ -180,7 +185,7 @@ class Purgatory:
         self._due.extend(requests)
 
     def run_slice(self, deadline_ns: int) -> bool:
-        """Attempt what the last slice has left; `on_more` asks for the next one."""
+        """Attempt what the last slice has left; asks for the next one itself."""
         self.run_notified()
         return False
 

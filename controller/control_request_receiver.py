@@ -14,7 +14,6 @@ Source: KIP-380; Kafka's ReplicaManager, MetadataCache, KafkaApis.isBrokerEpochS
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Protocol
 
 from odradek.controller.control_requests import (
@@ -23,7 +22,6 @@ from odradek.controller.control_requests import (
     ControlResponse,
     LeaderAndIsr,
     UpdateMetadata,
-    apply_update_metadata,
     with_removed_topics,
 )
 from odradek.controller.coordination.errors import CoordinationError
@@ -123,9 +121,9 @@ class ControlRequestReceiver:
     def on_config(self, entity_type: str, entity: str, config: Mapping[str, str]) -> None:
         """The overrides of an entity were read."""
         if entity_type == TOPICS:
-            self._metadata.image = self._metadata.image.with_topic_configs({entity: config})
+            self._metadata.set_topic_config(entity, config)
         elif entity_type == BROKERS:
-            self._metadata.image = self._metadata.image.with_broker_config(entity, config)
+            self._metadata.set_broker_config(entity, config)
         self._listener.on_config_changed(entity_type, entity, config)
 
     def _check_epochs(self, request: ControlRequest) -> ErrorCode | None:
@@ -164,29 +162,19 @@ class ControlRequestReceiver:
         return {}
 
     def _update_image(self, request: ControlRequest, configs: dict[str, dict[str, str]]) -> None:
-        """Replace the image once, with everything that the request and `configs` change.
+        """The image, and what is known of configs, after the request.
 
         The first request after a new registration removes all topics: deletions were not sent to
         this broker while it was not registered, and the controller now describes every topic.
         Differs from Kafka: a broker there keeps such topics in its metadata until it restarts.
         """
-        image = self._metadata.image
-        if self._is_first_of_registration(request):
-            image = replace(image, topics={}, topic_names={}, topic_configs={})
+        is_first = self._is_first_of_registration(request)
+        self._metadata.apply(request, configs, removes_topics=is_first)
+        if is_first:
             self._known_configs = {}
         self._described_epoch = max(self._described_epoch, request.broker_epoch)
-        if configs:
-            image = image.with_topic_configs(configs)
-            self._known_configs |= dict.fromkeys(configs)
+        self._known_configs |= dict.fromkeys(configs)
         if isinstance(request, UpdateMetadata):
-            image = apply_update_metadata(image, request)
             for one in request.partitions:
                 if one.state.leader == LEADER_DURING_DELETE:
                     self._known_configs.pop(one.topic, None)
-        elif request.controller_epoch > image.controller_epoch:
-            image = replace(
-                image,
-                controller_id=request.controller_id,
-                controller_epoch=request.controller_epoch,
-            )
-        self._metadata.image = image

@@ -161,8 +161,7 @@ class ControlBatch:
         self._metadata: dict[TopicPartition, None] = {}
         self._metadata_brokers: dict[int, None] = {}
         self._stops: dict[int, dict[TopicPartition, bool]] = {}
-        self.is_metadata_full = False
-        """Whether the metadata that were added are those of all partitions."""
+        self._is_metadata_full = False
 
     def add_leader_and_isr(
         self, brokers: Iterable[int], topic: str, partition: PartitionImage, *, is_new: bool
@@ -188,6 +187,13 @@ class ControlBatch:
         for broker in brokers:
             self._metadata_brokers[broker] = None
 
+    def add_all_metadata(self, image: Image, brokers: Iterable[int]) -> None:
+        """As `add_metadata` of all partitions of the image; a broker drops those not named."""
+        self.add_metadata(
+            (TopicPartition(topic, one.partition) for topic, one in image.partitions()), brokers
+        )
+        self._is_metadata_full = True
+
     def add_stop(self, broker: int, partition: TopicPartition, *, is_deleted: bool) -> None:
         """StopReplica for one broker; a deletion that was added before stays one."""
         stops = self._stops.setdefault(broker, {})
@@ -210,7 +216,7 @@ class ControlBatch:
         for broker in sorted(brokers):
             if broker in image.brokers:
                 request = build_update_metadata(image, controller_id, broker, partitions)
-                yield broker, replace(request, is_full=self.is_metadata_full)
+                yield broker, replace(request, is_full=self._is_metadata_full)
         for broker in sorted(self._stops):
             if broker in image.brokers:
                 yield broker, self._request_stops(image, controller_id, broker, deleting)

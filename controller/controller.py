@@ -210,7 +210,7 @@ class Controller:
             await ensure_roots(self._session)
             proposal = stored_cluster_id or new_cluster_id(self._randomness.uuid())
             cluster_id = await find_cluster_id(self._session, proposal)
-            self._metadata.image = replace(self.image, cluster_id=cluster_id)
+            self._metadata.set_cluster_id(cluster_id)
             await self._configs.load()
             await self.features.load(is_start=True)
             await self.receiver.note_configs()

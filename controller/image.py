@@ -188,6 +188,17 @@ class Image:
             offline_directories=offline,
         )
 
+    def with_shutting_down(self, broker_id: int) -> Image:
+        """A registered broker that has sent ControlledShutdown."""
+        if broker_id in self.shutting_down:
+            return self
+        return replace(self, shutting_down=(*self.shutting_down, broker_id))
+
+    def with_offline(self, broker_id: int, partitions: Iterable[TopicPartition]) -> Image:
+        """A broker's partitions on failed log directories replaced."""
+        offline = {**self.offline_directories, broker_id: tuple(partitions)}
+        return replace(self, offline_directories=offline)
+
     def with_topics(self, changed: Iterable[TopicImage] = (), removed: Iterable[str] = ()) -> Image:
         """Topics added, replaced as a whole, or removed (their configs with them)."""
         topics = dict(self.topics)

@@ -196,15 +196,15 @@ def _used(
     is_new  whether no other test has used the brokers
     """
     request.node.stash.setdefault(_LOGS, []).extend(logs)
-    answer = request.config.getoption("--kafka-leaks")
+    choice = request.config.getoption("--kafka-leaks")
     try:
-        check = None if answer == "off" else _leak_check(request, handle, is_new=is_new)
+        check = None if choice == "off" else _leak_check(request, handle, is_new=is_new)
         yield
         handle.heal()  # what is left open must be seen
         if check is not None:
             has_failed = request.node.stash.get(_HAS_FAILED, False)
             leaks = check.find(with_connections=not has_failed)
-            _report_leaks(request, leaks, is_failure=answer == "fail")
+            _report_leaks(request, leaks, is_failure=choice == "fail")
     finally:
         handle.heal()
         for log in logs:

@@ -1,6 +1,6 @@
 /* The mock cluster of librdkafka in a process of its own: mock [brokers=1]
  *
- * Prints its address on the first line.  Then reads commands, one a line, and answers each with "ok":
+ * Prints its address on the first line.  Then reads commands, one a line, and responds to each with "ok":
  *     topic NAME PARTITIONS
  * Ends when its input ends.  It keeps the newest 5 MB of a partition in memory and stores nothing.
  */

@@ -2,8 +2,8 @@
  *
  * host=127.0.0.1 port= topic= partitions=1 connections=4 depth=8 batch_records=1 size=100 acks=1
  * seconds=2 parts=1 warm_seconds=0.3 warm_bytes=0 warm_path=/tmp server_pid=0 timeout_s=120
- * Connection c writes to partition c % partitions.  Prints one JSON object: rate, CPU, time from send to answer.
- * Between parts the clock stands still, all answers are awaited and memory is warmed.
+ * Connection c writes to partition c % partitions.  Prints one JSON object: rate, CPU, time from send to response.
+ * Between parts the clock stands still, all responses are awaited and memory is warmed.
  * With connections=1 depth=1 it measures one request at a time without a client library.
  */
 #include "options.h"
@@ -157,14 +157,14 @@ static void send_some(struct connection *c) {
     }
 }
 
-static void on_answer(struct connection *c, const char *frame, size_t bytes, int64_t at_ns) {
+static void on_response(struct connection *c, const char *frame, size_t bytes, int64_t at_ns) {
     size_t error_at = 4 + 4 + 2 + (size_t)topic_bytes + 4 + 4;
     int16_t error;
     if (bytes < error_at + 2)
-        fail("answer", "too short");
+        fail("response", "too short");
     memcpy(&error, frame + error_at, 2);
     if (error) {
-        fprintf(stderr, "answer: error code %d\n", (int16_t)be16toh(error));
+        fprintf(stderr, "response: error code %d\n", (int16_t)be16toh(error));
         exit(1);
     }
     if (sample_count < MAX_SAMPLES)
@@ -189,10 +189,10 @@ static void receive_some(struct connection *c) {
         memcpy(&length, c->received + at, 4);
         length = be32toh(length);
         if (length > RECEIVE_BYTES - 4)
-            fail("answer", "too long");
+            fail("response", "too long");
         if (c->received_bytes - at < 4 + (size_t)length)
             break;
-        on_answer(c, c->received + at + 4, length, at_ns);
+        on_response(c, c->received + at + 4, length, at_ns);
         at += 4 + length;
     }
     memmove(c->received, c->received + at, c->received_bytes - at);
@@ -234,7 +234,7 @@ static void open_all(int poller, const char *topic) {
     }
 }
 
-/* Loads the broker for `seconds`, then waits for the answers, with the clock running. */
+/* Loads the broker for `seconds`, then waits for the responses, with the clock running. */
 static struct stopwatch run_part(int poller, double seconds) {
     struct stopwatch w = stopwatch_start();
     for (int i = 0; i < connection_count; i++) {

@@ -74,7 +74,7 @@ def commits(target: Target, topic: str, scale: float) -> Values:
 
 
 def _commit(connection: Connection, group: str, topic: str, count: int) -> None:
-    """Send ahead, never more than `COMMITS_IN_FLIGHT` without an answer."""
+    """Send ahead, never more than `COMMITS_IN_FLIGHT` without a response."""
     request = frame(OFFSET_COMMIT, 2, commit_body(group, topic, {0: 5}))
     sent = answered = 0
     received = bytearray()
@@ -98,7 +98,7 @@ def _commit(connection: Connection, group: str, topic: str, count: int) -> None:
 
 
 def load(target: Target, topic: str, scale: float) -> Values:
-    """A million commits lie in the log; from the start until every group answers."""
+    """A million commits lie in the log; from the start until every group responds."""
     records = int(LOADED_RECORDS * scale)
     groups = [f"group-{number}" for number in range(LOADED_GROUPS)]
     target.start()

@@ -17,10 +17,10 @@ def _elapsed_ms(target: Target) -> float:
     return (time.monotonic_ns() - target.spawned_ns) / 1e6
 
 
-def _wait_for_answer(target: Target, topic: str, partitions: int, *, create: bool) -> Values:
+def _wait_for_response(target: Target, topic: str, partitions: int, *, create: bool) -> Values:
     """From the spawned process to a record acknowledged by the last partition.
 
-    Answers also when the broker listened, and when all partitions had a leader.
+    Reports also when the broker listened, and when all partitions had a leader.
     """
     values: Values = {}
     end_s = time.monotonic() + READY_TIMEOUT_S
@@ -46,7 +46,7 @@ def start(target: Target, topic: str, scale: float) -> Values:
     """An empty directory, a topic that comes into being by being asked for."""
     del scale
     target.spawn()
-    return _wait_for_answer(target, topic, 1, create=True)
+    return _wait_for_response(target, topic, 1, create=True)
 
 
 def start_with_partitions(target: Target, topic: str, scale: float) -> Values:
@@ -70,10 +70,10 @@ def start_with_partitions(target: Target, topic: str, scale: float) -> Values:
     target.stop()
     values["stop_ms"] = (time.monotonic_ns() - start_ns) / 1e6
     target.spawn()
-    values |= _wait_for_answer(target, topic, partitions, create=False)
+    values |= _wait_for_response(target, topic, partitions, create=False)
     target.kill()
     target.spawn()
-    killed = _wait_for_answer(target, topic, partitions, create=False)
+    killed = _wait_for_response(target, topic, partitions, create=False)
     return values | {"after_kill_ms": killed["first_ack_ms"]}
 
 

@@ -48,8 +48,8 @@ class Mock(Target):
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(f"topic {name} {partitions}\n".encode())
-        answer = self.process.stdout.readline()
-        assert answer == b"ok\n", answer
+        response = self.process.stdout.readline()
+        assert response == b"ok\n", response
         with wire.Connection(self.address) as connection:
             wire.wait_for_leaders(connection, name, partitions)
 

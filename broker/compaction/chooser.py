@@ -10,7 +10,7 @@ import logging
 
 from odradek.broker.compaction.context import CleanerContext
 from odradek.broker.compaction.facts import (
-    SegmentClock,
+    ClosedSegmentTimes,
     facts_of,
     has_dirty_segment,
     read_times_ahead,
@@ -31,7 +31,7 @@ class CleaningChooser:
     def __init__(self, context: CleanerContext, failures: CleaningFailures) -> None:
         self._context = context
         self._failures = failures
-        self._times = SegmentClock()
+        self._times = ClosedSegmentTimes()
 
     async def dirtiest(self) -> tuple[Log, Candidate] | None:
         """The log to clean now; None when none is due."""

@@ -146,7 +146,7 @@ class Compaction:
         if self.worker.pid is not None:
             idle_ms = now_ms - self._last_job_ms
             if idle_ms >= IDLE_MS:
-                self.worker.is_boosted = False
+                self.worker.end_boost()
                 await self.worker.kill()
             else:
                 wait_ms = min(wait_ms, IDLE_MS - idle_ms)
@@ -233,7 +233,7 @@ class Compaction:
         if failure.error_number != NO_CPU_TIME:
             return self.failures.on_system_error(log, failure.reason, failure.error_number)
         logger.info("the cleaning of %s starts again with a higher priority", log.directory)
-        self.worker.is_boosted = True
+        self.worker.boost()
         await self.worker.kill()
         return None
 

@@ -28,8 +28,8 @@ NO_TIME: Final = -1
 HEADER_BYTES: Final = 128
 
 
-class SegmentClock:
-    """The times of closed segments; each log keeps those of its last `times`."""
+class ClosedSegmentTimes:
+    """The times of closed segments, those of a log from one call of `times` to the next."""
 
     def __init__(self) -> None:
         self._known: dict[Log, dict[tuple[int, int], SegmentTimes]] = {}
@@ -49,9 +49,9 @@ class SegmentClock:
         return tuple(current.values())
 
     def read_ahead(self, log: Log, first_number: int) -> Iterator[None]:
-        """Read the times that `times` would have to read, one segment a step; the log may change
-        between steps.
+        """Have `times` read no file when it is called next: one segment is read in each step.
 
+        The log may change between steps.
         raises  OSError; CorruptBatch
         """
         known = self._known.setdefault(log, {})
@@ -95,18 +95,21 @@ def _first_dirty_number(log: Log, checkpoint_offset: int | None) -> int:
 
 
 def read_times_ahead(
-    log: Log, checkpoint_offset: int | None, clock: SegmentClock
+    log: Log, checkpoint_offset: int | None, closed_times: ClosedSegmentTimes
 ) -> Iterator[None]:
     """Read what `facts_of` would read from disk, in steps of 0.1 ms.
 
     raises  OSError; CorruptBatch
     """
     if _needs_times(log) and has_dirty_segment(log, checkpoint_offset):
-        yield from clock.read_ahead(log, _first_dirty_number(log, checkpoint_offset))
+        yield from closed_times.read_ahead(log, _first_dirty_number(log, checkpoint_offset))
 
 
 def facts_of(
-    log: Log, checkpoint_offset: int | None, last_stable_offset: int, clock: SegmentClock
+    log: Log,
+    checkpoint_offset: int | None,
+    last_stable_offset: int,
+    closed_times: ClosedSegmentTimes,
 ) -> LogFacts:
     """The facts of one log, for `candidates.judge`.
 
@@ -115,7 +118,7 @@ def facts_of(
     config = log.config
     times: tuple[SegmentTimes, ...] = ()
     if _needs_times(log):
-        times = clock.times(log, _first_dirty_number(log, checkpoint_offset))
+        times = closed_times.times(log, _first_dirty_number(log, checkpoint_offset))
     return LogFacts(
         checkpoint_offset=checkpoint_offset,
         log_start_offset=log.log_start_offset,

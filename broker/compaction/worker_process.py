@@ -109,6 +109,14 @@ class WorkerProcess:
         """Process id of the worker, None while there is none."""
         return None if self._running is None else self._running.process.pid
 
+    def boost(self) -> None:
+        """Run the next process, and those after it, at the higher priority."""
+        self.is_boosted = True
+
+    def end_boost(self) -> None:
+        """Run the next process at the usual priority."""
+        self.is_boosted = False
+
     async def clean(
         self, job: CleaningJob, is_wanted: Callable[[], bool]
     ) -> CleaningResult | CleaningFailure | None:

@@ -56,6 +56,10 @@ class FaultyConnection(Connection):
         self.stalled_by = number
         self._on_stalled(self)
 
+    def end_with(self, correlation_id: int, ending: Ending) -> None:
+        """Send the response to a request as `ending` says."""
+        self.endings[correlation_id] = ending
+
     def respond(self, parts: list[Any]) -> None:
         """As usual, or as the request's ending says."""
         if self._passes(parts):

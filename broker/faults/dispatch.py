@@ -158,7 +158,7 @@ class FaultyCall:
                     return Reply(response)
             case Action.DROP | Action.CLOSE | Action.HALF_WRITTEN | Action.THROTTLE:
                 ending = Ending(rule.action, rule.number, rule.throttle_ms)
-                connection.endings[call.header.correlation_id] = ending
+                connection.end_with(call.header.correlation_id, ending)
         outcome = run(context, request)
         if isinstance(outcome, GeneratorType):
             outcome = yield from outcome

@@ -117,8 +117,7 @@ class Faults:
         self._rules.clear()
         self._release(lambda connection: True)
         self._links.heal()
-        disk = self._disk
-        disk.full = disk.failed_sync = disk.slow = None
+        self._disk.heal()
 
     # Links.
 
@@ -162,12 +161,12 @@ class Faults:
         if not isinstance(path, str):
             raise FaultRefused(f"path is a text, not {path!r:.80}")
         folder = os.path.normpath(os.path.join(data, path))
-        disk = self._disk
-        slow_ms = _whole(fields, "slow_ms", SLOW_MAX_MS)
-        disk.full = folder if _flag(fields, "full", default=False) else None
-        disk.failed_sync = folder if _flag(fields, "fail_fsync", default=False) else None
-        disk.slow = folder if slow_ms else None
-        disk.slow_ms = slow_ms
+        self._disk.strike(
+            folder,
+            slow_ms=_whole(fields, "slow_ms", SLOW_MAX_MS),
+            is_full=_flag(fields, "full", default=False),
+            fails_syncs=_flag(fields, "fail_fsync", default=False),
+        )
 
     def listing(self) -> dict[str, Any]:
         """All faults that there are."""

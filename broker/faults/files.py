@@ -28,6 +28,20 @@ class DiskFaults:
     slow: str | None = None
     slow_ms: int = 0
 
+    def heal(self) -> None:
+        """Have none of these faults."""
+        self.full = self.failed_sync = self.slow = None
+
+    def strike(self, folder: str, *, is_full: bool, fails_syncs: bool, slow_ms: int) -> None:
+        """Have these faults in one folder, and no others.
+
+        slow_ms  0: it is as fast as ever
+        """
+        self.full = folder if is_full else None
+        self.failed_sync = folder if fails_syncs else None
+        self.slow = folder if slow_ms else None
+        self.slow_ms = slow_ms
+
     def before_read(self, path: str) -> None:
         """Called by every thread that reads."""
         if is_in(path, self.slow):

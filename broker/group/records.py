@@ -74,7 +74,8 @@ def offset_record(
 
 
 def batches(records: Sequence[Record], bytes_max: int) -> Iterator[list[Record]]:
-    """The records in order, in lists that each fit into a batch of `bytes_max`."""
+    """The records in order, in lists that each fit into a batch of `bytes_max`; a record that is
+    larger has a list of its own."""
     batch: list[Record] = []
     left_bytes = capacity = min(bytes_max, BATCH_BYTES_MAX) - BATCH_OVERHEAD
     for record in records:

@@ -210,7 +210,7 @@ class StagedProduce(Staged):
         """Copy the staged batches out of the receive buffer, which is reused before the write."""
         for _, _, row in self._rows:
             if isinstance(row, StagedAppend):
-                row.batch = RecordBatch(memoryview(bytearray(row.batch.view)))
+                row.own_batch()
 
     def rest(self) -> Iterator[tuple[TopicProduceData, PartitionProduceData]]:
         """The batches that have no row yet."""

@@ -131,6 +131,7 @@ class NodeParts:
             self.services,
             platform.executor,
             platform.supervisor,
+            platform.rounds,
             connections_max,
         )
         if faults is None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from odradek.broker.node.storage_log import StorageLog
 from odradek.broker.purgatory import Purgatory
+from odradek.broker.server.rounds import Rounds
 from odradek.broker.server.socket_server import apis_of
 from odradek.runtime.clock import Clock, SystemClock
 from odradek.runtime.descriptor_limit import raise_descriptor_limit, share_out
@@ -70,7 +71,8 @@ class Platform:
 
             self.faults = Faults(loop, self.peer_wheel, self.peer_clock)
             self.files = self.faults.on_files(self.files)
-        self.purgatory = Purgatory(self.wheel, self.metrics)
+        self.rounds = Rounds(loop, self.loop_watch)
+        self.purgatory = Purgatory(self.wheel, self.metrics, self.rounds.add_first)
         self.wheel.after_each_turn(self.purgatory.run_notified)
         self.shares = share_out(raise_descriptor_limit())
         self.descriptors = Descriptors(
@@ -87,7 +89,7 @@ class Platform:
         return WheelDriver(self.loop, clock, TimingWheel(clock.monotonic_ms()), self.loop_watch)
 
     def _open_peer_time(self) -> tuple[Clock, WheelDriver]:
-        """What measures other brokers and the ensemble, which answer in real time."""
+        """What measures other brokers and the ensemble, which respond in real time."""
         return self.clock, self.wheel
 
     def on_task_failure(self, name: str, error: BaseException) -> None:

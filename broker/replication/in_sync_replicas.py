@@ -241,13 +241,11 @@ class InSyncReplicas:
                 self._metrics.isr_expands += 1
             else:
                 self._metrics.isr_shrinks += 1
-            partition.partition_epoch = result.partition_epoch
-            leader.commit(result.isr)
+            partition.commit_in_sync(leader, result)
             self._lines.append(
                 f"{partition.topic}-{partition.index}: ISR updated to {_ids(result.isr)}, "
                 f"partition epoch {result.partition_epoch}"
             )
-            partition.update_high_watermark()
             # Requests wait for the high watermark, but the number of in-sync replicas counts too.
             self._purgatory.notify(partition)
             return True

@@ -72,8 +72,8 @@ class LeadershipObserver(Protocol):
         """This broker leads the partition in a new leader epoch, or `partition.leader` is None."""
 
     def on_log_deleted(self, topic: str, index: int) -> None:
-        """The log of this replica was deleted; `on_leader_change` was called before.  The partition
-        may go on elsewhere."""
+        """The log of this replica was deleted; `on_leader_change` was called before.  Other brokers
+        may still have replicas of the partition."""
 
     def on_partition_deleted(self, topic: str, index: int) -> None:
         """The partition is being deleted, whether or not this broker has a replica of it."""
@@ -253,7 +253,7 @@ class Leadership:
         if partition.topic_id != ZERO_UUID:
             raise BrokerError(ErrorCode.INCONSISTENT_TOPIC_ID)
         self._make_log(replica)
-        partition.topic_id = replica.topic_id
+        partition.take_topic_id(replica.topic_id)
         return True
 
     def _make_log(self, replica: LeaderAndIsrPartition) -> Log:

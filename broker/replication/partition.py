@@ -12,6 +12,7 @@ from odradek.controller.control_requests import NO_EPOCH
 from odradek.controller.image import PartitionState
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import RecordBatch
+from odradek.protocol.topic_partition import ZERO_UUID
 from odradek.storage.log.head import Appended
 from odradek.storage.log.log import Log
 
@@ -202,6 +203,21 @@ class Partition:
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch
         self.begin_awaited_flush(self.log.end_offset - self.log.unflushed_messages())
+        self.update_high_watermark()
+
+    def take_topic_id(self, topic_id: UUID) -> None:
+        """Have the id that a controller knows, after one that knew none."""
+        assert self.topic_id == ZERO_UUID, f"{self.topic}-{self.index} has the id {self.topic_id}"
+        self.topic_id = topic_id
+
+    def move_to(self, log: Log) -> None:
+        """Use the copy of the log that has taken its place in another log directory."""
+        self.log = log
+
+    def commit_in_sync(self, leader: PartitionLeader, state: PartitionState) -> None:
+        """The controller has stored in-sync replicas that `leader` proposed."""
+        self.partition_epoch = state.partition_epoch
+        leader.commit(state.isr)
         self.update_high_watermark()
 
     def resign(self) -> None:

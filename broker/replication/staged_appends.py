@@ -23,6 +23,10 @@ class StagedAppend:
         self.batch = batch
         self.result: Appended | BrokerError | None = None
 
+    def own_batch(self) -> None:
+        """Copy the batch, whose memory is about to be used for something else."""
+        self.batch = RecordBatch(memoryview(bytearray(self.batch.view)))
+
 
 class StagedAppends:
     """The staged appends of the current turn."""

@@ -16,7 +16,7 @@ import logging
 from asyncio import AbstractEventLoop, Future
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import Executor
+from concurrent.futures import ThreadPoolExecutor
 from time import monotonic_ns
 from typing import Any, Final, Protocol
 
@@ -29,6 +29,8 @@ SLICE_NS: Final = 2_000_000
 SHORT_SLICE_NS: Final = 200_000
 """The same of a first slice while others wait for theirs."""
 ROUND_NS: Final = 4_000_000
+REQUEST_THREADS: Final = 2
+"""Each may decompress one batch at a time, of up to 64 MiB."""
 
 logger = logging.getLogger("odradek.server")
 
@@ -46,13 +48,12 @@ class Runnable(Protocol):
 class Rounds:
     """The queue of those that wait for a slice."""
 
-    def __init__(
-        self, loop: AbstractEventLoop, executor: Executor, watch: LoopWatch | None = None
-    ) -> None:
+    def __init__(self, loop: AbstractEventLoop, watch: LoopWatch | None = None) -> None:
         """watch  counts how long slices take"""
         self._loop = loop
         self._watch = watch
-        self._executor = executor
+        # A pool of its own: requests must not keep disk jobs waiting.
+        self._executor = ThreadPoolExecutor(REQUEST_THREADS, thread_name_prefix="request")
         self._first: OrderedDict[Runnable, None] = OrderedDict()
         """Those that wait for their first slice: half of a round is theirs."""
         self._waiting: OrderedDict[Runnable, None] = OrderedDict()
@@ -125,6 +126,10 @@ class Rounds:
     def run_in_thread(self, work: Callable[[], Any], done: Callable[[Future[Any]], None]) -> None:
         """Run `work` off the loop, then `done` on it."""
         self._loop.run_in_executor(self._executor, work).add_done_callback(done)
+
+    def close(self) -> None:
+        """End the threads; what they do now is not awaited."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
 
 
 class SlicedSteps:

@@ -13,8 +13,7 @@ import logging
 import socket
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
-from functools import partial
+from concurrent.futures import Executor
 from heapq import nsmallest
 from itertools import count
 from time import monotonic_ns
@@ -33,8 +32,6 @@ from odradek.runtime.tasks import Supervisor
 
 ACCEPTS_PER_TURN: Final = 64
 POOL_FREE_BYTES_MAX: Final = 16 << 20
-REQUEST_THREADS: Final = 2
-"""Each may decompress one batch at a time, of up to 64 MiB."""
 ACCEPT_PAUSE_S: Final = 0.1
 """How long accepting pauses when the process has no descriptors left; open connections go on."""
 EVICTION_INTERVAL_MS: Final = 100
@@ -55,6 +52,7 @@ class SocketServer:
         services: Services,
         executor: Executor,
         supervisor: Supervisor,
+        rounds: Rounds,
         connections_max: Callable[[], int],
         *,
         make_dispatcher: Callable[[Services, Rounds, Budget], Dispatcher] = Dispatcher,
@@ -64,6 +62,7 @@ class SocketServer:
         services         what handlers get; the server itself uses settings, clock, metrics,
                          loop_watch and purgatory
         executor         reads pages that are not in memory
+        rounds           those of the purgatory of `services`, too
         connections_max  for how many the process has descriptors
         make_...         brokers for tests have their own
         """
@@ -76,11 +75,7 @@ class SocketServer:
         self._supervisor = supervisor
         bytes_max = services.settings.queued_max_request_bytes
         self.budget = Budget(bytes_max if bytes_max > 0 else BYTES_MAX)
-        # A pool of its own: requests must not keep disk jobs waiting.
-        self._request_threads = ThreadPoolExecutor(REQUEST_THREADS, thread_name_prefix="request")
-        self.rounds = Rounds(loop, self._request_threads, services.loop_watch)
-        purgatory = services.purgatory
-        purgatory.on_more = partial(self.rounds.add, purgatory)
+        self.rounds = rounds
         dispatcher = make_dispatcher(services, self.rounds, self.budget)
         self.prepare_first_requests = dispatcher.prepare_first_requests
         self.context = ServerContext(
@@ -91,7 +86,7 @@ class SocketServer:
             budget=self.budget,
             dispatch=dispatcher.dispatch,
             end_of_turn=dispatcher.end_of_turn,
-            wake=purgatory.run_notified,
+            wake=services.purgatory.run_notified,
             in_thread=self._in_thread,
             on_large_frame=self._on_large_frame,
             on_closed=self._on_closed,
@@ -285,7 +280,7 @@ class SocketServer:
         self.stop_accepting()
         for connection in tuple(self.connections):
             connection.close()
-        self._request_threads.shutdown(wait=False, cancel_futures=True)
+        self.rounds.close()
 
 
 def apis_of(frames: Sequence[memoryview]) -> str:

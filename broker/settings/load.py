@@ -7,7 +7,7 @@ replaces what can change while a broker runs.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -61,9 +61,7 @@ def load_settings(path: str | None, overrides: Sequence[str]) -> BrokerSettings:
         written[name.strip()] = text
         if path is None and name.strip() == "log.dir":
             del written["log.dirs"]
-    settings = make_settings(written)
-    settings.warnings = tuple(unknown_names(written))
-    return settings
+    return make_settings(written, warnings=unknown_names(written))
 
 
 def default_values() -> dict[str, Value]:
@@ -77,13 +75,17 @@ def default_values() -> dict[str, Value]:
 
 
 def make_settings(
-    static: Mapping[str, str], dynamic: DynamicSettings = NO_DYNAMIC_SETTINGS
+    static: Mapping[str, str],
+    dynamic: DynamicSettings = NO_DYNAMIC_SETTINGS,
+    *,
+    warnings: Iterable[str] = (),
 ) -> BrokerSettings:
     """Parse and check the settings.
 
-    static   names and texts; unknown names have no effect
-    dynamic  must be usable, see `with_dynamic`
-    raises   InvalidValueError
+    static    names and texts; unknown names have no effect
+    dynamic   must be usable, see `with_dynamic`
+    warnings  what the operator should read about where they come from
+    raises    InvalidValueError
     """
     static = with_node_id(static)
     written = overlaid(static, dynamic)
@@ -98,7 +100,7 @@ def make_settings(
     attributes["static"] = MappingProxyType(static)
     attributes["dynamic"] = dynamic
     attributes["written"] = MappingProxyType(written)
-    attributes["warnings"] = ()
+    attributes["warnings"] = tuple(warnings)
     settings = BrokerSettings(values, attributes)
     check_settings(settings)
     return settings
@@ -122,15 +124,10 @@ def with_dynamic(settings: BrokerSettings, dynamic: DynamicSettings) -> BrokerSe
         DynamicSettings(default, {}),
     ):
         try:
-            changed = make_settings(settings.static, tried)
+            return make_settings(settings.static, tried, warnings=warnings)
         except InvalidValueError as error:
             warnings.append(f"Dynamic settings are left out: {error}")
-        else:
-            break
-    else:
-        changed = make_settings(settings.static)
-    changed.warnings = tuple(warnings)
-    return changed
+    return make_settings(settings.static, warnings=warnings)
 
 
 def with_node_id(written: Mapping[str, str]) -> dict[str, str]:

@@ -49,7 +49,8 @@ class Advance:
         return True
 
     def note(self, name: str) -> None:
-        """A timer of this name fires now."""
+        """A timer of this name fires now; timers that it and others add after `EXACT_CALLS` of one
+        name wait for the grid."""
         count = self.fired[name] = self.fired.get(name, 0) + 1
         if count >= EXACT_CALLS:
             self._is_chained = True

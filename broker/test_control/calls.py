@@ -40,7 +40,7 @@ class ControlCalls:
         def serve() -> None:
             from odradek.broker.test_control.http_server import serve_forever
 
-            serve_forever(listener, self.answer)
+            serve_forever(listener, self.respond)
 
         threading.Thread(target=serve, name="test control", daemon=True).start()
 
@@ -51,7 +51,7 @@ class ControlCalls:
 
     # In the threads of the HTTP server.
 
-    def answer(self, method: str, target: str, body: bytes) -> tuple[int, object]:
+    def respond(self, method: str, target: str, body: bytes) -> tuple[int, object]:
         """Handle one request; returns its status and what becomes the JSON of the response."""
         try:
             values = _arguments(target, body)

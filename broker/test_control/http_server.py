@@ -16,23 +16,23 @@ BODY_BYTES_MAX: Final = 4 << 20
 SILENCE_S: Final = 60
 """A connection that sends nothing for so long is closed."""
 
-Answer = Callable[[str, str, bytes], tuple[int, object]]
+Respond = Callable[[str, str, bytes], tuple[int, object]]
 """(method, target, body) -> status and content."""
 
 
-def serve_forever(listener: socket.socket, answer: Answer) -> None:
+def serve_forever(listener: socket.socket, respond: Respond) -> None:
     """Serve a listening socket in this thread."""
-    _Server(listener, answer).serve_forever()
+    _Server(listener, respond).serve_forever()
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, listener: socket.socket, answer: Answer) -> None:
+    def __init__(self, listener: socket.socket, respond: Respond) -> None:
         super().__init__(listener.getsockname(), _Handler, bind_and_activate=False)
         self.socket.close()
         self.socket = listener
-        self.answer = answer
+        self.respond = respond
         self._free = threading.BoundedSemaphore(CONNECTIONS_MAX)
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -81,7 +81,7 @@ class _Handler(BaseHTTPRequestHandler):
             text = f"a body has at most {BODY_BYTES_MAX} bytes"
             self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
         else:
-            self._respond(*self.server.answer(self.command, self.path, self.rfile.read(int(size))))
+            self._respond(*self.server.respond(self.command, self.path, self.rfile.read(int(size))))
 
     def _refuse(self, status: int, text: str) -> None:
         """Respond without reading the body."""

@@ -255,9 +255,8 @@ def decide_complete(metadata: TransactionMetadata, *, now_ms: int) -> TxnTransit
     """What follows once every partition has its marker."""
     current = metadata.current
     is_commit = current.state is TransactionState.PREPARE_COMMIT
-    metadata.has_failed_epoch_fence = False
     producer_id, producer_epoch = current.producer_after_end
-    return metadata.prepare(
+    return metadata.prepare_complete(
         current._replace(
             producer_id=producer_id,
             last_producer_id=current.producer_id,

@@ -107,7 +107,7 @@ class MarkerChannels:
     def cancel(self, owner: object) -> None:
         """Another coordinator writes the markers of a shard's transactions."""
         for pending in self.pending.pop(owner, ()):
-            pending.is_over = True
+            pending.stop()
 
     def _settle(self, pending: PendingMarkers) -> None:
         pending.complete_if_done()
@@ -204,6 +204,6 @@ class MarkerChannels:
                         *partition,
                         error.name,
                     )
-                    pending.is_over = True
+                    pending.stop()
         pending.marked(written)
         self._settle(pending)

@@ -72,6 +72,10 @@ class PendingMarkers:
             self._on_marked(known)
         self.complete_if_done()
 
+    def stop(self) -> None:
+        """No more markers are written: another coordinator, or another producer, took over."""
+        self.is_over = True
+
     def complete_if_done(self) -> None:
         """Call `on_complete` unless a marker is missing."""
         if not self.left and not self.is_over:

@@ -119,6 +119,19 @@ class TransactionMetadata:
             producer_epoch=target.producer_epoch, last_producer_epoch=NO_PRODUCER_EPOCH
         )
 
+    def give_up(self) -> None:
+        """The pending transition is not stored, or another one takes its place."""
+        self.pending_state = None
+
+    def note_failed_fence(self) -> None:
+        """The abort that follows a fence is perhaps not stored."""
+        self.has_failed_epoch_fence = True
+
+    def prepare_complete(self, target: TxnTransitMetadata) -> TxnTransitMetadata:
+        """As `prepare`, after the end of the transaction was stored; so was the fence."""
+        self.has_failed_epoch_fence = False
+        return self.prepare(target)
+
     def complete(self, target: TxnTransitMetadata) -> None:
         """Apply a transition that is stored."""
         assert self.pending_state is target.state, f"{self} does not expect {target}"

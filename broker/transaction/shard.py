@@ -303,7 +303,7 @@ class TransactionShard(CoordinatorShard[TransactionContext, TransactionReplay]):
 
         def removed(error: ErrorCode) -> None:
             for metadata in expired:
-                metadata.pending_state = None
+                metadata.give_up()
                 if not error and self.ids.get(metadata.transactional_id) is metadata:
                     del self.ids[metadata.transactional_id]
             if error:
@@ -334,7 +334,7 @@ class TransactionShard(CoordinatorShard[TransactionContext, TransactionReplay]):
                 if target.state is TransactionState.ONGOING:
                     self._deadlines.watch(metadata)
             elif not keeps_pending(error):
-                metadata.pending_state = None
+                metadata.give_up()
             done.resolve(error)
 
         self._log.append([self._record(metadata, target)], replicated, timeout_ms=target.timeout_ms)
@@ -358,7 +358,7 @@ class TransactionShard(CoordinatorShard[TransactionContext, TransactionReplay]):
         """
         context = self._context
         if context.transaction_version() >= TV_2:
-            metadata.pending_state = None
+            metadata.give_up()
             target = decide_abort_v2(
                 metadata, new_producer_id=context.new_producer_id, now_ms=context.clock.now_ms()
             )
@@ -367,7 +367,7 @@ class TransactionShard(CoordinatorShard[TransactionContext, TransactionReplay]):
 
         def note(error: ErrorCode) -> ErrorCode:
             if error and not self.is_closed:
-                metadata.has_failed_epoch_fence = True
+                metadata.note_failed_fence()
             return error
 
         return self._prepare_end(metadata, target).then(note)

@@ -134,13 +134,12 @@ class ActiveController:
         ]
         written: dict[TopicPartition, int] = {}
         found = await read_states(self._session, everything, self._warn, written)
-        states.image = image.with_states(found)
+        states.load(image.with_states(found))
         self.is_loaded = True
         await states.take_bounced_offline(written)
         await self._deletion.enqueue(pending, is_take_over=True)
         batch = ControlBatch()
-        batch.add_metadata(everything, brokers)
-        batch.is_metadata_full = True
+        batch.add_all_metadata(states.image, brokers)
         states.send(batch)
         await self._brokers.start_replicas(everything)
         await states.elect_leaderless()

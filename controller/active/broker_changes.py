@@ -7,7 +7,6 @@ doControlledShutdown, processLeaderAndIsrResponseReceived.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from odradek.controller.active.partition_states import PartitionStates
 from odradek.controller.active.reassignments import Reassignments
@@ -49,15 +48,15 @@ class BrokerChanges:
             if one in before and now[one].broker_epoch > before[one].broker_epoch
         }
         if new:
-            states.image = states.image.with_brokers(new.values())
+            states.add_brokers(new.values())
             await self._brokers_started(new)
         if bounced:
-            states.image = states.image.with_brokers(removed=bounced)
+            states.remove_brokers(bounced)
             await self._brokers_failed(list(bounced))
-            states.image = states.image.with_brokers(bounced.values())
+            states.add_brokers(bounced.values())
             await self._brokers_started(bounced)
         if dead:
-            states.image = states.image.with_brokers(removed=dead)
+            states.remove_brokers(dead)
             await self._brokers_failed(dead)
 
     async def on_broker_changed(self, broker_id: int) -> None:
@@ -69,7 +68,7 @@ class BrokerChanges:
         if broker is None or known is None or broker == known:
             return
         if broker.broker_epoch == known.broker_epoch:
-            states.image = states.image.with_brokers([broker])
+            states.add_brokers([broker])
             batch = ControlBatch()
             batch.add_metadata(brokers=states.image.brokers)
             states.send(batch)
@@ -113,10 +112,7 @@ class BrokerChanges:
             elif error is ErrorCode.NONE:
                 after.pop(key, None)
         if after != before:
-            states.image = replace(
-                states.image,
-                offline_directories={**states.image.offline_directories, broker_id: tuple(after)},
-            )
+            states.set_offline(broker_id, after)
         lost = [key for key in after if key not in before]
         if lost:
             await self._replicas_failed(_replicas(lost, broker_id))
@@ -142,10 +138,7 @@ class BrokerChanges:
             raise BrokerError(ErrorCode.BROKER_NOT_AVAILABLE)
         if broker_epoch != -1 and broker_epoch < broker.broker_epoch:
             raise BrokerError(ErrorCode.STALE_BROKER_EPOCH)
-        if broker_id not in states.image.shutting_down:
-            states.image = replace(
-                states.image, shutting_down=(*states.image.shutting_down, broker_id)
-            )
+        states.start_shutdown(broker_id)
         led, followed = self._led_and_followed(broker_id)
         batch = ControlBatch()
         await states.elect(led, Strategy.CONTROLLED_SHUTDOWN, batch)
@@ -214,11 +207,7 @@ class BrokerChanges:
         batch.add_metadata(brokers=(one for one in states.image.brokers if one not in brokers))
         states.send(batch)
         batch = ControlBatch()
-        batch.add_metadata(
-            (TopicPartition(topic, one.partition) for topic, one in states.image.partitions()),
-            brokers,
-        )
-        batch.is_metadata_full = True
+        batch.add_all_metadata(states.image, brokers)
         states.send(batch, only_to=brokers)
         batch = ControlBatch()
         self._add_replicas(batch, brokers)

@@ -83,7 +83,7 @@ class IsrChanges:
         known = [key for key in changed if states.image.partition(*key) is not None]
         if known:
             found_states = await read_states(session, known, states.warn)
-            states.image = states.image.with_states(found_states)
+            states.replace_states(found_states)
             batch = ControlBatch()
             batch.add_metadata(known)
             states.send(batch)

@@ -26,7 +26,13 @@ from odradek.controller.decide.elections import (
     decide_unseen_bounce,
     needs_leader,
 )
-from odradek.controller.image import Image, PartitionImage, PartitionState
+from odradek.controller.image import (
+    BrokerImage,
+    Image,
+    PartitionImage,
+    PartitionState,
+    TopicImage,
+)
 from odradek.controller.znodes import zk_data
 from odradek.controller.znodes.cluster_reading import Warn, encode_state, read_states
 from odradek.controller.znodes.config_znodes import decode_config
@@ -80,12 +86,51 @@ class PartitionStates:
     ) -> None:
         """dynamic_setting  (name) -> what is stored for this broker, or for all brokers, or None"""
         self.fence = fence
-        self.image = image
+        self._image = image
         self.settings = settings
         self.channel = channel
         self.warn = warn
         self._dynamic_setting = dynamic_setting
         self.deletions = Deletions()
+
+    @property
+    def image(self) -> Image:
+        """The cluster as it was read and written."""
+        return self._image
+
+    def load(self, image: Image) -> None:
+        """After a take-over: everything was read."""
+        self._image = image
+
+    def add_brokers(self, registered: Iterable[BrokerImage]) -> None:
+        """Brokers registered, or changed what they registered."""
+        self._image = self._image.with_brokers(registered)
+
+    def remove_brokers(self, brokers: Iterable[int]) -> None:
+        """Registrations of brokers ended."""
+        self._image = self._image.with_brokers(removed=brokers)
+
+    def start_shutdown(self, broker_id: int) -> None:
+        """A broker sent ControlledShutdown: it is not elected any more."""
+        self._image = self._image.with_shutting_down(broker_id)
+
+    def set_offline(self, broker_id: int, partitions: Iterable[TopicPartition]) -> None:
+        """The broker's replicas of these partitions, and no others, are on failed directories."""
+        self._image = self._image.with_offline(broker_id, partitions)
+
+    def replace_topics(
+        self, changed: Iterable[TopicImage] = (), removed: Iterable[str] = ()
+    ) -> None:
+        """Topics were created, or removed."""
+        self._image = self._image.with_topics(changed, removed)
+
+    def replace_partitions(self, changed: Mapping[TopicPartition, PartitionImage]) -> None:
+        """Partitions were added to known topics, or have other replicas."""
+        self._image = self._image.with_partitions(changed)
+
+    def replace_states(self, changed: Mapping[TopicPartition, PartitionState]) -> None:
+        """State znodes of known partitions were written, or read."""
+        self._image = self._image.with_states(changed)
 
     def send(
         self, batch: ControlBatch, *, only_to: Collection[int] | None = None
@@ -313,7 +358,7 @@ class PartitionStates:
                 (stat,) = result
                 assert isinstance(stat, Stat), "SetData results in a stat"
                 written[key] = replace(wanted[key], partition_epoch=stat.version)
-        self.image = self.image.with_states(written)
+        self.replace_states(written)
         done |= written
         return stale
 
@@ -322,7 +367,7 @@ class PartitionStates:
         for state in states.values():
             if state.controller_epoch > self.image.controller_epoch:
                 raise ControllerMoved(f"epoch {state.controller_epoch} has written a state")
-        self.image = self.image.with_states(states)
+        self.replace_states(states)
 
     async def _create(
         self,
@@ -376,7 +421,7 @@ class PartitionStates:
         is_new: bool = False,
     ) -> None:
         """Elections that were written: into the image, and as LeaderAndIsr into the batch."""
-        self.image = self.image.with_states({key: one.state for key, one in elections.items()})
+        self.replace_states({key: one.state for key, one in elections.items()})
         for (topic, index), election in elections.items():
             partition = self.image.partition(topic, index)
             assert partition is not None, "it was just written"

@@ -208,7 +208,7 @@ class Reassignments:
         changed = {key: one for key, one in changed.items() if one != before[key]}
         refused = await self._write(changed)
         written = {key: one for key, one in changed.items() if key not in refused}
-        self._states.image = self._states.image.with_partitions(written)
+        self._states.replace_partitions(written)
         for key, one in written.items():
             logger.info(
                 "%s-%d is reassigned from %s to %s",
@@ -242,14 +242,14 @@ class Reassignments:
             return
         before = {key: self._partition(key) for key in keys}
         after = {key: completed(one) for key, one in before.items()}
-        self._states.image = self._states.image.with_partitions(after)
+        self._states.replace_partitions(after)
         led = await self._lead_from_target(keys)
         failed = {
             key: replace(before[key], state=self._partition(key).state)
             for key in keys
             if key not in led and is_being_reassigned(before[key])
         }
-        self._states.image = self._states.image.with_partitions(failed)
+        self._states.replace_partitions(failed)
         done = [key for key in keys if key not in failed]
         await self._delete_replicas(
             [(*key, broker) for key in done for broker in before[key].removing]

@@ -48,7 +48,7 @@ class TopicChanges:
         for name in removed:
             states.deletions.forget(name)
         topics = await self._read(new)
-        states.image = states.image.with_topics(topics, removed)
+        states.replace_topics(topics, removed)
         await self._start_partitions(
             [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
         )
@@ -73,7 +73,7 @@ class TopicChanges:
         if name in states.deletions:
             await self._deletion.take_partitions_back(name)
             return
-        states.image = states.image.with_partitions(
+        states.replace_partitions(
             {TopicPartition(name, index): partition for index, partition in new.items()}
         )
         await self._start_partitions([TopicPartition(name, index) for index in sorted(new)])

@@ -139,4 +139,4 @@ class TopicDeletion:
                 zk_data.encode_topic_id(known.topic_id),
                 len(known.partitions),
             )
-        self._states.image = self._states.image.with_topics(removed=[topic])
+        self._states.replace_topics(removed=[topic])

@@ -110,6 +110,8 @@ class EmbeddedTree:
         self._clock = clock
         self._failure: str | None = None
         self._commits: Commits | None = None
+        # `serve` sets these three.  Before, at the start, nothing runs in a thread, and the caller
+        # of a write that fails gets the error: there is no loop yet that could be stopped.
         self._run_in_thread: RunInThread | None = None
         self._on_failure: Callable[[str], None] = _ignore
         self._on_problem: Callable[[str], None] = _ignore

@@ -45,7 +45,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from odradek.controller.coordination.session import Check, Create, Delete, SetData, ZkOperation
-from odradek.controller.coordination.tree import Tree, TreeSession, Znode
+from odradek.controller.coordination.tree import Tree, Znode
 from odradek.protocol.records.checksum import crc32c
 from odradek.runtime.lazy_dataclass import dataclass
 
@@ -144,20 +144,19 @@ def decode_snapshot(content: bytes) -> Tree:
     (crc,) = _CRC.unpack_from(content, len(content) - _CRC.size)
     if crc32c(memoryview(content)[: -_CRC.size]) != crc:
         raise SnapshotDamaged("the checksum differs")
-    tree = Tree()
-    _, tree.zxid, tree.last_session_id, session_count = _HEAD.unpack_from(content)
+    _, zxid, last_session_id, session_count = _HEAD.unpack_from(content)
+    tree = Tree(zxid, last_session_id)
     position = _HEAD.size
     for _ in range(session_count):
         session_id, timeout_ms = _SESSION.unpack_from(content, position)
         position += _SESSION.size
-        tree.sessions[session_id] = TreeSession(timeout_ms)
+        tree.restore_session(session_id, timeout_ms)
     (node_count,) = _COUNT.unpack_from(content, position)
     _decode_nodes(tree, content, position + _COUNT.size, node_count)
     return tree
 
 
 def _decode_nodes(tree: Tree, content: bytes, position: int, count: int) -> None:
-    nodes = tree.nodes
     unpack = _NODE.unpack_from
     for _ in range(count):
         path_bytes, data_bytes, czxid, mzxid, pzxid, ctime, mtime, owner, version, creates = unpack(
@@ -171,17 +170,8 @@ def _decode_nodes(tree: Tree, content: bytes, position: int, count: int) -> None
             data = content[position : position + data_bytes]
             position += data_bytes
         node = Znode(data, czxid, ctime, owner)
-        node.mzxid = mzxid
-        node.pzxid = pzxid
-        node.mtime_ms = mtime
-        node.version = version
-        node.creates = creates
-        nodes[path] = node
-        if path != "/":
-            slash = path.rindex("/")
-            nodes[path[:slash] or "/"].children[path[slash + 1 :]] = None
-        if owner:
-            tree.sessions[owner].ephemerals[path] = None
+        node.restore(mzxid=mzxid, pzxid=pzxid, mtime_ms=mtime, version=version, creates=creates)
+        tree.restore_node(path, node)
 
 
 def encode_entry(entry: JournalEntry) -> bytes:

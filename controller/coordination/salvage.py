@@ -91,7 +91,7 @@ def replace_all(files: FileSystem, folder: str, tree: Tree, suffix: str) -> list
     """
     snapshots, journals = find_files(files, folder)
     former = [*snapshots, *journals]
-    tree.zxid = max([tree.zxid, *(one.number for one in former)]) + 1
+    tree.skip_zxids(max([tree.zxid, *(one.number for one in former)]) + 1)
     files.open(journal_path(folder, tree.zxid + 1), create=True).close()
     write_snapshot(files, folder, tree)
     aside: list[str] = []

@@ -80,6 +80,14 @@ class Znode:
         self.owner = owner
         self.children: dict[str, None] = {}
 
+    def restore(self, *, mzxid: int, pzxid: int, mtime_ms: int, version: int, creates: int) -> None:
+        """What a snapshot says of the changes since the node was created."""
+        self.mzxid = mzxid
+        self.pzxid = pzxid
+        self.mtime_ms = mtime_ms
+        self.version = version
+        self.creates = creates
+
     def stat(self) -> Stat:
         count = len(self.children)
         return Stat(
@@ -155,12 +163,30 @@ class TreeChange:
 class Tree:
     """Nodes, sessions and watches."""
 
-    def __init__(self) -> None:
-        self.zxid = 0
-        self.last_session_id = 0
+    def __init__(self, zxid: int = 0, last_session_id: int = 0) -> None:
+        self.zxid = zxid
+        self.last_session_id = last_session_id
         self.nodes: dict[str, Znode] = {"/": Znode(b"", 0, 0, 0)}
         self.sessions: dict[int, TreeSession] = {}
         self._watches = Watches()
+
+    def restore_session(self, session_id: int, timeout_ms: int) -> None:
+        """A session of a snapshot; before its ephemeral nodes."""
+        self.sessions[session_id] = TreeSession(timeout_ms)
+
+    def restore_node(self, path: str, node: Znode) -> None:
+        """A node of a snapshot; after its parent."""
+        self.nodes[path] = node
+        if path != "/":
+            slash = path.rindex("/")
+            self.nodes[path[:slash] or "/"].children[path[slash + 1 :]] = None
+        if node.owner:
+            self.sessions[node.owner].ephemerals[path] = None
+
+    def skip_zxids(self, last: int) -> None:
+        """Let the next transaction come after `last`, which was used elsewhere."""
+        assert last >= self.zxid, "zxids rise"
+        self.zxid = last
 
     def open_session(self, timeout_ms: int, *, is_client: bool = False) -> TreeChange:
         """Begin a session, whose id is in the step.

@@ -315,7 +315,7 @@ class ZooKeeperSession:
         """Every call, sent or not; what the server still responds is ignored."""
         outstanding, self._outstanding = self._outstanding, {}
         for call, finish in outstanding.items():
-            call.error = error
+            call.give_up(error)
             finish(call)
         openings, self._openings = self._openings, []
         for opening in openings:

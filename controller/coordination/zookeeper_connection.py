@@ -176,6 +176,10 @@ class ZooKeeperCall:
         self.error = session_error(error)
         self._owner.on_done(self)
 
+    def give_up(self, error: CoordinationError) -> None:
+        """The result is `error`, whatever the server still responds."""
+        self.error = error
+
 
 Posted = ZooKeeperCall | Connected | ConnectionLost | Ended | Closed | Fired
 

@@ -1,4 +1,4 @@
-"""The table of served APIs, from the table that ApiVersions answers from."""
+"""The table of served APIs, from the table that ApiVersions is made of."""
 
 from __future__ import annotations
 

@@ -89,14 +89,22 @@ class BatchFilter:
             for producer in job.active_producers
         }
         self._transactions = transactions
-        self.segment_end_offset = job.first_uncleanable_offset
-        """Exclusive: where the segment ends that the next batches are of."""
+        self._segment_end_offset = job.first_uncleanable_offset
         self._next_offset = 0
-        self.drops_legacy_tombstones = False
-        """Whether tombstones in formats before version 2 are removed; they have no horizon."""
+        self._drops_legacy_tombstones = False
         self.read_records = 0
         """Records seen so far."""
         self.kept_records = 0
+
+    def begin_segment(self, end_offset: int, *, drops_legacy_tombstones: bool) -> None:
+        """The next batches are of another segment.
+
+        end_offset               exclusive
+        drops_legacy_tombstones  whether those in formats before version 2 are removed; they have
+                                 no horizon
+        """
+        self._segment_end_offset = end_offset
+        self._drops_legacy_tombstones = drops_legacy_tombstones
 
     def filter(self, view: memoryview) -> Filtered | None:
         """What is kept of a batch, None when nothing is.
@@ -106,7 +114,7 @@ class BatchFilter:
         if view[MAGIC_POSITION] != MAGIC:
             return self._filter_legacy(view)
         batch = RecordBatch(view)
-        check_offsets(batch, self._next_offset, self.segment_end_offset)
+        check_offsets(batch, self._next_offset, self._segment_end_offset)
         self._next_offset = batch.next_offset
         if not has_valid_crc(batch):
             raise CorruptBatch(f"the checksum of {batch} is wrong")
@@ -284,7 +292,7 @@ class BatchFilter:
             key = digest(key)
         if record.offset < self._offsets.get(key, -1):
             return False
-        return record.value is not None or not self.drops_legacy_tombstones
+        return record.value is not None or not self._drops_legacy_tombstones
 
 
 def check_offsets(batch: RecordBatch, next_offset: int, end_offset: int) -> None:

@@ -129,7 +129,7 @@ class _Cleaning:
             sync_file(self._files, path)
             if not is_mapped:
                 break
-            offset_map.end_offset = self._end_offset(number)
+            offset_map.advance(self._end_offset(number))
         return offset_map
 
     def _map_segment(
@@ -165,7 +165,7 @@ class _Cleaning:
                     batch.base_offset,
                     batch.last_offset_delta,
                 )
-            offset_map.end_offset = next_offset
+            offset_map.advance(next_offset)
         return True
 
     def _map_legacy(self, view: memoryview, offset_map: OffsetMap) -> bool:
@@ -180,8 +180,8 @@ class _Cleaning:
             if key is not None and record.offset >= start_offset:
                 if len(key) > PLAIN_KEY_BYTES_MAX:
                     key = digest(key)
-                offset_map.offsets[key] = record.offset
-        offset_map.end_offset = records[-1].offset + 1
+                offset_map.put(key, record.offset)
+        offset_map.advance(records[-1].offset + 1)
         return True
 
     # The second pass.
@@ -239,8 +239,9 @@ class _Cleaning:
             for source in group:
                 path = self._path(source.base_offset, names.LOG)
                 modified_ms = files.modified_ms(path)
-                batch_filter.segment_end_offset = source.end_offset
-                batch_filter.drops_legacy_tombstones = modified_ms <= legacy_horizon_ms
+                batch_filter.begin_segment(
+                    source.end_offset, drops_legacy_tombstones=modified_ms <= legacy_horizon_ms
+                )
                 with _naming_damage(path):
                     for view in iterate_stored(files, path, source.size_bytes, self._throttle):
                         filtered = batch_filter.filter(view)

@@ -70,6 +70,18 @@ class OffsetMap:
         """
         return not self.offsets or len(self.offsets) + record_count <= self.entries_max
 
+    def put(self, key: bytes, offset: int) -> None:
+        """A record of a key, after all others of it."""
+        self.offsets[key] = offset
+
+    def advance(self, end_offset: int) -> None:
+        """All batches below this offset are in the map."""
+        self.end_offset = end_offset
+
+    def note_irregular(self) -> None:
+        """A batch has offsets of records outside of it, or twice."""
+        self.is_regular = False
+
     def survivors(self) -> bytearray | None:
         """A byte for every offset from the first dirty one on: what becomes of the record there.
 

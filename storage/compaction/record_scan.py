@@ -106,7 +106,8 @@ def map_records(
             offsets[key] = base_offset + delta
         if is_tombstone:
             offset_map.tombstone_batches.append(base_offset)
-        offset_map.is_regular &= 0 <= delta <= last_offset_delta
+        if not 0 <= delta <= last_offset_delta:
+            offset_map.note_irregular()
         return
     fields = _scan(data, count)
     deltas = fields.offset_deltas
@@ -121,9 +122,11 @@ def map_records(
     if any(byte & 1 for byte in size_bytes):
         offset_map.tombstone_batches.append(base_offset)
     if count == last_offset_delta + 1:
-        offset_map.is_regular &= deltas == list(range(count))
+        is_regular = deltas == list(range(count))
     else:
-        offset_map.is_regular &= 0 <= min(deltas) <= max(deltas) <= last_offset_delta
+        is_regular = 0 <= min(deltas) <= max(deltas) <= last_offset_delta
+    if not is_regular:
+        offset_map.note_irregular()
 
 
 class SingleRecord(NamedTuple):

@@ -94,10 +94,10 @@ class ChunkedFile(SystemFile):
 
 
 class ChunkedFileSystem(SystemFileSystem):
-    """The host's files, opened as `ChunkedFile`."""
+    """The host's files, each of which is read and written in portions."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Open for reading and appending."""
+        """As `SystemFileSystem.open`."""
         flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         return ChunkedFile(path, os.open(path, flags, 0o644))
 

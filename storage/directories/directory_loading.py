@@ -91,10 +91,13 @@ def load_directory(directory: LogDirectory, loading: Loading) -> LoadedDirectory
         loading.check_interrupted()
         key = (name.topic, name.partition)
         log = _open(directory, path, key, loading, found)
-        (directory.future_logs if name.suffix == FUTURE_FOLDER else directory.logs)[key] = log
+        if name.suffix == FUTURE_FOLDER:
+            directory.add_future(log)
+        else:
+            directory.add(log)
         topic_id = _topic_id(path, loading)
         if topic_id is not None:
-            directory.topic_ids[path] = topic_id
+            directory.note_topic_id(path, topic_id)
     directory.on_loaded()
     try:
         directory.write_now(directory.checkpoints_above_ends())

@@ -90,7 +90,7 @@ class LogCreation:
                 full = full or error
                 continue
             if log is not None:
-                directory.logs[key] = log
+                directory.add(log)
                 return log
         if full is not None:
             raise full
@@ -137,9 +137,9 @@ class LogCreation:
             refuse_when_full(directory, error)
             self._take_offline(directory, error)
             raise storage_error(directory) from error
-        directory.new_folders[folder] = None
+        directory.note_new_folder(folder)
         if topic_id is not None:
-            directory.topic_ids[folder] = topic_id
+            directory.note_topic_id(folder, topic_id)
         return log
 
     def _online(self) -> list[LogDirectory]:

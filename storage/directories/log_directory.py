@@ -32,7 +32,11 @@ from odradek.storage.checkpoints.checkpoint_file import (
     read_offsets,
 )
 from odradek.storage.checkpoints.clean_shutdown import take_clean_shutdown_mark
-from odradek.storage.checkpoints.meta_properties import MetaProperties, read_meta_properties
+from odradek.storage.checkpoints.meta_properties import (
+    MetaProperties,
+    read_meta_properties,
+    write_meta_properties,
+)
 from odradek.storage.directories.disk_jobs import SyncNewFolders, WriteCheckpoint
 from odradek.storage.events import Report, StorageEvent
 from odradek.storage.log.log import Log
@@ -63,7 +67,7 @@ class DirectoryInUse(Exception):
 
 
 class LogDirectory:
-    """The state of one directory; only `LogManager` changes it."""
+    """The state of one directory: its logs, its lock, what its files say."""
 
     __slots__ = (
         "_awaited",
@@ -229,6 +233,46 @@ class LogDirectory:
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.release()
+
+    def fail(self, error: Exception) -> str:
+        """Go offline, for good; returns why, as it is reported."""
+        self.failure = str(error) or type(error).__name__
+        return self.failure
+
+    def write_meta(self, meta: MetaProperties, *, date: str) -> None:
+        """Write meta.properties; raises OSError.
+
+        date  for the comment, as in `meta_properties`
+        """
+        write_meta_properties(self._files, self.path, meta, date=date)
+        self.meta = meta
+
+    # Logs.
+
+    def add(self, log: Log) -> None:
+        """A log was opened or created here, or the copy of one is complete."""
+        self.logs[log.topic, log.partition] = log
+
+    def add_future(self, log: Log) -> None:
+        """A copy on its way from another directory was opened or begun."""
+        self.future_logs[log.topic, log.partition] = log
+
+    def note_new_folder(self, folder: str) -> None:
+        """A log was created, in a folder that need not be durable yet."""
+        self.new_folders[folder] = None
+
+    def note_topic_id(self, folder: str, topic_id: UUID) -> None:
+        """A partition folder has a partition.metadata."""
+        self.topic_ids[folder] = topic_id
+
+    def drop(self, log: Log) -> None:
+        """A log, or a copy, is not here any more."""
+        key = (log.topic, log.partition)
+        for logs in (self.logs, self.future_logs):
+            if logs.get(key) is log:
+                del logs[key]
+        self.topic_ids.pop(log.directory, None)
+        self.new_folders.pop(log.directory, None)
 
     # Checkpoints.
 

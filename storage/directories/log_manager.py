@@ -28,12 +28,10 @@ from odradek.storage.checkpoints.meta_properties import (
     META_PROPERTIES_FILE,
     MetaProperties,
     check_meta_properties,
-    write_meta_properties,
 )
 from odradek.storage.checkpoints.partition_metadata import write_topic_id
 from odradek.storage.directories.directory_loading import LoadedDirectory, Loading, load_directory
 from odradek.storage.directories.disk_jobs import (
-    Removal,
     RemoveFolder,
     SyncNewFolders,
     WriteCheckpoint,
@@ -44,6 +42,7 @@ from odradek.storage.directories.log_creation import (
     storage_error,
 )
 from odradek.storage.directories.log_directory import LogDirectory
+from odradek.storage.directories.removals import Removals
 from odradek.storage.directories.replacements import interrupted_replacements, unique_of
 from odradek.storage.events import StorageEvent
 from odradek.storage.files.descriptors import Descriptors
@@ -111,8 +110,7 @@ class LogManager:
         """Online and offline ones, in the order of log.dirs."""
         self._logs: dict[PartitionName, Log] = {}
         self._future_logs: dict[PartitionName, Log] = {}
-        self.removals: list[tuple[int, Removal]] = []
-        """(earliest time in ms, what is removed): folders of deleted partitions, old segments."""
+        self.removals = Removals()
         self._failures: list[DirectoryFailure] = []
         self.creation = LogCreation(files, self.directories, descriptors, self.take_offline)
 
@@ -150,11 +148,9 @@ class LogManager:
             if former == mine:
                 continue
             try:
-                write_meta_properties(self.files, directory.path, mine, date=date)
+                directory.write_meta(mine, date=date)
             except OSError as error:
                 self.take_offline(directory, error)
-            else:
-                directory.meta = mine
 
     def _report_nameless(self, directory: LogDirectory) -> None:
         """Report a directory with logs and without an owner; Kafka accepts it silently."""
@@ -200,9 +196,8 @@ class LogManager:
                 continue
             self._adopt(directory)
             due_ms = now_ms + self._file_delete_delay_ms
-            self.removals += (
-                (due_ms, RemoveFolder(directory.path, path)) for path in found.deleted
-            )
+            for path in found.deleted:
+                self.removals.add(due_ms, RemoveFolder(directory.path, path))
             loaded.append(found)
         return loaded
 
@@ -332,7 +327,7 @@ class LogManager:
                 refuse_when_full(directory, error)
                 self.take_offline(directory, error)
                 raise storage_error(directory) from error
-            directory.topic_ids[log.directory] = topic_id
+            directory.note_topic_id(log.directory, topic_id)
 
     def delete(self, partitions: Iterable[PartitionName], *, unique: str, now_ms: int) -> Deletion:
         """Take the logs of partitions out; `Upkeep.remove` returns their folders when they are due.
@@ -376,17 +371,16 @@ class LogManager:
             self.take_offline(directory, error)
         else:
             due_ms = now_ms + self._file_delete_delay_ms
-            self.removals.append((due_ms, RemoveFolder(directory.path, folder)))
+            self.removals.add(due_ms, RemoveFolder(directory.path, folder))
         log.abandon()
 
     def _drop(self, directory: LogDirectory, log: Log) -> None:
         """Take a log out of every table."""
         key = (log.topic, log.partition)
-        for logs in (self._logs, self._future_logs, directory.logs, directory.future_logs):
+        for logs in (self._logs, self._future_logs):
             if logs.get(key) is log:
                 del logs[key]
-        directory.topic_ids.pop(log.directory, None)
-        directory.new_folders.pop(log.directory, None)
+        directory.drop(log)
 
     # Moves between directories.
 
@@ -407,7 +401,8 @@ class LogManager:
         topic_id = self.directory_of(log).topic_ids.get(log.directory)
         future = self.creation.create_in(directory, folder, key, log.config, topic_id, now_ms)
         if future is not None:
-            directory.future_logs[key] = self._future_logs[key] = future
+            self._future_logs[key] = future
+            directory.add_future(future)
         return future
 
     def delete_future(self, topic: str, partition: int, *, unique: str, now_ms: int) -> None:
@@ -468,11 +463,12 @@ class LogManager:
             self.take_offline(target, error)
             return None
         # Snapshots keep neither all batches that may be sent again nor verifications.
-        moved.head.producer_states = log.producer_states
+        moved.head.replace_producers(log.producer_states)
         moved.advance_high_watermark(high_watermark)
         if topic_id is not None:
-            target.topic_ids[folder] = topic_id
-        target.logs[key] = self._logs[key] = moved
+            target.note_topic_id(folder, topic_id)
+        self._logs[key] = moved
+        target.add(moved)
         return moved
 
     # Directories.
@@ -495,19 +491,17 @@ class LogManager:
         """
         if not directory.is_online:
             return
-        directory.failure = str(error) or type(error).__name__
+        failure = directory.fail(error)
         lost = directory.all_logs()
         for log in lost:
             self._drop(directory, log)
             log.abandon()
-        self.removals = [due for due in self.removals if due[1].directory != directory.path]
+        self.removals.forget_directory(directory.path)
         directory.release()
         keys = tuple(dict.fromkeys((log.topic, log.partition) for log in lost))
-        self._failures.append(DirectoryFailure(directory.path, directory.failure, keys))
+        self._failures.append(DirectoryFailure(directory.path, failure, keys))
         if not self.online():
-            raise NoDirectoryLeft(
-                f"no directory of log.dirs is left; {directory.path}: {directory.failure}"
-            )
+            raise NoDirectoryLeft(f"no directory of log.dirs is left; {directory.path}: {failure}")
 
     # End.
 

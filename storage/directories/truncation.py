@@ -80,7 +80,7 @@ class Truncations:
         directory = self._manager.directory_of(log)
         # Removing large files takes long: `Upkeep.remove` returns them as jobs for a thread.
         if truncation.paths:
-            self._manager.removals.append((now_ms, RemoveFiles(directory.path, truncation.paths)))
+            self._manager.removals.add(now_ms, RemoveFiles(directory.path, truncation.paths))
         directory.note_truncated(log)
         return FinishTruncation(directory.path, log, truncation, is_folder_changed)
 

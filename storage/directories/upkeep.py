@@ -117,16 +117,12 @@ class Upkeep:
         directory = manager.directory_of(log)
         for files in removed:
             job = RemoveFiles(directory.path, files.paths)
-            manager.removals.append((files.remove_at_ms, job))
+            manager.removals.add(files.remove_at_ms, job)
             directory.note_renamed_segments(log)
 
     def remove(self, *, now_ms: int) -> list[Removal]:
         """The files and folders that are due to be removed."""
-        manager = self._manager
-        due = [job for due_ms, job in manager.removals if due_ms <= now_ms]
-        if due:
-            manager.removals = [waiting for waiting in manager.removals if waiting[0] > now_ms]
-        return due
+        return self._manager.removals.take_due(now_ms)
 
     # Flushes.
 
@@ -265,4 +261,4 @@ class Upkeep:
         elif isinstance(job, SyncNewFolders):
             directory.on_folders_not_synced(job)
         elif isinstance(job, RemoveFolder | RemoveFiles) and directory.is_online:
-            manager.removals.append((0, job))
+            manager.removals.add(0, job)

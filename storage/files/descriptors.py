@@ -23,6 +23,8 @@ from odradek.storage.files.disk_errors import is_out_of_descriptors
 
 OPEN_MAX: Final = 1_000
 NEVER_TRUNCATED: Final = 1 << 62
+RebuildLater = Callable[[Any, str], None]
+"""(a `Segment`, the reason): has its indexes rebuilt in a thread"""
 
 
 class Handle:
@@ -170,26 +172,54 @@ class FileSlice:
 class Descriptors:
     """The open files of one broker, and where its logs report to."""
 
-    __slots__ = ("_open", "files", "open_max", "rebuild_later", "rebuilding", "report")
+    __slots__ = ("_open", "_rebuild_later", "files", "open_max", "rebuilding", "report")
 
     report: Report
     """Takes what an operator needs to know; from any thread."""
-    rebuild_later: Callable[[Any, str], None] | None
-    """Has the indexes of a `Segment` rebuilt in a thread, for the reason given.  None: they are
-    rebuilt within the call that needs them."""
     rebuilding: dict[Any, None]
-    """Segments for which it was called, until they are rebuilt."""
+    """Segments whose indexes are being rebuilt in a thread."""
 
     def __init__(
-        self, files: FileSystem, *, open_max: int = OPEN_MAX, report: Report = ignore
+        self,
+        files: FileSystem,
+        *,
+        open_max: int = OPEN_MAX,
+        report: Report = ignore,
+        rebuild_later: RebuildLater | None = None,
     ) -> None:
+        """rebuild_later  None: indexes are rebuilt within the call that needs them"""
         assert open_max > 0, "at least one file has to be open"
         self.files = files
         self.open_max = open_max
         self.report = report
-        self.rebuild_later = None
+        self._rebuild_later = rebuild_later
         self.rebuilding = {}
         self._open: OrderedDict[Handle, None] = OrderedDict()
+
+    # Indexes.
+
+    def serve(self, rebuild_later: RebuildLater) -> None:
+        """The logs are loaded, and nothing may hold up the loop any more: from now on indexes are
+        rebuilt in a thread."""
+        assert self._rebuild_later is None, "it is called once"
+        self._rebuild_later = rebuild_later
+
+    @property
+    def rebuilds_later(self) -> bool:
+        """Whether indexes are rebuilt in a thread, and not within the call that needs them."""
+        return self._rebuild_later is not None
+
+    def request_rebuild(self, segment: Any, reason: str) -> None:
+        """Have the indexes of a segment rebuilt in a thread, until `end_rebuild`."""
+        assert self._rebuild_later is not None, "it is asked for in a thread only"
+        self.rebuilding[segment] = None
+        self._rebuild_later(segment, reason)
+
+    def end_rebuild(self, segment: Any) -> None:
+        """The indexes are rebuilt, or will not be."""
+        self.rebuilding.pop(segment, None)
+
+    # Files.
 
     @property
     def open_count(self) -> int:

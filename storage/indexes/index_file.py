@@ -86,6 +86,14 @@ class IndexFile:
         self.is_loaded = True
         self._is_exact = False
 
+    def unload(self) -> None:
+        """Have the file loaded again before it is used: it is not the index of its segment."""
+        self.is_loaded = False
+
+    def append_entries(self, entries: bytes) -> None:
+        """Add entries after all others, in memory."""
+        self.pending += entries
+
     def load(self) -> None:
         """Count the entries in the file.
 

@@ -50,7 +50,7 @@ class SegmentIndexes:
             try:
                 self.offsets.check(log_bytes)
             except (CorruptIndex, OSError):
-                self.offsets.is_loaded = False
+                self.offsets.unload()
                 raise
         self.load_times()
 
@@ -61,7 +61,7 @@ class SegmentIndexes:
             try:
                 self.times.check()
             except (CorruptIndex, OSError):
-                self.times.is_loaded = False
+                self.times.unload()
                 raise
 
     def reset(self) -> None:

@@ -131,7 +131,7 @@ class TxnFile:
         """Add the transaction that was aborted last, in memory."""
         self.load()
         assert entry.last_offset > self._last_offset, "markers are appended in order"
-        self._index.pending += encode_entries((entry,))
+        self._index.append_entries(encode_entries((entry,)))
         self._last_offset = entry.last_offset
 
     def truncate(self, end_offset: int) -> None:

@@ -42,6 +42,7 @@ from odradek.storage.producers.producer_rebuild import ProducerRebuild
 from odradek.storage.producers.producer_state import (
     Duplicate,
     ProducerEntry,
+    ProducerStates,
     check_append,
     entry_after,
 )
@@ -116,6 +117,10 @@ class Head:
         """Replace the settings; they take effect with the next append."""
         self.config = config
         self._on_new_active()
+
+    def replace_producers(self, states: ProducerStates) -> None:
+        """Use producer states that were rebuilt, or those of the log whose copy this one is."""
+        self.producer_states = states
 
     def _on_new_active(self) -> None:
         """After a change of the active segment, or of the settings."""

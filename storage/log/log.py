@@ -280,7 +280,7 @@ class Log:
         The file is written but not synced: the next flush does that before the recovery point
         passes the epoch's batches, and after a crash the batches after it contain their epoch.
         """
-        self.truncation.gap_offset = None
+        self.truncation.forget_gap()
         self.head.epochs.assign(leader_epoch, start_offset)
 
     def roll(self, *, now_ms: int) -> None:

@@ -45,6 +45,10 @@ class LogTruncation:
         self.count = 0
         self.gap_offset = gap_offset
 
+    def forget_gap(self) -> None:
+        """Followers have begun to take over what follows the gap."""
+        self.gap_offset = None
+
     def begin(self) -> None:
         """Batches are about to be dropped."""
         self.count += 1
@@ -77,7 +81,7 @@ class LogTruncation:
         if truncation.truncation_count != self.count or head.is_offline:
             return False
         if truncation.rebuild is not None:
-            head.producer_states = truncation.rebuild.states
+            head.replace_producers(truncation.rebuild.states)
             head.producer_states.on_high_watermark(high_watermark)
         head.set_truncating(False)
         return True

@@ -53,8 +53,7 @@ class TimeLookup:
 
     def run(self, files: FileSystem) -> None:
         """Search; `result` raises the errors."""
-        shared = Descriptors(files, open_max=OPEN_MAX)
-        shared.rebuild_later = self._note_unusable
+        shared = Descriptors(files, open_max=OPEN_MAX, rebuild_later=self._note_unusable)
         for base_offset, size, largest in self._segments:
             copy = Segment(shared, self._log.directory, base_offset, size=size, created_ms=0)
             if largest is not None:

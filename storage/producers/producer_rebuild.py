@@ -53,9 +53,10 @@ class ProducerRebuild:
         raises  OSError; CorruptBatch
         cost    4 us a batch after the snapshot
         """
-        shared = Descriptors(files, open_max=OPEN_MAX, report=self._events.append)
         # An index that is unusable is not rebuilt here: the segment is read from its start.
-        shared.rebuild_later = _ignore
+        shared = Descriptors(
+            files, open_max=OPEN_MAX, report=self._events.append, rebuild_later=_ignore
+        )
         copies = [
             Segment(shared, self._directory, base_offset, size=size, created_ms=0)
             for base_offset, size in self._segments

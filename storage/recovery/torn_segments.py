@@ -53,7 +53,7 @@ class UnsupportedFormat(OSError):
 
 @dataclass(slots=True)
 class CheckedAmount:
-    """What an unclean stop has cost: the sum over logs."""
+    """What was checked after an unclean stop, of one log or of all those of a directory."""
 
     segments: int = 0
     size_bytes: int = 0

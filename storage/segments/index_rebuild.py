@@ -101,7 +101,7 @@ class IndexRebuild:
 
     def give_up(self) -> None:
         """Nothing more will come of it; the next lookup that needs the indexes begins again."""
-        self.segment.shared.rebuilding.pop(self.segment, None)
+        self.segment.shared.end_rebuild(self.segment)
 
     def _finish(self, files: FileSystem) -> bool:
         segment, built = self.segment, self._built

@@ -7,8 +7,8 @@ Order of writing: the batch, then (in memory) its index entry; the index files f
 entries later, at the latest when the segment is closed.
 
 No call takes longer the larger the segment is, but for rebuilding its indexes.  That happens within
-the call that finds them unusable, unless `Descriptors.rebuild_later` has it done in a thread: then
-the call raises `IndexUnready`.
+the call that finds them unusable, unless `Descriptors.rebuilds_later` says that it is done in a
+thread: then the call raises `IndexUnready`.
 
 Source: Kafka's LogSegment.
 """
@@ -171,7 +171,7 @@ class Segment:
         """
         if self.damage is not None:
             raise CorruptBatch(self.damage)
-        is_loop_waiting = self.shared.rebuild_later is not None
+        is_loop_waiting = self.shared.rebuilds_later
         if is_loop_waiting and self.size > SCAN_ONLY_BYTES:
             self.rebuild_later(str(error))
             raise IndexUnready(self.handle.path)
@@ -203,10 +203,9 @@ class Segment:
     def rebuild_later(self, reason: str) -> None:
         """Have both indexes rebuilt in a thread, unless they are being rebuilt."""
         shared = self.shared
-        if shared.rebuild_later is not None and self not in shared.rebuilding:
-            shared.rebuilding[self] = None
+        if shared.rebuilds_later and self not in shared.rebuilding:
             self._report_rebuild(reason)
-            shared.rebuild_later(self, reason)
+            shared.request_rebuild(self, reason)
 
     def _by_index(self, look: Callable[[], Found]) -> Found:
         """The result of `look`; if the indexes mislead it, of a second call with rebuilt ones."""

@@ -122,8 +122,10 @@ def damaged_group_record(scene: Scene) -> None:
                 partition_index=0, committed_offset=7, committed_metadata=""
             )
             topics = [OffsetCommitRequestTopic(name="committed", partitions=[place])]
-            answer = wire.call(OffsetCommitRequest(group_id=f"group-{number:02}", topics=topics), 7)
-            scene.require(answer.topics[0].partitions[0].error_code == 0, "no commit")
+            response = wire.call(
+                OffsetCommitRequest(group_id=f"group-{number:02}", topics=topics), 7
+            )
+            scene.require(response.topics[0].partitions[0].error_code == 0, "no commit")
     scene.require(scene.broker.stop() == 0, "it does not stop")
     path = scene.broker.data / "__consumer_offsets-0" / "00000000000000000000.log"
     flip(path, path.read_bytes().index(b"group-10"))

@@ -35,7 +35,7 @@ from tests.support.wire import Closed, Wire, frame
 
 TOPIC_RESOURCE = 2
 UNKNOWN_PARTITIONS = 100_000
-ANSWER_TIMEOUT_S = 120.0
+RESPONSE_TIMEOUT_S = 120.0
 KEPT_BYTES_MAX = 48 * MEBIBYTE
 """Less than one session of them would take; the allocator keeps some of what requests took."""
 
@@ -48,12 +48,12 @@ def encoded(request: Any, version: int, correlation_id: int = 1) -> bytes:
     return frame(header + encoder(type(request), version)(request))
 
 
-def send_all(scene: Scene, content: bytes, answers: int) -> None:
-    """One packet; its answers are taken, or the connection ends."""
-    with Wire(scene.broker.address, timeout_s=ANSWER_TIMEOUT_S) as wire:
+def send_all(scene: Scene, content: bytes, responses: int) -> None:
+    """One packet; its responses are taken, or the connection ends."""
+    with Wire(scene.broker.address, timeout_s=RESPONSE_TIMEOUT_S) as wire:
         try:
             wire.send_bytes(content)
-            for _ in range(answers):
+            for _ in range(responses):
                 wire.receive_frame()
         except Closed:
             scene.figures["closed"] = True

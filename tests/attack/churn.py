@@ -46,11 +46,11 @@ class Refused(AssertionError):
     """An honest request got an error."""
 
 
-def expect(answer: Any, *codes: int) -> None:
+def expect(response: Any, *codes: int) -> None:
     """Every error code that was given is NONE."""
     wrong = [ErrorCode(code).name for code in codes if code]
     if wrong:
-        raise Refused(f"{', '.join(wrong)}: {answer}")
+        raise Refused(f"{', '.join(wrong)}: {response}")
 
 
 class Churn:

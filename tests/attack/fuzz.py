@@ -1,7 +1,7 @@
 """Frames that no client sends: requests of every API and version, damaged by a seed.
 
 Each connection sends a few frames at once and is read until it is quiet or closed.  A broker may
-answer or close; it may not hang (take the frames and do neither), crash, or log an error.
+respond or close; it may not hang (take the frames and do neither), crash, or log an error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.support.declarations import ValueMaker, versions_of
 from tests.support.wire import frame
 
 FRAMES_A_CONNECTION: Final = 20
-ANSWER_TIMEOUT_S: Final = 60.0
+RESPONSE_TIMEOUT_S: Final = 60.0
 INTERESTING: Final = (
     b"\x00",
     b"\xff",
@@ -94,7 +94,7 @@ def send(address: str, content: bytes, result: Fuzzed) -> None:
     host, port = address.rsplit(":", 1)
     last = frame(encode_request_header(ApiKey.API_VERSIONS, 0, LAST_ID, "fuzz"))
     result.connections += 1
-    with socket.create_connection((host, int(port)), timeout=ANSWER_TIMEOUT_S) as wire:
+    with socket.create_connection((host, int(port)), timeout=RESPONSE_TIMEOUT_S) as wire:
         try:
             wire.sendall(content + last)
             wire.shutdown(socket.SHUT_WR)

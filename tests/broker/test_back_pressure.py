@@ -34,7 +34,7 @@ def request(correlation_id: int) -> bytes:
     return struct.pack(">i", len(header) + len(body)) + header + body
 
 
-def read_answer(connected: socket.socket) -> int:
+def read_response(connected: socket.socket) -> int:
     def read(size: int) -> bytes:
         data = b""
         while len(data) < size:
@@ -60,5 +60,5 @@ def test_thousand_pipelined_requests_get_their_responses_in_order(
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
         connected.sendall(b"".join(map(request, range(REQUESTS))))
         for wanted in range(200):
-            assert read_answer(connected) == wanted
+            assert read_response(connected) == wanted
         assert broker.process.rss_bytes() - before_bytes < MEMORY_GROWTH_MAX

@@ -73,15 +73,15 @@ def make_topic(wire: Wire, name: str, configs: dict[str, str]) -> None:
         assignments=[],
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
     )
-    answer = wire.call(CreateTopicsRequest(topics=[topic]), 7)
-    assert answer.topics[0].error_code == 0
+    response = wire.call(CreateTopicsRequest(topics=[topic]), 7)
+    assert response.topics[0].error_code == 0
 
 
 def assert_served(wire: Wire) -> None:
     """Metadata and a record go through."""
     assert wire.call(metadata_of([TOPIC]), 12).topics[0].error_code == 0
-    answer = wire.call(produce_request(TOPIC, batch(1)), 9)
-    assert answer.responses[0].partition_responses[0].error_code == 0
+    response = wire.call(produce_request(TOPIC, batch(1)), 9)
+    assert response.responses[0].partition_responses[0].error_code == 0
 
 
 def sent_and_ended(broker: BrokerProcess, content: bytes) -> bool:
@@ -201,8 +201,8 @@ def test_half_sent_large_frames_do_not_block_others(broker: BrokerProcess, neigh
         for _ in range(16):
             wire = wires.enter_context(Wire(broker.address))
             wire.send_bytes(struct.pack(">i", 90 * MEBIBYTE) + b"\x00" * 100_000)
-        answer = neighbour.call(produce_request(TOPIC, big_batch(900_000)), 9)
-        assert answer.responses[0].partition_responses[0].error_code == 0
+        response = neighbour.call(produce_request(TOPIC, big_batch(900_000)), 9)
+        assert response.responses[0].partition_responses[0].error_code == 0
 
 
 @pytest.mark.parametrize("count", [10_001, 2**31 - 1])
@@ -256,8 +256,8 @@ def test_damaged_batch_is_refused_and_its_connection_stays_open(
 ) -> None:
     content, code = BAD_BATCHES[name]
     with Wire(broker.address) as wire:
-        answer = wire.call(produce_request(TOPIC, content), 9)
-        assert answer.responses[0].partition_responses[0].error_code == code
+        response = wire.call(produce_request(TOPIC, content), 9)
+        assert response.responses[0].partition_responses[0].error_code == code
         assert_served(wire)
 
 
@@ -275,11 +275,11 @@ def test_zip_bomb_on_a_topic_that_recompresses_is_refused_within_bounds(
         wire.send(produce_request("recompressed", bomb()), 9)
         assert_served(neighbour)
         try:
-            answer = wire.receive(0, 9)
+            response = wire.receive(0, 9)
         except Closed:
             pass
         else:
-            assert answer.responses[0].partition_responses[0].error_code != 0
+            assert response.responses[0].partition_responses[0].error_code != 0
     assert peak_bytes(broker) < BOMB_MEMORY_MAX
 
 

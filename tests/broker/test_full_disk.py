@@ -32,8 +32,8 @@ LOG = f"{TOPIC}-0/00000000000000000000.log"
 
 def produce(talk: Talk) -> tuple[int, int]:
     """Error code and offset of one batch of one record."""
-    answer = talk.quiet(produce_request(TOPIC, big_batch(VALUE_BYTES)), 9)
-    stored = answer.responses[0].partition_responses[0]
+    response = talk.quiet(produce_request(TOPIC, big_batch(VALUE_BYTES)), 9)
+    stored = response.responses[0].partition_responses[0]
     return stored.error_code, stored.base_offset
 
 
@@ -113,8 +113,8 @@ def test_batches_after_one_that_a_full_disk_refused_wait_for_it(
 
     def send(sequence: int) -> int:
         content = big_batch(VALUE_BYTES, producer_id=7, producer_epoch=0, base_sequence=sequence)
-        answer = talk.quiet(produce_request(TOPIC, content), 9)
-        code: int = answer.responses[0].partition_responses[0].error_code
+        response = talk.quiet(produce_request(TOPIC, content), 9)
+        code: int = response.responses[0].partition_responses[0].error_code
         return code
 
     with odradek_broker(tmp_path) as broker:

@@ -151,8 +151,8 @@ def repeat(talk: Talk, producer_id: int, sequence: int) -> tuple[int, int]:
     content = build_batch(
         records, producer_id=producer_id, producer_epoch=0, base_sequence=sequence
     )
-    answer = talk.quiet(produce_request(TOPIC, content), 9)
-    stored = answer.responses[0].partition_responses[0]
+    response = talk.quiet(produce_request(TOPIC, content), 9)
+    stored = response.responses[0].partition_responses[0]
     return stored.error_code, stored.base_offset
 
 

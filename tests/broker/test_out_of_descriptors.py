@@ -43,8 +43,8 @@ def connect(broker: BrokerProcess, connections: ExitStack) -> socket.socket:
 
 def produce(wire: Wire, topic: str = TOPIC, partition: int = 0) -> int:
     """The offset of one more record."""
-    answer = wire.call(produce_request(topic, batch(1), partition=partition), 9)
-    stored = answer.responses[0].partition_responses[0]
+    response = wire.call(produce_request(topic, batch(1), partition=partition), 9)
+    stored = response.responses[0].partition_responses[0]
     assert stored.error_code == ErrorCode.NONE, ErrorCode(stored.error_code)
     offset: int = stored.base_offset
     return offset
@@ -146,8 +146,8 @@ def test_no_record_is_lost_while_descriptors_are_short(tmp_path: Path) -> None:
         broker.process.set_limit(resource.RLIMIT_NOFILE, used)
         refused = 0
         for _ in range(300):
-            answer = talk.quiet(produce_request(TOPIC, batch(1)), 9)
-            stored = answer.responses[0].partition_responses[0]
+            response = talk.quiet(produce_request(TOPIC, batch(1)), 9)
+            stored = response.responses[0].partition_responses[0]
             if stored.error_code:
                 assert stored.error_code == ErrorCode.KAFKA_STORAGE_ERROR
                 refused += 1
@@ -163,14 +163,14 @@ def test_no_record_is_lost_while_descriptors_are_short(tmp_path: Path) -> None:
         talk.until(
             "writing again",
             lambda: talk.quiet(produce_request(TOPIC, batch(1)), 9),
-            lambda answer: answer.responses[0].partition_responses[0].error_code == 0,
+            lambda response: response.responses[0].partition_responses[0].error_code == 0,
         )
         acknowledged.append(len(acknowledged))
         for index in range(3):
             talk.until(
                 "a replica that found no descriptor has its log",
                 partial(talk.quiet, produce_request("late", batch(1), partition=index), 9),
-                lambda answer: answer.responses[0].partition_responses[0].error_code == 0,
+                lambda response: response.responses[0].partition_responses[0].error_code == 0,
             )
         with Wire(broker.address) as wire:
             assert [produce(wire, "late", index) for index in range(3)] == [1, 1, 1]

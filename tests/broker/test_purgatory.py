@@ -21,14 +21,13 @@ class World:
     def __init__(self) -> None:
         self.wheel = TimingWheel(0)
         self.metrics = BrokerMetrics()
-        self.purgatory = Purgatory(self.wheel, self.metrics)
-        self.purgatory.on_more = self._ask_for_more
+        self.purgatory = Purgatory(self.wheel, self.metrics, self._ask_for_slice)
         self.slices = 0
         self._is_more = False
         self.responses: list[Any] = []
         self.ready: dict[str, bool] = {}
 
-    def _ask_for_more(self) -> None:
+    def _ask_for_slice(self, purgatory: Purgatory) -> None:
         self._is_more = True
 
     def park(self, name: str, *keys: str, timeout_ms: int = 100) -> None:

@@ -78,8 +78,8 @@ def lay_down_moved_directory(data: Path) -> None:
 
 def end_of(talk: Talk) -> int:
     talk.wait_for_topic(TOPIC, 1)
-    answer = talk.quiet(produce_request(TOPIC, batch(1)), 9)
-    stored = answer.responses[0].partition_responses[0]
+    response = talk.quiet(produce_request(TOPIC, batch(1)), 9)
+    stored = response.responses[0].partition_responses[0]
     assert stored.error_code == 0
     return int(stored.base_offset)
 

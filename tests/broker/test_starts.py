@@ -59,8 +59,8 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for topic in TOPICS:
             talk.make_topic(topic, 2)
             for _ in range(3):
-                answer = talk.quiet(produce_request(topic, batch(4)), 9)
-                assert answer.responses[0].partition_responses[0].error_code == 0
+                response = talk.quiet(produce_request(topic, batch(4)), 9)
+                assert response.responses[0].partition_responses[0].error_code == 0
         talk.close()
         assert broker.stop() == 0
         return broker.data
@@ -227,9 +227,9 @@ def test_interrupted_start_leaves_the_directory_unchanged(
     asked = 0
     while True:
         asked += 1
-        answers = [True] + [False] * (asked - 1)
+        responses = [True] + [False] * (asked - 1)
         try:
-            start_and_stop(loop, settings_of(data), answers.pop)
+            start_and_stop(loop, settings_of(data), responses.pop)
         except StartInterrupted:
             assert tree_of(data) == before, asked
         else:
@@ -363,8 +363,8 @@ def test_foreign_files_beside_the_logs_are_reported_and_lose_no_record(
         talk = Talk(broker.address)
         for topic in TOPICS:
             talk.wait_for_topic(topic, 2)
-            answer = talk.quiet(produce_request(topic, batch(1)), 9)
-            stored = answer.responses[0].partition_responses[0]
+            response = talk.quiet(produce_request(topic, batch(1)), 9)
+            stored = response.responses[0].partition_responses[0]
             assert (stored.error_code, stored.base_offset) == (0, 12)
         talk.close()
         assert broker.stop() == 0

@@ -35,7 +35,7 @@ from tests.cluster.reassigning import move, wait_for_moves
 from tests.support.wire import Closed, Wire
 
 TIMEOUT_MS: Final = 5_000
-ANSWER_S: Final = 8.0
+RESPONSE_S: Final = 8.0
 TOPICS_MAX: Final = 6
 GROWTH_MAX: Final = 3
 GAP_S: Final = 1.5
@@ -92,7 +92,7 @@ class Operations:
         """The response of a broker; None stands for a controller that is not known."""
         if broker_id is None:
             raise Closed("no controller is known")
-        with Wire(self._cluster.brokers[broker_id].address, timeout_s=ANSWER_S) as wire:
+        with Wire(self._cluster.brokers[broker_id].address, timeout_s=RESPONSE_S) as wire:
             return wire.call(request, version)
 
     def _topic(self) -> str | None:

@@ -20,7 +20,7 @@ from tests.support.broker_process import BrokerProcess, odradek_broker  # noqa: 
 from tests.support.target import target_broker  # noqa: E402
 from tests.support.wire import Wire  # noqa: E402
 
-BUILD_AND_ANSWER_TIMEOUT_S = 600
+BUILD_AND_RESPONSE_TIMEOUT_S = 600
 """The first test of a program may have to fetch and build it."""
 
 
@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "tests/clients/" in item.path.as_posix():
             item.add_marker(pytest.mark.client)
-            item.add_marker(pytest.mark.timeout(BUILD_AND_ANSWER_TIMEOUT_S))
+            item.add_marker(pytest.mark.timeout(BUILD_AND_RESPONSE_TIMEOUT_S))
 
 
 @pytest.fixture(scope="session")

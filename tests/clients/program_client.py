@@ -30,13 +30,13 @@ class ProgramReader:
     def __init__(self, program: Program) -> None:
         self._program = program
         self.finished = False
-        self.position: int = program.answer()["position"]
+        self.position: int = program.response()["position"]
 
     def messages(self) -> list[Message]:
         """Wait for the records of the command; a second call returns none."""
         if self.finished:
             return []
-        responses = self._program.answers()
+        responses = self._program.responses()
         self.finished = True
         return [
             Message(
@@ -83,7 +83,7 @@ class ProgramClient:
         """The library's own admin client."""
         program = self._program()
         program.send(f"create {topic} {partitions}")
-        program.answers()
+        program.responses()
 
     def produce(self, topic: str, messages: Sequence[Message], how: How) -> list[int]:
         """Use a producer for this call only."""
@@ -96,20 +96,20 @@ class ProgramClient:
                 for message in messages
             ),
         )
-        return [response["offset"] for response in program.answers()]
+        return [response["offset"] for response in program.responses()]
 
     def transact(self, transactional_id: str, topic: str, count: int, *, is_commit: bool) -> None:
         """Use a producer for this call only."""
         program = self._program()
         outcome = "commit" if is_commit else "abort"
         program.send(f"transact {transactional_id} {topic} {count} {outcome}")
-        program.answers()
+        program.responses()
 
     def run(self, command: str) -> None:
         """A command that only some programs know."""
         program = self._program()
         program.send(command)
-        program.answers()
+        program.responses()
 
     def read(self, topic: str, partition: int, start: str, count: int) -> ProgramReader:
         """Use a consumer for this call only; its records must be read before the next call."""

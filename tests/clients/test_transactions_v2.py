@@ -70,8 +70,8 @@ def committed_offset(address: str, topic: str, group: str) -> int:
     wanted = OffsetFetchRequestTopics(name=topic, partition_indexes=[0])
     asked = OffsetFetchRequestGroup(group_id=group, topics=[wanted])
     with Wire(address) as wire:
-        answer = wire.call(OffsetFetchRequest(groups=[asked], require_stable=True), 8)
-    return int(answer.groups[0].topics[0].partitions[0].committed_offset)
+        response = wire.call(OffsetFetchRequest(groups=[asked], require_stable=True), 8)
+    return int(response.groups[0].topics[0].partitions[0].committed_offset)
 
 
 def values(transactional_id: str, count: int) -> list[bytes]:

@@ -104,7 +104,7 @@ class EndingSession:
 
 
 class EndingCluster(Cluster):
-    """Brokers whose sessions end at a write; a broker that has ended answers nothing."""
+    """Brokers whose sessions end at a write; a broker that has ended sends no response."""
 
     def connect(self, on_event: EventCallback) -> CoordinationSession:
         return EndingSession(self, on_event)

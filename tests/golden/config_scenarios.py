@@ -4,7 +4,7 @@ A scenario is (kind, resources): `alter` replaces all settings of a resource, `c
 operations.  A resource is (type, name, settings); a setting of `change` is (name, operation,
 value), of `alter` (name, value).  Nothing is changed: every request only validates.  (Naming a
 resource twice in `alter` is left out: Apache Kafka 3.9.2 fails while it counts errors and never
-answers.)
+responses.)
 """
 
 from __future__ import annotations

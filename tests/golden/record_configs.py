@@ -81,7 +81,7 @@ def array(items: Iterable[bytes]) -> bytes:
 
 
 class Reader:
-    """Fields of an answer, one after another."""
+    """Fields of a response, one after another."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -138,7 +138,7 @@ class Client:
         assert code == 0, f"the topic {name} could not be created: error {code}"
 
     def change(self, kind: str, resources: Any, *, validate_only: bool = True) -> list[Any]:
-        """Answers as (type, name, error code, message)."""
+        """Responses as (type, name, error code, message)."""
         parts = []
         for resource_type, name, settings in resources:
             if kind == "change":
@@ -153,11 +153,11 @@ class Client:
         body = array(parts) + struct.pack(">b", validate_only)
         reader = self.ask(api_key, version, body)
         reader.number("i")
-        answers = []
+        responses = []
         for _ in range(reader.number("i")):
             code, message = reader.number("h"), reader.text()
-            answers.append([reader.number("b"), reader.text(), code, message])
-        return answers
+            responses.append([reader.number("b"), reader.text(), code, message])
+        return responses
 
     def describe(self, resource_type: int, name: str) -> dict[str, Any]:
         resource = struct.pack(">b", resource_type) + text(name) + struct.pack(">i", -1)
@@ -190,8 +190,8 @@ class Client:
     def set_all(self, name: str, settings: dict[str, str]) -> None:
         """Set all of them, and wait until the broker has heard of it from ZooKeeper."""
         changes = [(key, SET, value) for key, value in settings.items()]
-        (answer,) = self.change("change", [(BROKER, name, changes)], validate_only=False)
-        assert answer[2] == 0, answer
+        (response,) = self.change("change", [(BROKER, name, changes)], validate_only=False)
+        assert response[2] == 0, response
         source = DYNAMIC_BROKER_CONFIG if name else DYNAMIC_DEFAULT_BROKER_CONFIG
         deadline_s = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline_s:
@@ -214,7 +214,7 @@ def record(client: Client) -> dict[str, Any]:
     resources = {"broker": (BROKER, "0"), "default": (BROKER, "")}
     resources |= {f"topic {name}": (TOPIC, name) for name in TOPICS}
     described = {label: client.describe(*resource) for label, resource in resources.items()}
-    answers = [client.change(kind, request) for kind, request in scenarios()]
+    responses = [client.change(kind, request) for kind, request in scenarios()]
     failures = [client.describe(*resource) for resource in DESCRIPTIONS]
     client.set_all("", DYNAMIC_DEFAULT)
     client.set_all("0", DYNAMIC_BROKER)
@@ -226,12 +226,12 @@ def record(client: Client) -> dict[str, Any]:
         "dynamic_broker": DYNAMIC_BROKER,
         "described_after_change": changed,
         "failed_descriptions": failures,
-        "answers": answers,
+        "responses": responses,
     }
 
 
 def definitions() -> Any:
-    """The tables behind the answers, printed by a few lines of Java on the broker's own jars."""
+    """The tables behind the responses, printed by a few lines of Java on the broker's own jars."""
     program = FOLDER / "ConfigDefinitions.java"
     command = ["java", "-cp", f"{broker_libraries('3.9.2')}/*", str(program)]
     return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)

@@ -79,7 +79,7 @@ def test_appends_to_an_apache_log_continue_at_its_end_offset(tmp_path: Path, sta
         talk = Talk(broker.address)
         for name, end in (("rolled", 48), ("codecs", 21), ("transactional", 30), ("empty", 0)):
             talk.wait_for_topic(name, 1)
-            answer = talk.quiet(produce_request(name, batch(2)), 9)
-            stored = answer.responses[0].partition_responses[0]
+            response = talk.quiet(produce_request(name, batch(2)), 9)
+            stored = response.responses[0].partition_responses[0]
             assert (stored.error_code, stored.base_offset) == (0, end), name
         talk.close()

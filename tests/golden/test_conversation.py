@@ -39,14 +39,14 @@ Played = dict[str, Steps]
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
-    """The answers to every chapter, asked in the order of the recording; each act is fresh."""
+    """The responses to every chapter, asked in the order of the recording; each act is fresh."""
     assert "ODRADEK_TEST_TARGET" not in os.environ, "the conversation needs a fresh broker"
-    answers: Played = {}
+    responses: Played = {}
     for name, act in (ACTS | ACTS_4_3 if IS_OURS else ACTS).items():
         with target_broker(tmp_path_factory.mktemp(name), act.settings) as address:
             for chapter in act.chapters:
-                answers[chapter] = play_chapter(chapter, address, to_the_end=False)
-    return answers
+                responses[chapter] = play_chapter(chapter, address, to_the_end=False)
+    return responses
 
 
 def differences(name: str, played: Played) -> list[Difference]:
@@ -57,8 +57,8 @@ def differences(name: str, played: Played) -> list[Difference]:
 def differences_4_3(name: str, played: Played) -> list[Difference]:
     """Of one chapter and 4.3.0: of what it was asked."""
     recorded = read(GOLDEN_4_3, name)
-    answers = {step: answer for step, answer in played[name].items() if step in recorded}
-    return list(compare(name, recorded, answers))
+    responses = {step: response for step, response in played[name].items() if step in recorded}
+    return list(compare(name, recorded, responses))
 
 
 def tell(left: list[Difference]) -> str:

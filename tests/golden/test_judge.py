@@ -112,8 +112,8 @@ def test_apache_kafka_opens_our_directory_and_serves_the_same(
             served = read_contents(talk, Masks())
             found = [str(one) for one in compare("contents", written.contents, served)]
             assert [line for line in found if not is_of_the_move(line, state)] == []
-            answer = talk.quiet(produce_request("rolled", batch(2)), 9)
-            stored = answer.responses[0].partition_responses[0]
+            response = talk.quiet(produce_request("rolled", batch(2)), 9)
+            stored = response.responses[0].partition_responses[0]
             assert (stored.error_code, stored.base_offset) == (0, 48)
             talk.close()
 

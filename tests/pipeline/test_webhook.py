@@ -50,13 +50,13 @@ timeout = "500 ms"
 
 @dataclass(slots=True)
 class Endpoint:
-    """A server: what it received, and the answers that it gives next instead of 200.
+    """A server: what it received, and the responses that it gives next instead of 200.
 
-    answers  a status, or "close": no response; "hang": none until the client has given up
+    responses  a status, or "close": no response; "hang": none until the client has given up
     """
 
     url: str = ""
-    answers: list[int | str] = field(default_factory=list)
+    responses: list[int | str] = field(default_factory=list)
     received: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
     given_up: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -82,15 +82,15 @@ def serving() -> Iterator[Endpoint]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             with endpoint.lock:
                 endpoint.received.append((self.path, dict(self.headers), body))
-                answer = endpoint.answers.pop(0) if endpoint.answers else 200
-            if answer == "hang":
+                response = endpoint.responses.pop(0) if endpoint.responses else 200
+            if response == "hang":
                 endpoint.given_up.wait(TIMEOUT_S)
-            if isinstance(answer, str):
+            if isinstance(response, str):
                 self.close_connection = True
                 return
-            text = b"" if answer == 200 else b"the row is not wanted\nbecause"
-            self.send_response(answer)
-            if answer == 429:
+            text = b"" if response == 200 else b"the row is not wanted\nbecause"
+            self.send_response(response)
+            if response == 429:
                 self.send_header("Retry-After", "3600")
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
@@ -157,7 +157,7 @@ def test_requests_are_repeated_until_the_endpoint_takes_them(
     spark: SparkSession, endpoint: Endpoint, tmp_path: Path
 ) -> None:
     put(tmp_path, [1, 2, 3])
-    endpoint.answers = [503, "close", 429, 200, 500, "hang", 200, 422]
+    endpoint.responses = [503, "close", 429, 200, 500, "hang", 200, 422]
     text = FILE.format(url=endpoint.url) + "drop_statuses = [422]\n"
     go(spark, tmp_path, text)
     assert endpoint.ids == [1, 1, 1, 1, 2, 2, 2, 3]
@@ -169,11 +169,11 @@ def test_endpoint_that_does_not_take_a_row_ends_the_query_which_repeats_the_batc
 ) -> None:
     put(tmp_path, [1, 2, 3])
     text = FILE.format(url=endpoint.url)
-    endpoint.answers = [200, 400]
+    endpoint.responses = [200, 400]
     said = r"sinks.hook: POST http://[\d.:]+/new: status 400: the row is not wanted$"
     with pytest.raises(PartFailed, match=said):
         go(spark, tmp_path, text)
-    endpoint.answers = [502] * 4
+    endpoint.responses = [502] * 4
     with pytest.raises(PartFailed, match="status 502 after 4 attempts"):
         go(spark, tmp_path, text)
     assert endpoint.ids == [1, 2, 1, 1, 1, 1], "no row after a failed one; three retries"
@@ -197,7 +197,7 @@ def test_several_connections_send_every_row(
     spark: SparkSession, endpoint: Endpoint, tmp_path: Path
 ) -> None:
     put(tmp_path, list(range(40)))
-    endpoint.answers = ["close"] * 3
+    endpoint.responses = ["close"] * 3
     go(spark, tmp_path, FILE.format(url=endpoint.url) + "connections = 4\n")
     assert sorted(set(endpoint.ids)) == list(range(40))
     assert len(set(endpoint.keys)) == 40

@@ -151,14 +151,14 @@ def test_without_leaks(kafka):
 
 
 @pytest.mark.parametrize(
-    ("answer", "summary"),
+    ("choice", "summary"),
     [("warn", "1 failed, 6 passed, 3 warnings"), ("fail", "1 failed, 6 passed, 3 errors")],
 )
 def test_leaks_are_reported_once_as_the_option_says(
-    tmp_path: Path, answer: str, summary: str
+    tmp_path: Path, choice: str, summary: str
 ) -> None:
     write_test(tmp_path, LEAKING)
-    done = run_pytest(tmp_path, "-q", f"--kafka-leaks={answer}")
+    done = run_pytest(tmp_path, "-q", f"--kafka-leaks={choice}")
     assert summary in done.stdout, done.stdout
     assert "leaves the transaction of copier-test-transaction" in done.stdout
     assert "leaves group readers-test-member" in done.stdout

@@ -81,7 +81,7 @@ def test_kafka_python_and_we_read_and_write_the_same(name: str) -> None:
         for _ in range(VALUES_PER_VERSION):
             value = maker.message(cls, version)
             if name == "ApiVersionsResponse":
-                value.error_code = 0  # kafka-python reads any other as an answer of version 0
+                value.error_code = 0  # kafka-python reads any other as a response of version 0
             data = encoder(cls, version)(value)
             other = to_theirs(value, theirs, version)
             assert other.encode(version=version) == data

@@ -22,6 +22,10 @@ FORBIDDEN: Final = re.compile(
     rf"(?<![A-Za-z])(?i:{_WHOLE})(?![A-Za-z])|(?<=[a-z])(?:{_CAPITAL})(?![a-z])"
 )
 """A whole word, also between underscores and within CamelCase."""
+ANSWER: Final = re.compile(r"(?<![a-z])answers?(?![a-z])|Answers?(?![a-z])|ANSWERS?(?![A-Z])")
+"""A response has no other name; to be answered is allowed."""
+NAMES_OF_TESTS: Final = "tests/repository/test_tests.py"
+"""It forbids the word, too."""
 SUFFIXES: Final = (
     *(".py", ".md", ".properties", ".toml", ".sh", "Makefile", "Dockerfile", ".yml", ".yaml"),
     *(".java", ".go", ".js", ".c", ".h", ".svg", ".cfg", ".service", ".xml"),
@@ -45,6 +49,17 @@ def test_forbidden_words_do_not_occur() -> None:
         for line in forbidden_words(file)
     ]
     assert not offenders, "\n".join(offenders)
+
+
+def test_responses_are_called_so() -> None:
+    offenders = [
+        f"{file.name}:{number}"
+        for file in sources(".py", ".md")
+        if file.name not in (THIS_FILE, NAMES_OF_TESTS)
+        for number, line in enumerate(file.text.splitlines(), 1)
+        if ANSWER.search(line)
+    ]
+    assert not offenders, "response, respond:\n" + "\n".join(offenders)
 
 
 def test_forbidden_words_are_found_in_names_and_sentences() -> None:

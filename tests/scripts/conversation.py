@@ -1,9 +1,9 @@
 """Records the conversation: `python -m tests.scripts.conversation` asks a real Apache Kafka.
 
-The answers lie in tests/golden/conversation, one file a chapter; tests/golden/test_conversation.py
-asks our broker the same and compares.  Chapters are played in acts, each on a fresh broker with
-settings of its own: their topics and groups have fixed names.  The acts of Apache Kafka 4.3.0 lie
-in tests/golden/conversation_4_3.
+The responses are in tests/golden/conversation, one file a chapter;
+tests/golden/test_conversation.py asks our broker the same and compares.  Chapters are played in
+acts, each on a fresh broker with settings of its own: their topics and groups have fixed names.
+The acts of Apache Kafka 4.3.0 are in tests/golden/conversation_4_3.
 
     --act NAME              one act only
     --target HOST:PORT      with --act: record another broker, which must be fresh
@@ -156,7 +156,7 @@ Steps = dict[str, Any]
 
 
 def play_chapter(name: str, address: str, *, to_the_end: bool = True) -> Steps:
-    """Ask everything of one chapter; the answers by the names of the steps.
+    """Ask everything of one chapter; the responses by the names of the steps.
 
     to_the_end  False: a chapter that cannot go on ends with a step that says why
     """
@@ -173,8 +173,8 @@ def play_chapter(name: str, address: str, *, to_the_end: bool = True) -> Steps:
 
 
 def write(folder: Path, name: str, steps: Steps) -> None:
-    """One step a line, so that a change of one answer is a change of one line."""
-    lines = [f"{json.dumps(step)}: {json.dumps(answer)}" for step, answer in steps.items()]
+    """One step a line, so that a change of one response is a change of one line."""
+    lines = [f"{json.dumps(step)}: {json.dumps(response)}" for step, response in steps.items()]
     (folder / f"{name}.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 

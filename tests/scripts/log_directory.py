@@ -115,7 +115,7 @@ def read_contents(talk: Talk, masks: Masks) -> dict[str, Any]:
 
 
 def read_partition(talk: Talk, masks: Masks, name: str, partition: int) -> dict[str, Any]:
-    """All of a partition; one answer shows one segment at most, when Apache Kafka gives it."""
+    """All of a partition; one response shows one segment at most, when Apache Kafka gives it."""
     offset = LOG_START if name == "shortened" else 0
     whole: dict[str, Any] = {}
     while not whole or offset < whole["high_watermark"]:
@@ -128,8 +128,8 @@ def read_partition(talk: Talk, masks: Masks, name: str, partition: int) -> dict[
             isolation_level=1,
             topics=[FetchTopic(topic=name, partitions=[wanted])],
         )
-        answer = normalise(talk.quiet(request, 12), 12, masks)
-        part = answer["responses"][0]["partitions"][0]
+        response = normalise(talk.quiet(request, 12), 12, masks)
+        part = response["responses"][0]["partitions"][0]
         assert part["error_code"] == 0, part
         batches = part["records"]["batches"]
         if whole:
@@ -180,7 +180,7 @@ def unpack(name: str, folder: Path) -> Path:
 def record(apache: ApacheBroker) -> None:
     """Write, look, copy what a kill would leave."""
     talk = Talk(apache.address)
-    talk.until("a producer id", lambda: request_id(talk), lambda answer: answer.error_code == 0)
+    talk.until("a producer id", lambda: request_id(talk), lambda response: response.error_code == 0)
     write_records(talk, apache.address)
     masks = Masks()
     contents = read_contents(talk, masks)

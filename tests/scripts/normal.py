@@ -1,4 +1,4 @@
-"""Answers as JSON that does not change from run to run: ids, times and addresses are masked.
+"""Responses as JSON that does not change from run to run: ids, times and addresses are masked.
 
 An id that differs in each run is called after the step that first showed it, so that two
 fields that must hold the same id still must.
@@ -63,7 +63,7 @@ IN_HASH_ORDER = (
 )
 """Name of the list, the field to sort by, a field that tells it from others of that name."""
 STORED_OR_NOT = {"partition_index", "error_code"}
-"""All fields of the answer to one committed offset."""
+"""All fields of the response to one committed offset."""
 
 
 class Masks:
@@ -78,7 +78,7 @@ class Masks:
         """Of drawn ids, what stands before: the client's or the instance's."""
 
     def give(self, kind: str, value: object, name: str) -> None:
-        """Call an id by a name before any answer shows it."""
+        """Call an id by a name before any response shows it."""
         self.names[kind, value] = f"<{kind} {name}>"
 
     def name(self, kind: str, value: object) -> str:

@@ -71,7 +71,7 @@ FOREVER = {"retention.ms": "-1"}
 
 
 class Talk:
-    """Asks a broker and writes down its answers, masked."""
+    """Asks a broker and writes down its responses, masked."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -82,34 +82,34 @@ class Talk:
         self.until(
             "the registration of the broker",
             lambda: self.quiet(metadata_of([]), 12),
-            lambda answer: bool(answer.brokers) and answer.controller_id >= 0,
+            lambda response: bool(response.brokers) and response.controller_id >= 0,
         )
 
     def ask(self, name: str, request: Any, version: int) -> Any:
-        """Ask and write down; the answer, or None when the broker closed the connection."""
+        """Ask and write down; the response, or None when the broker closed the connection."""
         key = schema_of(type(request)).api_key
         assert key is not None
         label = f"{name}, {ApiKey(key).name} v{version}"
         try:
-            answer = self._wire.call(request, version)
+            response = self._wire.call(request, version)
         except Closed:
             self.write(label, "closed")
             self._reconnect()
             return None
         except TimeoutError:
-            raise AssertionError(f"no answer to {label!r}: {request}") from None
-        self.write_answer(label, answer, version)
-        return answer
+            raise AssertionError(f"no response to {label!r}: {request}") from None
+        self.write_response(label, response, version)
+        return response
 
     def write(self, label: str, content: Any) -> None:
         """Write down anything that is JSON."""
         assert label not in self.steps, f"two steps are called {label!r}"
         self.steps[label] = content
 
-    def write_answer(self, label: str, answer: Any, version: int) -> None:
-        """Write down an answer that came in another way than by `ask`."""
+    def write_response(self, label: str, response: Any, version: int) -> None:
+        """Write down a response that came in another way than by `ask`."""
         self.masks.step = label
-        self.write(label, normalise(answer, version, self.masks))
+        self.write(label, normalise(response, version, self.masks))
 
     def connect(self) -> Wire:
         """One more connection, which ends with the talk."""
@@ -122,23 +122,23 @@ class Talk:
         return self._wire.call(request, version)
 
     def tell(self, request: Any, version: int) -> None:
-        """A request that gets no answer (acks=0)."""
+        """A request that gets no response (acks=0)."""
         self._wire.send(request, version)
 
     def raw(self, name: str, key: int, version: int, body: bytes) -> bytes | None:
-        """Send any body; write down whether an answer came (as hex) or the connection ended."""
+        """Send any body; write down whether a response came (as hex) or the connection ended."""
         header = encode_request_header(key, version, 1, "wire")
         wire = Wire(self.address)
         try:
             wire.send_bytes(frame(header + body))
-            answer: bytes | None = wire.receive_frame()
+            response: bytes | None = wire.receive_frame()
         except Closed:
-            answer = None
+            response = None
         finally:
             wire.close()
         assert name not in self.steps, name
-        self.steps[name] = "closed" if answer is None else answer.hex()
-        return answer
+        self.steps[name] = "closed" if response is None else response.hex()
+        return response
 
     def until(
         self,
@@ -149,18 +149,18 @@ class Talk:
         patience_s: float = SETTLE_TIMEOUT_S,
         must: bool = True,
     ) -> Any:
-        """Repeat a quiet act until its answer is good: some changes need a moment to be seen.
+        """Repeat a quiet act until its response is good: some changes need a moment to be seen.
 
-        must  False: go on without it, and let the recorded answers tell
+        must  False: go on without it, and let the recorded responses show it
         """
         deadline = time.monotonic() + patience_s
         while True:
-            answer = act()
-            if good(answer):
-                return answer
+            response = act()
+            if good(response):
+                return response
             if time.monotonic() >= deadline:
-                assert not must, f"{what} did not happen: {answer}"
-                return answer
+                assert not must, f"{what} did not happen: {response}"
+                return response
             time.sleep(SETTLE_STEP_S)
 
     def make_topic(

@@ -24,7 +24,7 @@ CUT_US: Final = 200_000
 """In which it is to end: what else is appended meanwhile holds the end up."""
 ATTEMPTS_MAX: Final = 30
 HEALED_US: Final = 20_000
-ANSWER_US: Final = 30_000
+RESPONSE_US: Final = 30_000
 """In which a client would have the outcome."""
 ELECTION_US: Final = 500_000
 
@@ -74,7 +74,7 @@ class CoordinatorDeaths:
 
             def die() -> None:
                 script.world.counts[kind] += 1
-                script.world.after(ANSWER_US, fail)
+                script.world.after(RESPONSE_US, fail)
 
             def fail() -> None:
                 if not script.world.is_calm:

@@ -14,6 +14,7 @@ from odradek.broker.node.platform import Platform
 from odradek.broker.node.start_error import StartError
 from odradek.broker.purgatory import Purgatory
 from odradek.broker.replication.partition import Partition
+from odradek.broker.server.rounds import Rounds
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.load import make_settings
 from odradek.controller.coordination.commits import RunInThread
@@ -157,7 +158,8 @@ class SimulatedPlatform(Platform):
             loop, self.clock, TimingWheel(self.clock.monotonic_ms()), self.loop_watch
         )
         self.peer_clock, self.peer_wheel = self.clock, self.wheel
-        self.purgatory = Purgatory(self.wheel, self.metrics)
+        self.rounds = Rounds(loop, self.loop_watch)
+        self.purgatory = Purgatory(self.wheel, self.metrics, self.rounds.add)
         self.wheel.after_each_turn(self.purgatory.run_notified)
         self.shares = share_out(20_000)
         self.descriptors = Descriptors(self.files, open_max=self.shares.files)

@@ -26,7 +26,7 @@ def context(settings: BrokerSettings, controller: Any, version: int = 1) -> Cont
     services = SimpleNamespace(
         settings=settings,
         controller=controller,
-        purgatory=Purgatory(TimingWheel(0), BrokerMetrics()),
+        purgatory=Purgatory(TimingWheel(0), BrokerMetrics(), Purgatory.run_notified),
     )
     services_as_given: Any = services
     return Context(services_as_given, version, 1, "test", 0, "PLAINTEXT", "127.0.0.1", 1)
@@ -41,7 +41,7 @@ def describe(
     synonyms: bool = True,
     documentation: bool = False,
 ) -> describe_messages.DescribeConfigsResult:
-    """The answer for one resource."""
+    """The response for one resource."""
     request = describe_messages.DescribeConfigsRequest(
         resources=[
             describe_messages.DescribeConfigsResource(
@@ -107,7 +107,7 @@ def replace(
     return outcome
 
 
-def answers(response: Any) -> list[list[Any]]:
+def result_rows(response: Any) -> list[list[Any]]:
     """(type, name, code, message) of each resource, as the record has them."""
     return [
         [one.resource_type, one.resource_name, int(one.error_code), one.error_message]

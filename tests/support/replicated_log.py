@@ -1,4 +1,4 @@
-"""A log as a list of records with their epochs, and what a leader answers from it.
+"""A log as a list of records with their epochs, and what a leader responds from it.
 
 Made from the text of KIP-101, KIP-279, KIP-320 and KIP-595 by looking at every record, so that it
 shares no code with the broker.

@@ -113,10 +113,10 @@ def marker_bytes(
 
 
 def parsed_data(**fields: int | bool | bytes) -> RecordBatch:
-    """`data_bytes` as the storage sees it."""
+    """The batch of `data_bytes`, parsed."""
     return RecordBatch(memoryview(data_bytes(**fields)))  # type: ignore[arg-type]
 
 
 def parsed_marker(**fields: int | bool) -> RecordBatch:
-    """`marker_bytes` as the storage sees it."""
+    """The batch of `marker_bytes`, parsed."""
     return RecordBatch(memoryview(marker_bytes(**fields)))  # type: ignore[arg-type]

@@ -74,7 +74,7 @@ class StoredNode:
         identities = self.logs.open_directories()
         tree = EmbeddedTree(files, FOLDER, self.clock, journal_entries_max=entries_max)
         self.partitions = Partitions()
-        self.purgatory = Purgatory(TimingWheel(0), BrokerMetrics())
+        self.purgatory = Purgatory(TimingWheel(0), BrokerMetrics(), Purgatory.run_notified)
         leadership = Leadership(
             broker_id=BROKER_ID,
             logs=self.logs,

@@ -57,10 +57,10 @@ class TransactionHistory:
                     self._send(talk, producer_id, partition)
         at = tuple(((TOPIC, partition), first + partition) for partition in range(PARTITIONS))
         for number, producer_id in enumerate((*PRODUCERS[:2], PRODUCERS[-1])):
-            answer = talk.quiet(
+            response = talk.quiet(
                 txn_commit(GROUP, producer_id, (at[number % 2][0], first + 10 + number)), 3
             )
-            assert answer.topics[0].partitions[0].error_code == 0, answer
+            assert response.topics[0].partitions[0].error_code == 0, response
         assert talk.quiet(commit(GROUP, *at), 8).topics[0].partitions[0].error_code == 0
         for number, producer_id in enumerate(PRODUCERS[:-2]):
             self.end(talk, producer_id, is_commit=number % 2 == 0)
@@ -77,8 +77,8 @@ class TransactionHistory:
             is_transactional=True,
         )
         request = produce_request(TOPIC, content, partition=partition, transactional_id="tx")
-        answer = talk.quiet(request, 9)
-        assert answer.responses[0].partition_responses[0].error_code == 0, answer
+        response = talk.quiet(request, 9)
+        assert response.responses[0].partition_responses[0].error_code == 0, response
 
     def end(self, talk: Talk, producer_id: int, *, is_commit: bool) -> None:
         """Markers in every partition."""
@@ -96,16 +96,16 @@ def write_markers(talk: Talk, *markers: WritableTxnMarker) -> None:
     """Write markers, again until each partition takes them: one may be loaded."""
     request = WriteTxnMarkersRequest(markers=list(markers))
 
-    def errors(answer: Any) -> list[int]:
+    def errors(response: Any) -> list[int]:
         return [
             one.error_code
-            for result in answer.markers
+            for result in response.markers
             for topic in result.topics
             for one in topic.partitions
         ]
 
     talk.until(
-        "the markers", lambda: talk.quiet(request, 1), lambda answer: not any(errors(answer))
+        "the markers", lambda: talk.quiet(request, 1), lambda response: not any(errors(response))
     )
 
 
@@ -165,17 +165,17 @@ def _read_committed(talk: Talk, partition: int) -> list[tuple[int, int, int]]:
             isolation_level=COMMITTED,
             topics=[FetchTopic(topic=TOPIC, partitions=[place])],
         )
-        answer = talk.until(
+        response = talk.until(
             "the partition",
             partial(_fetched, talk, request),
             lambda one: one.error_code == 0,
         )
         batches = list(
-            iterate_batches(memoryview(bytes(answer.records or b"")), allow_partial=True)
+            iterate_batches(memoryview(bytes(response.records or b"")), allow_partial=True)
         )
         if not batches:
             return kept
-        waiting = sorted(answer.aborted_transactions or (), key=lambda one: one.first_offset)
+        waiting = sorted(response.aborted_transactions or (), key=lambda one: one.first_offset)
         aborted: dict[int, None] = {}
         for one in batches:
             while waiting and waiting[0].first_offset <= one.last_offset:

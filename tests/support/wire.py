@@ -17,7 +17,7 @@ from odradek.protocol.headers import encode_request_header, response_header_vers
 from odradek.protocol.schema import schema_of
 
 CLIENT_ID = "wire"
-ANSWER_TIMEOUT_S = 90.0
+RESPONSE_TIMEOUT_S = 90.0
 FRAME_BYTES_MAX = 64 << 20
 
 
@@ -31,16 +31,16 @@ def frame(payload: bytes) -> bytes:
 
 
 class Wire:
-    """One TCP connection; answers come in the order of the requests."""
+    """One TCP connection; responses come in the order of the requests."""
 
-    def __init__(self, address: str, *, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+    def __init__(self, address: str, *, timeout_s: float = RESPONSE_TIMEOUT_S) -> None:
         host, port = address.rsplit(":", 1)
         self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_id = 0
 
     def send(self, request: Any, version: int) -> None:
-        """Send a request without waiting for an answer."""
+        """Send a request without waiting for a response."""
         key = schema_of(type(request)).api_key
         assert key is not None, type(request).__name__
         self._correlation_id += 1
@@ -59,16 +59,16 @@ class Wire:
 
         A send has returned before that where the kernel of a busy machine delivers later.
         """
-        end_s = monotonic() + ANSWER_TIMEOUT_S
+        end_s = monotonic() + RESPONSE_TIMEOUT_S
         nothing_comes = select.poll()
         while struct.unpack("i", fcntl.ioctl(self._socket, termios.TIOCOUTQ, bytes(4)))[0]:
             assert monotonic() < end_s, "what was sent is not acknowledged"
             nothing_comes.poll(1)
 
     def receive_frame(self) -> bytes:
-        """The next answer with its header; raises Closed at the end of the connection."""
+        """The next response with its header; raises Closed at the end of the connection."""
         (size,) = struct.unpack(">i", self._receive(4))
-        assert 0 <= size <= FRAME_BYTES_MAX, f"an answer of {size} bytes"
+        assert 0 <= size <= FRAME_BYTES_MAX, f"a response of {size} bytes"
         return self._receive(size)
 
     def _receive(self, size: int) -> bytes:
@@ -86,18 +86,18 @@ class Wire:
         return b"".join(parts)
 
     def receive(self, api_key: int, version: int) -> Any:
-        """The next answer, decoded; nothing may be left behind it."""
+        """The next response, decoded; nothing may be left behind it."""
         content = memoryview(self.receive_frame())
         (correlation_id,) = struct.unpack_from(">i", content)
-        assert correlation_id == self._correlation_id, "the answer belongs to another request"
+        assert correlation_id == self._correlation_id, "the response belongs to another request"
         position = 4 + response_header_version(api_key, version)
         response = messages_of(ApiKey(api_key))[1]
         value, end = decoder(response, version)(content, position)
-        assert end == len(content), f"{len(content) - end} bytes are left behind the answer"
+        assert end == len(content), f"{len(content) - end} bytes are left behind the response"
         return value
 
     def call(self, request: Any, version: int) -> Any:
-        """Send a request and wait for its answer."""
+        """Send a request and wait for its response."""
         self.send(request, version)
         key = schema_of(type(request)).api_key
         assert key is not None

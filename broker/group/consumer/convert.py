@@ -91,7 +91,7 @@ def upgrade_to_consumer(
     group = ConsumerGroup.upgraded(classic.group_id, classic.generation, members.values())
     for one in classic.members.values():
         group.deadlines.touch(one.member_id, now.monotonic_ms + one.session_timeout_ms)
-    group.metadata_hash = topics.hash_of(group.topics)
+    group.put_epoch(group.epoch, topics.hash_of(group.topics))
     return group, [classic_tombstone(classic.group_id), *group_records(group)]
 
 

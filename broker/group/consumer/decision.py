@@ -99,6 +99,11 @@ class Decision:
         self.is_regex_due = False
         """The expressions must be matched against the topics after the append."""
 
+    def store_downgrade(self, downgrade: Downgrade) -> None:
+        """Store that the group becomes a classic one."""
+        self.downgrade = downgrade
+        self.records.extend(downgrade.records)
+
     def update_member(self, old: ConsumerMember, new: ConsumerMember) -> bool:
         """Store the member's metadata if it has changed; returns whether its topic names have.
 
@@ -175,7 +180,7 @@ class Decision:
         metadata_hash = self.topics.hash_of(self._topics_with(old, new))
         if must_begin or metadata_hash != group.metadata_hash:
             self.bump_epoch(metadata_hash)
-        group.seen_topics = (self.topics.version, self.epoch)
+        group.note_seen_topics(self.topics.version, self.epoch)
         if group.has_topics_record:
             self.records.append(topics_tombstone(group.group_id))
 

@@ -204,12 +204,14 @@ def find_static(
             f"because the instance id is owned by {known.member_id} member.",
         )
     member = replace(known, member_id=member_id, member_epoch=0, previous_member_epoch=0)
-    decision.records += [
-        *member_tombstones(group.group_id, known.member_id),
-        member_record(group.group_id, member),
-        target_record(group.group_id, member_id, group.targets.get(known.member_id, {})),
-        assignment_record(group.group_id, member),
-    ]
+    decision.records.extend(
+        [
+            *member_tombstones(group.group_id, known.member_id),
+            member_record(group.group_id, member),
+            target_record(group.group_id, member_id, group.targets.get(known.member_id, {})),
+            assignment_record(group.group_id, member),
+        ]
+    )
     return member
 
 

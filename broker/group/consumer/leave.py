@@ -23,7 +23,7 @@ def fence_members(decision: Decision, leaving: Members) -> None:
     """Remove members, and the expressions that only they subscribe by; begins an epoch."""
     group = decision.group
     for member_id in leaving:
-        decision.records += member_tombstones(group.group_id, member_id)
+        decision.records.extend(member_tombstones(group.group_id, member_id))
     topics = dict(group.topics)
     by_regex: dict[str, int] = {}
     for member in leaving.values():
@@ -44,28 +44,16 @@ def take_overdue(group: ConsumerGroup, now_ms: int) -> dict[str, str]:
 
     now_ms  monotonic
     """
-    deadlines = group.deadlines
-    found: dict[str, str] = {}
-    for member_id, deadline_ms in list(deadlines.sessions.items()):
-        if deadline_ms <= now_ms:
-            del deadlines.sessions[member_id]
-            found[member_id] = "the member session expired"
-    for member_id, (deadline_ms, epoch) in list(deadlines.rebalances.items()):
-        if deadline_ms <= now_ms:
-            del deadlines.rebalances[member_id]
-            member = group.members.get(member_id)
-            if member is not None and member.member_epoch == epoch:
-                found[member_id] = f"it failed to transition from epoch {epoch} in time"
-    waits = (
-        (deadlines.joins, "the classic member failed to join within the rebalance timeout"),
-        (deadlines.syncs, "the member failed to sync within timeout"),
+    passed = group.deadlines.take_passed(now_ms)
+    found = dict.fromkeys(passed.sessions, "the member session expired")
+    for member_id, epoch in passed.rebalances:
+        member = group.members.get(member_id)
+        if member is not None and member.member_epoch == epoch:
+            found[member_id] = f"it failed to transition from epoch {epoch} in time"
+    found |= dict.fromkeys(
+        passed.joins, "the classic member failed to join within the rebalance timeout"
     )
-    for waiting, reason in waits:
-        for member_id, deadline_ms in list(waiting.items()):
-            if deadline_ms <= now_ms:
-                del waiting[member_id]
-                found[member_id] = reason
-    deadlines.settle()
+    found |= dict.fromkeys(passed.syncs, "the member failed to sync within timeout")
     return {member_id: reason for member_id, reason in found.items() if member_id in group.members}
 
 

@@ -65,4 +65,4 @@ def store_matches(decision: Decision, matching: RegexMatching) -> None:
     metadata_hash = decision.topics.hash_of(topics)
     if is_changed or metadata_hash != group.metadata_hash:
         decision.bump_epoch(metadata_hash)
-        group.seen_topics = (decision.topics.version, decision.epoch)
+        group.note_seen_topics(decision.topics.version, decision.epoch)

@@ -54,13 +54,14 @@ def replay(
         if value is None:
             group.release()
             return None
-        group.epoch = value.epoch
-        group.metadata_hash = value.metadata_hash
+        group.put_epoch(value.epoch, value.metadata_hash)
     elif isinstance(key, ConsumerGroupPartitionMetadataKey):
-        group.has_topics_record = value is not None
+        group.put_topics_record(exists=value is not None)
     elif isinstance(key, ConsumerGroupTargetAssignmentMetadataKey):
-        group.target_epoch = NO_TARGET_EPOCH if value is None else value.assignment_epoch
-        group.target_timestamp_ms = 0 if value is None else value.assignment_timestamp_ms
+        if value is None:
+            group.put_target_epoch(NO_TARGET_EPOCH, 0)
+        else:
+            group.put_target_epoch(value.assignment_epoch, value.assignment_timestamp_ms)
     elif isinstance(key, ConsumerGroupRegularExpressionKey):
         resolved = None
         if value is not None:

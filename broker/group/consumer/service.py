@@ -132,7 +132,7 @@ class ConsumerGroups:
                     classic, self._directory(), self._context.now()
                 )
                 decision = self._decision(upgraded)
-                decision.records += records
+                decision.records.extend(records)
                 return decision
             case _:
                 decision = self._decision(ConsumerGroup(group_id, memory))
@@ -160,8 +160,9 @@ class ConsumerGroups:
         """Remove members; without the last one that uses the consumer protocol, downgrade."""
         group = decision.group
         if may_downgrade(group, leaving, decision.settings):
-            decision.downgrade = downgrade_to_classic(group, leaving, decision.topics, decision.now)
-            decision.records += decision.downgrade.records
+            decision.store_downgrade(
+                downgrade_to_classic(group, leaving, decision.topics, decision.now)
+            )
         else:
             fence_members(decision, leaving)
 
@@ -213,15 +214,16 @@ class ConsumerGroups:
                 joining.reported,
                 has_subscription_changed=joining.has_subscription_changed,
             )
-        decision.downgrade = downgrade_to_classic(
-            group,
-            {replaced.member_id: replaced},
-            decision.topics,
-            decision.now,
-            joining=member,
-            must_rebalance=must_rebalance,
+        decision.store_downgrade(
+            downgrade_to_classic(
+                group,
+                {replaced.member_id: replaced},
+                decision.topics,
+                decision.now,
+                joining=member,
+                must_rebalance=must_rebalance,
+            )
         )
-        decision.records += decision.downgrade.records
         return member
 
     def sync(self, group: ConsumerGroup, event: Sync) -> Pending[SyncResult]:

@@ -72,6 +72,15 @@ class Subscribers(NamedTuple):
     """Resolved expressions that match it."""
 
 
+class PassedDeadlines(NamedTuple):
+    """Member ids, of each kind of deadline; those of revocations with the epoch."""
+
+    sessions: list[str]
+    rebalances: list[tuple[str, int]]
+    joins: list[str]
+    syncs: list[str]
+
+
 class Deadlines:
     """The deadlines of members, monotonic; not stored, they start again after a load.
 
@@ -121,7 +130,30 @@ class Deadlines:
         self.joins.pop(member_id, None)
         self.syncs.pop(member_id, None)
 
-    def settle(self) -> None:
+    def take_passed(self, now_ms: int) -> PassedDeadlines:
+        """Remove the deadlines that have passed."""
+        passed = PassedDeadlines(
+            sessions=[one for one, deadline_ms in self.sessions.items() if deadline_ms <= now_ms],
+            rebalances=[
+                (one, epoch)
+                for one, (deadline_ms, epoch) in self.rebalances.items()
+                if deadline_ms <= now_ms
+            ],
+            joins=[one for one, deadline_ms in self.joins.items() if deadline_ms <= now_ms],
+            syncs=[one for one, deadline_ms in self.syncs.items() if deadline_ms <= now_ms],
+        )
+        for member_id in passed.sessions:
+            del self.sessions[member_id]
+        for member_id, _ in passed.rebalances:
+            del self.rebalances[member_id]
+        for member_id in passed.joins:
+            del self.joins[member_id]
+        for member_id in passed.syncs:
+            del self.syncs[member_id]
+        self._settle()
+        return passed
+
+    def _settle(self) -> None:
         """Compute `wake_ms` again.
 
         cost  linear in the members
@@ -336,6 +368,24 @@ class ConsumerGroup:
     def note_matching_failed(self, wall_ms: int) -> None:
         """Note that the matches could not be stored."""
         self.match_failed_ms = wall_ms
+
+    def put_epoch(self, epoch: int, metadata_hash: int) -> None:
+        """Begin an epoch."""
+        self.epoch = epoch
+        self.metadata_hash = metadata_hash
+
+    def put_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
+        """Set the epoch for which the targets were computed, and when they were."""
+        self.target_epoch = epoch
+        self.target_timestamp_ms = timestamp_ms
+
+    def put_topics_record(self, *, exists: bool) -> None:
+        """Note whether a release before 4.1 has stored the group's topics."""
+        self.has_topics_record = exists
+
+    def note_seen_topics(self, version: int, epoch: int) -> None:
+        """Note that the hash was compared, and the epoch after it."""
+        self.seen_topics = (version, epoch)
 
     def put_target(self, member_id: str, target: Assignment) -> None:
         """Set a member's target."""

@@ -36,7 +36,10 @@ TOPIC_IDS_FROM: Final = 5
 def leader_and_isr_message(
     value: LeaderAndIsr, version: int, listener_name: str
 ) -> Steps[LeaderAndIsrRequest]:
-    """The message; `listener_name` is the one over which brokers replicate."""
+    """The request as it is sent.
+
+    listener_name  over which brokers replicate
+    """
     topics: dict[str, LeaderAndIsrTopicState] = {}
     ungrouped: list[LeaderAndIsrPartitionState] = []
     for number, one in enumerate(value.partitions):
@@ -88,7 +91,10 @@ def _partition_message(one: LeaderAndIsrPartition) -> LeaderAndIsrPartitionState
 
 
 def leader_and_isr_value(message: LeaderAndIsrRequest, listener_name: str) -> Steps[LeaderAndIsr]:
-    """The value; the endpoints of its leaders have the name `listener_name`."""
+    """The request as the broker that receives it applies it.
+
+    listener_name  of the endpoints that it has for the leaders
+    """
     partitions = yield from collect(_partition_values(message))
     return LeaderAndIsr(
         message.controller_id,

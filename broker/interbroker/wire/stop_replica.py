@@ -28,7 +28,7 @@ from odradek.protocol.topic_partition import TopicPartition
 
 
 def stop_replica_message(value: StopReplica) -> Steps[StopReplicaRequest]:
-    """The message of version 3 or 4."""
+    """The request as it is sent, in version 3 or 4; a step for each of its partitions."""
     topics: dict[str, StopReplicaTopicState] = {}
     for number, one in enumerate(value.partitions):
         if number and number % PARTITIONS_PER_STEP == 0:
@@ -53,7 +53,7 @@ def stop_replica_message(value: StopReplica) -> Steps[StopReplicaRequest]:
 
 
 def stop_replica_value(message: StopReplicaRequest) -> Steps[StopReplica]:
-    """The value."""
+    """The request as the broker that receives it applies it; a step for each of its partitions."""
     partitions = yield from collect(_partition_values(message))
     return StopReplica(
         message.controller_id,

@@ -33,7 +33,7 @@ SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 def update_metadata_message(value: UpdateMetadata, version: int) -> Steps[UpdateMetadataRequest]:
-    """The message."""
+    """The request as it is sent."""
     topics: dict[str, UpdateMetadataTopicState] = {}
     ungrouped: list[UpdateMetadataPartitionState] = []
     for number, one in enumerate(value.partitions):
@@ -97,7 +97,7 @@ def _broker_message(broker: BrokerImage, version: int) -> UpdateMetadataBroker:
 
 
 def update_metadata_value(message: UpdateMetadataRequest, version: int) -> Steps[UpdateMetadata]:
-    """The value; without `broker_epoch`s of the brokers, which the message does not have."""
+    """The request as the broker that receives it applies it; it has no epochs of the brokers."""
     partitions = yield from collect(_partition_values(message))
     return UpdateMetadata(
         message.controller_id,

@@ -71,8 +71,6 @@ LEADER_IS_BEHIND: Final = (
     ErrorCode.UNKNOWN_TOPIC_ID,
 )
 """What a broker responds that applies the controller's last request later than the follower."""
-FIRST_BACKOFF_MS: Final = 20
-"""After the first error of `LEADER_IS_BEHIND`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,13 +157,13 @@ class FetcherState:
         self._replicas[replica.key] = replica
         self._changed[replica.key] = None
         if replica.log.is_truncating:
-            replica.state = ReplicaState.TRUNCATING
+            replica.move_to(ReplicaState.TRUNCATING)
         else:
             self._look_for_truncation(replica)
 
     def _look_for_truncation(self, replica: PartitionFetchState) -> None:
         if first_truncation_offset(replica.log) is not None:
-            replica.state = ReplicaState.TRUNCATING
+            replica.move_to(ReplicaState.TRUNCATING)
             self._untruncated[replica.key] = replica
             self._changed[replica.key] = None
 
@@ -294,16 +292,14 @@ class FetcherState:
         for key, replica in list(self._delayed.items()):
             if replica.delayed_until_ms <= now_ms:
                 del self._delayed[key]
-                replica.delayed_until_ms = 0
-                if replica.state is ReplicaState.OUT_OF_RANGE:
-                    replica.state = ReplicaState.FETCHING
+                replica.resume()
                 self._changed[key] = None
 
     def _delay(
         self, replica: PartitionFetchState, now_ms: int, backoff_ms: int | None = None
     ) -> None:
         if self._is_here(replica) and not replica.delayed_until_ms:
-            replica.delayed_until_ms = now_ms + (backoff_ms or self._limits.backoff_ms)
+            replica.delay(now_ms + (backoff_ms or self._limits.backoff_ms))
             self._delayed[replica.key] = replica
             self._changed[replica.key] = None
 
@@ -350,7 +346,7 @@ class FetcherState:
             return None
         error = ErrorCode(data.error_code)
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
-            replica.state = ReplicaState.OUT_OF_RANGE
+            replica.move_to(ReplicaState.OUT_OF_RANGE)
             self._out_of_range[replica.key] = replica
             self._changed[replica.key] = None
             return None
@@ -359,7 +355,8 @@ class FetcherState:
             return None
         if error:
             soon = error in LEADER_IS_BEHIND
-            self._delay(replica, now_ms, self._next_backoff_ms(replica) if soon else None)
+            longest_ms = self._limits.backoff_ms
+            self._delay(replica, now_ms, replica.next_backoff(longest_ms) if soon else None)
             return None
         diverging = data.diverging_epoch
         if diverging is not None and diverging.epoch >= 0:
@@ -377,11 +374,6 @@ class FetcherState:
             data.log_start_offset,
         )
 
-    def _next_backoff_ms(self, replica: PartitionFetchState) -> int:
-        backoff_ms = min(replica.next_backoff_ms or FIRST_BACKOFF_MS, self._limits.backoff_ms)
-        replica.next_backoff_ms = 2 * backoff_ms
-        return backoff_ms
-
     def is_current(self, append: Append, end_offset: int, truncation_count: int) -> bool:
         """Whether the rest of an append may go on, that began before other work of the broker."""
         replica = append.replica
@@ -395,7 +387,7 @@ class FetcherState:
     def fail(self, replica: PartitionFetchState) -> None:
         """Fetch it no more in this leader epoch."""
         if self._is_here(replica):
-            replica.state = ReplicaState.FAILED
+            replica.move_to(ReplicaState.FAILED)
             self._changed[replica.key] = None
 
     # Appends.
@@ -406,8 +398,7 @@ class FetcherState:
         has_records  batches were appended
         """
         replica = append.replica
-        replica.lag = max(0, append.leader_high_watermark - replica.log.end_offset)
-        replica.next_backoff_ms = 0
+        replica.note_appended(append.leader_high_watermark)
         if not self._is_here(replica):
             return
         if has_records:
@@ -444,14 +435,14 @@ class FetcherState:
     # Truncations.
 
     def _truncate(self, replica: PartitionFetchState, offset: int) -> Truncate:
-        replica.state = ReplicaState.TRUNCATING
+        replica.move_to(ReplicaState.TRUNCATING)
         self._changed[replica.key] = None
         return Truncate(replica, offset)
 
     def _truncate_fully(
         self, replica: PartitionFetchState, offset: int, log_start_offset: int
     ) -> TruncateFully:
-        replica.state = ReplicaState.TRUNCATING
+        replica.move_to(ReplicaState.TRUNCATING)
         self._changed[replica.key] = None
         return TruncateFully(replica, offset, log_start_offset)
 
@@ -460,7 +451,7 @@ class FetcherState:
         if replica.log.is_offline:
             self.fail(replica)
         else:
-            replica.state = ReplicaState.FETCHING
+            replica.move_to(ReplicaState.FETCHING)
             self._delay(replica, now_ms)
             if self._is_here(replica):
                 self._look_for_truncation(replica)
@@ -468,7 +459,7 @@ class FetcherState:
     def on_truncated(self, replica: PartitionFetchState) -> None:
         """A truncation has ended; the replica is fetched from the new end of its log."""
         if replica.state is ReplicaState.TRUNCATING:
-            replica.state = ReplicaState.FETCHING
+            replica.move_to(ReplicaState.FETCHING)
             if self._is_here(replica):
                 self._changed[replica.key] = None
                 self._look_for_truncation(replica)
@@ -499,10 +490,9 @@ class FetcherState:
             self._delay(replica, now_ms)
             return None
         log = replica.log
+        replica.note_leader_end(offsets.end_offset)
         if offsets.end_offset < log.end_offset:
-            replica.lag = 0
             return self._truncate(replica, offsets.end_offset)
-        replica.lag = max(0, offsets.end_offset - log.end_offset)
         if offsets.log_start_offset > fetch_offset_of(log):
             return self._truncate_fully(replica, offsets.log_start_offset, offsets.log_start_offset)
         # Not at once: should the leader refuse the same offset again, it would be asked endlessly.

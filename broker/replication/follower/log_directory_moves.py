@@ -358,7 +358,7 @@ class LogDirectoryMoves:
         if moved is None:
             context.on_storage_failure()
             return
-        partition.log = moved
+        partition.move_to(moved)
         logger.info("%s-%d is in %s now", *key, moved.directory)
         context.purgatory.notify(partition)
         context.on_moved(partition)

@@ -7,6 +7,7 @@ Source: Kafka's PartitionFetchState, ReplicaState.
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 from uuid import UUID
 
 from odradek.broker.replication.follower.fetch_session_handler import (
@@ -14,6 +15,9 @@ from odradek.broker.replication.follower.fetch_session_handler import (
     RequestedPartition,
 )
 from odradek.broker.replication.follower.followed_log import FollowedLog, fetch_offset_of
+
+FIRST_BACKOFF_MS: Final = 20
+"""After the first error of a leader that does not lead yet."""
 
 
 class ReplicaState(Enum):
@@ -79,6 +83,35 @@ class PartitionFetchState:
         """Whether it had all that was replicated at the last fetch; such a replica is not
         throttled."""
         return self.lag is not None and self.lag <= 0
+
+    def delay(self, until_ms: int) -> None:
+        """Pause after an error."""
+        self.delayed_until_ms = until_ms
+
+    def resume(self) -> None:
+        """A pause is over; the leader's offsets are not awaited any longer."""
+        self.delayed_until_ms = 0
+        if self.state is ReplicaState.OUT_OF_RANGE:
+            self.state = ReplicaState.FETCHING
+
+    def next_backoff(self, longest_ms: int) -> int:
+        """The pause after an error of a leader that does not lead yet; twice as long each time."""
+        backoff_ms = min(self.next_backoff_ms or FIRST_BACKOFF_MS, longest_ms)
+        self.next_backoff_ms = 2 * backoff_ms
+        return backoff_ms
+
+    def note_appended(self, leader_high_watermark: int) -> None:
+        """An append has succeeded, or there was nothing to append."""
+        self.note_leader_end(leader_high_watermark)
+        self.next_backoff_ms = 0
+
+    def note_leader_end(self, offset: int) -> None:
+        """The leader's high watermark, or its log end offset, is known."""
+        self.lag = max(0, offset - self.log.end_offset)
+
+    def move_to(self, state: ReplicaState) -> None:
+        """Change the state."""
+        self.state = state
 
     def requested(self) -> RequestedPartition:
         """What a request says of it now."""

@@ -152,7 +152,7 @@ class ClientConnection:
         if session is None:
             self._connect(reader)
         else:
-            session.heard_ms = now_ms
+            session.heard(now_ms)
             self._request(session, reader)
         return True
 

@@ -55,6 +55,10 @@ class ClientSession:
         """Monotonic time of the last frame."""
         self.connection: SessionConnection | None = None
 
+    def heard(self, now_ms: int) -> None:
+        """A frame of the client has arrived: the time-out begins again."""
+        self.heard_ms = now_ms
+
 
 class ClientSessions:
     """All sessions of clients over the network."""
@@ -101,7 +105,7 @@ class ClientSessions:
         session = self._sessions.get(session_id)
         if session is None or not self._passwords.matches(session_id, password):
             return None
-        session.heard_ms = self._monotonic_ms()
+        session.heard(self._monotonic_ms())
         if session.connection is not None:
             session.connection.close()
         self._attach(session, connection)

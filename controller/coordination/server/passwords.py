@@ -17,7 +17,7 @@ SECRET: Final = "coordination.secret"
 _SECRET_BYTES: Final = 32
 _PASSWORD_BYTES: Final = 16
 NO_PASSWORD: Final = bytes(_PASSWORD_BYTES)
-"""With the id 0: the answer to a client whose session has expired."""
+"""With the id 0: the response to a client whose session has expired."""
 
 
 class SessionPasswords:

@@ -33,7 +33,7 @@ from tests.broker.compaction.cleaner import (
 from tests.support.damage import overwrite
 from tests.support.logs import truncate_log
 
-Answer = CleaningResult | CleaningFailure | None
+Cleaned = CleaningResult | CleaningFailure | None
 
 
 def test_log_is_cleaned_and_its_checkpoint_written(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_starved_worker_is_replaced_by_a_boosted_one(tmp_path: Path, is_requeste
             made.compaction.start(made.supervisor)
             requested = made.compaction.run_now("orders", 0) if is_requested else None
             await made.until("another worker", lambda: made.worker.start_count == 2)
-            await made.until("its answer", lambda: len(made.done) >= 2)
+            await made.until("its response", lambda: len(made.done) >= 2)
             assert made.worker.is_boosted
             if requested is not None:
                 with pytest.raises(CleaningError, match="fed"):
@@ -302,7 +302,7 @@ def test_log_that_changes_while_others_are_judged_is_judged_again(
                 else:
                     dirty.config = replace(CONFIG, cleanup_compact=False)
 
-            async def note(job: CleaningJob, is_wanted: Callable[[], bool]) -> Answer:
+            async def note(job: CleaningJob, is_wanted: Callable[[], bool]) -> Cleaned:
                 ends.append((job.directory, job.first_uncleanable_offset, dirty.end_offset))
                 return await clean(job, is_wanted)
 
@@ -328,15 +328,15 @@ def test_failure_on_a_changed_log_has_no_consequence(
             log = made.log("orders")
             clean = made.worker.clean
 
-            async def change_and_fail(job: CleaningJob, is_wanted: Callable[[], bool]) -> Answer:
-                answer = await clean(job, is_wanted)
+            async def change_and_fail(job: CleaningJob, is_wanted: Callable[[], bool]) -> Cleaned:
+                response = await clean(job, is_wanted)
                 if event == "cut":
                     truncate_log(log, log.end_offset - KEYS, now_ms=NOW_MS)
                 elif event == "deleted":
                     made.stored.manager.delete([("orders", 0)], unique="0" * 32, now_ms=NOW_MS)
                 else:
                     log.config = replace(CONFIG, cleanup_compact=False)
-                return answer
+                return response
 
             made.worker.clean = change_and_fail  # type: ignore[method-assign]
             made.compaction.start(made.supervisor)
@@ -353,12 +353,12 @@ def test_result_for_deleted_segments_is_discarded(tmp_path: Path) -> None:
             log = made.log("orders")
             clean = made.worker.clean
 
-            async def clean_and_lose(job: CleaningJob, is_wanted: Callable[[], bool]) -> Answer:
-                answer = await clean(job, is_wanted)
+            async def clean_and_lose(job: CleaningJob, is_wanted: Callable[[], bool]) -> Cleaned:
+                response = await clean(job, is_wanted)
                 log.advance_log_start(log.base_offsets[1])
                 log.delete_old_segments(now_ms=NOW_MS)
                 made.worker.clean = clean  # type: ignore[method-assign]
-                return answer
+                return response
 
             made.worker.clean = clean_and_lose  # type: ignore[method-assign]
             made.compaction.start(made.supervisor)

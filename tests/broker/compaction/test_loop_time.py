@@ -114,7 +114,7 @@ def test_stop_leaves_removals_of_files_to_the_next_start(tmp_path: Path) -> None
             files = HeldUp()
             context = made.context
             partitions = Partitions()
-            purgatory = Purgatory(made.wheel, context.metrics)
+            purgatory = Purgatory(made.wheel, context.metrics, Purgatory.run_notified)
             jobs = DiskJobRunner(
                 asyncio.get_running_loop(),
                 executor=ThreadPoolExecutor(1),

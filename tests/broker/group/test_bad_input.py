@@ -98,7 +98,7 @@ def test_thousands_of_groups_are_deleted_while_others_are_served(
 ) -> None:
     names = [f"one of many {number}" for number in range(MANY)]
     for begin in range(0, MANY, AT_ONCE):
-        # The broker reads on while answers wait: so many at a time fit its queue.
+        # The broker reads on while responses wait: so many at a time fit its queue.
         some = names[begin : begin + AT_ONCE]
         for name in some:
             wire.send(commit(name), 2)

@@ -6,7 +6,7 @@ from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from tests.support.cluster import Cluster
-from tests.support.config_requests import answers, context, describe, replace, values
+from tests.support.config_requests import context, describe, replace, result_rows, values
 
 
 def test_config_that_alter_configs_does_not_name_is_reset_to_its_default() -> None:
@@ -17,7 +17,7 @@ def test_config_that_alter_configs_does_not_name_is_reset_to_its_default() -> No
     surroundings = context(make_settings({"broker.id": "0"}), controller)
     outcome = replace(surroundings, [(ResourceType.TOPIC, "t", [("segment.ms", "3")])])
     assert isinstance(outcome, Reply)
-    assert answers(outcome.response) == [[2, "t", 0, None]]
+    assert result_rows(outcome.response) == [[2, "t", 0, None]]
     assert controller.image.topic_configs["t"] == {"segment.ms": "3"}
     assert values(describe(surroundings, ResourceType.TOPIC, "t"))["retention.ms"] == "604800000"
 
@@ -32,7 +32,7 @@ def test_validating_stores_nothing_and_a_refusal_says_why() -> None:
     ]
     outcome = replace(surroundings, resources, validate_only=True)
     assert isinstance(outcome, Reply)
-    assert answers(outcome.response) == [
+    assert result_rows(outcome.response) == [
         [2, "t", 0, None],
         [4, "0", 42, "Cannot update these configs dynamically: num.partitions"],
     ]
@@ -45,4 +45,4 @@ def test_failed_request_has_its_error_at_every_resource() -> None:
         validate_only=False,
     )
     response = alter_configs.failed(request, ErrorCode.UNSUPPORTED_VERSION, "why")
-    assert answers(response) == [[2, "a", 35, "why"]]
+    assert result_rows(response) == [[2, "a", 35, "why"]]

@@ -27,7 +27,7 @@ class Client:
         self.files = MemoryFileSystem(folders=[FOLDER])
         self.node = StoredNode(self.files, seed=1, entries_max=1_000)
 
-    def ask(self, handler: Any, request: Any, version: int) -> Answer:
+    def ask(self, handler: Any, request: Any, version: int) -> AwaitedResponse:
         node = self.node
         services: Any = SimpleNamespace(
             settings=node.settings,
@@ -41,21 +41,21 @@ class Client:
             outcome = outcome_of(handler.run(context, request))
         except BrokerError as error:
             outcome = Reply(handler.failed(request, error.code, error.message))
-        return Answer(node, handler, request, outcome)
+        return AwaitedResponse(node, handler, request, outcome)
 
-    def run_notified(self, answers: list[Answer]) -> None:
+    def run_notified(self, awaited: list[AwaitedResponse]) -> None:
         """Attempt all that wait: each call attempts one at least, and ends with its slice."""
-        for _ in answers:
+        for _ in awaited:
             self.node.purgatory.run_notified()
 
-    def ask_for_topics(self, *names: str) -> Answer:
+    def ask_for_topics(self, *names: str) -> AwaitedResponse:
         topics = [MetadataRequestTopic(name=name) for name in names]
         return self.ask(metadata, MetadataRequest(topics=topics), 9)
 
-    def ask_for_coordinator(self) -> Answer:
+    def ask_for_coordinator(self) -> AwaitedResponse:
         return self.ask(find_coordinator, FindCoordinatorRequest(key="group", key_type=0), 3)
 
-    def ask_for_producer_id(self) -> Answer:
+    def ask_for_producer_id(self) -> AwaitedResponse:
         request = InitProducerIdRequest(
             transactional_id=None,
             transaction_timeout_ms=1,
@@ -65,7 +65,7 @@ class Client:
         return self.ask(init_producer_id, request, 4)
 
 
-class Answer:
+class AwaitedResponse:
     """A response, now or later."""
 
     def __init__(self, node: StoredNode, handler: Handler, request: Any, outcome: Any) -> None:
@@ -104,11 +104,11 @@ def client() -> Client:
 
 
 def test_metadata_waits_until_a_topic_of_first_use_is_durable_and_led(client: Client) -> None:
-    answer = client.ask_for_topics("t", "u")
+    one = client.ask_for_topics("t", "u")
     client.node.threads.work()
     client.node.purgatory.run_notified()
-    assert answer.response is None
-    response = answer.after_syncs()
+    assert one.response is None
+    response = one.after_syncs()
     assert [(topic.name, topic.error_code) for topic in response.topics] == [("t", 0), ("u", 0)]
     assert [part.leader_id for topic in response.topics for part in topic.partitions] == [0, 0]
 
@@ -116,17 +116,17 @@ def test_metadata_waits_until_a_topic_of_first_use_is_durable_and_led(client: Cl
 def test_metadata_that_waits_too_long_has_the_error_for_which_clients_ask_again(
     client: Client,
 ) -> None:
-    answer = client.ask_for_topics("t")
-    assert answer.delayed is not None
-    response = answer.delayed.expire()
+    one = client.ask_for_topics("t")
+    assert one.delayed is not None
+    response = one.delayed.expire()
     assert [topic.error_code for topic in response.topics] == [ErrorCode.LEADER_NOT_AVAILABLE]
 
 
 def test_requests_for_the_same_topic_join_one_creation(client: Client) -> None:
-    answers = [client.ask_for_topics("t") for _ in range(20)]
+    awaited = [client.ask_for_topics("t") for _ in range(20)]
     client.node.threads.settle()
-    client.run_notified(answers)
-    assert {answer.response.topics[0].topic_id for answer in answers} == {
+    client.run_notified(awaited)
+    assert {one.response.topics[0].topic_id for one in awaited} == {
         client.node.controller.image.topics["t"].topic_id
     }
     journal = client.files.read(f"{FOLDER}/coordination.journal.00000000000000000001")
@@ -140,33 +140,33 @@ def test_refused_creation_is_reported_without_waiting(client: Client) -> None:
 
 def test_full_disk_leaves_the_client_asking_again(client: Client) -> None:
     client.files.fail_operation(1, OSError(errno.ENOSPC, "full"))
-    answer = client.ask_for_topics("t")
-    response = answer.response or answer.after_syncs()
+    one = client.ask_for_topics("t")
+    response = one.response or one.after_syncs()
     assert [topic.error_code for topic in response.topics] == [ErrorCode.LEADER_NOT_AVAILABLE]
     assert client.ask_for_topics("t").after_syncs().topics[0].error_code == ErrorCode.NONE
 
 
 def test_find_coordinator_waits_for_the_offsets_topic(client: Client) -> None:
-    answer = client.ask_for_coordinator()
-    assert answer.response is None
-    response = answer.after_syncs()
+    one = client.ask_for_coordinator()
+    assert one.response is None
+    response = one.after_syncs()
     assert (response.error_code, response.node_id) == (ErrorCode.NONE, 0)
     assert len(client.node.controller.image.topics[OFFSETS_TOPIC].partitions) == 2
     assert client.ask_for_coordinator().response.error_code == ErrorCode.NONE
 
 
 def test_producers_wait_for_their_block_of_ids(client: Client) -> None:
-    answers = [client.ask_for_producer_id() for _ in range(3)]
-    assert [answer.response for answer in answers] == [None] * 3
+    awaited = [client.ask_for_producer_id() for _ in range(3)]
+    assert [one.response for one in awaited] == [None] * 3
     client.node.threads.settle()
-    client.run_notified(answers)
-    assert [answer.response.producer_id for answer in answers] == [0, 1, 2]
+    client.run_notified(awaited)
+    assert [one.response.producer_id for one in awaited] == [0, 1, 2]
     assert client.ask_for_producer_id().response.producer_id == 3
 
 
 def test_producers_ask_again_when_no_block_can_be_stored(client: Client) -> None:
     client.files.fail_operation(1, OSError(errno.ENOSPC, "full"))
-    answer = client.ask_for_producer_id()
-    response = answer.response or answer.after_syncs()
+    one = client.ask_for_producer_id()
+    response = one.response or one.after_syncs()
     assert response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert client.ask_for_producer_id().after_syncs().producer_id == 0

@@ -24,11 +24,11 @@ from tests.golden.config_scenarios import APPEND, DELETE, SET, SUBTRACT, scenari
 from tests.support.cluster import Cluster
 from tests.support.config_requests import (
     LOGGER,
-    answers,
     change,
     context,
     describe,
     replace,
+    result_rows,
     values,
 )
 from tests.support.recorded_configs import recorded, recorded_settings
@@ -49,7 +49,7 @@ class Broker:
     def change(self, *resources: Any, validate_only: bool = False) -> list[list[Any]]:
         outcome = change(self.context, resources, validate_only=validate_only)
         assert isinstance(outcome, Reply)
-        return answers(outcome.response)
+        return result_rows(outcome.response)
 
     def stored(self, path: str) -> dict[str, str]:
         return decode_config(self.cluster.data(f"/config/{path}"))
@@ -114,7 +114,7 @@ def test_bad_resource_does_not_keep_a_good_one_from_being_stored() -> None:
         (TOPIC, "t", [("segment.ms", SET, "5")]),
         (BROKER, "1", []),
     )
-    assert [answer[2] for answer in answered] == [
+    assert [response[2] for response in answered] == [
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.NONE,
         ErrorCode.INVALID_REQUEST,
@@ -125,7 +125,7 @@ def test_bad_resource_does_not_keep_a_good_one_from_being_stored() -> None:
 def test_resource_named_twice_is_changed_by_neither() -> None:
     broker = Broker()
     resource = (TOPIC, "t", [("segment.ms", SET, "5")])
-    assert [answer[2] for answer in broker.change(resource, resource)] == [42, 42]
+    assert [response[2] for response in broker.change(resource, resource)] == [42, 42]
     assert broker.stored("topics/t") == {"retention.ms": "1000"}
 
 
@@ -141,12 +141,12 @@ def test_logger_changes_its_level_at_once_and_back() -> None:
 def test_every_recorded_request_gets_the_response_of_apache_kafka() -> None:
     broker = Broker(recorded_settings())
     broker.controller.admin.create_topics([CreateTopicSpec("u")])
-    for (kind, resources), expected in zip(scenarios(), recorded()["answers"], strict=True):
+    for (kind, resources), expected in zip(scenarios(), recorded()["responses"], strict=True):
         ask = change if kind == "change" else replace
         outcome = ask(broker.context, resources, validate_only=True)
         assert isinstance(outcome, Reply)
-        assert [answer[:3] for answer in answers(outcome.response)] == [
-            answer[:3] for answer in expected
+        assert [response[:3] for response in result_rows(outcome.response)] == [
+            response[:3] for response in expected
         ], resources
 
 
@@ -187,7 +187,7 @@ def test_response_waits_until_all_changes_are_stored() -> None:
     controller.pending[0].resolve(None)
     assert delayed.attempt() is None
     controller.pending[1].resolve(None)
-    assert [answer[2] for answer in answers(delayed.attempt())] == [
+    assert [response[2] for response in result_rows(delayed.attempt())] == [
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.NONE,
@@ -199,8 +199,8 @@ def test_error_of_the_store_reaches_its_resource() -> None:
     delayed = slow_change(controller)
     controller.pending[0].fail(ConnectionLoss())
     controller.pending[1].fail(BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, "no controller"))
-    answered = answers(delayed.attempt())
-    assert [answer[2] for answer in answered] == [
+    answered = result_rows(delayed.attempt())
+    assert [response[2] for response in answered] == [
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -213,8 +213,8 @@ def test_full_disk_of_the_coordination_returns_kafka_storage_error() -> None:
     delayed = slow_change(controller)
     controller.pending[0].fail(StorageFailed("No space left on device"))
     controller.pending[1].resolve(None)
-    answered = answers(delayed.attempt())
-    assert [answer[2] for answer in answered] == [
+    answered = result_rows(delayed.attempt())
+    assert [response[2] for response in answered] == [
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.NONE,
@@ -240,7 +240,7 @@ def test_change_that_is_not_stored_in_time_returns_request_timed_out() -> None:
     controller = SlowController()
     delayed = slow_change(controller)
     controller.pending[0].resolve(None)
-    assert [answer[2] for answer in answers(delayed.expire())] == [
+    assert [response[2] for response in result_rows(delayed.expire())] == [
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.REQUEST_TIMED_OUT,
@@ -256,4 +256,4 @@ def test_failed_request_has_its_error_at_every_resource(names: list[str]) -> Non
         validate_only=False,
     )
     response = incremental_alter_configs.failed(request, ErrorCode.UNSUPPORTED_VERSION, "why")
-    assert answers(response) == [[2, name, 35, "why"] for name in names]
+    assert result_rows(response) == [[2, name, 35, "why"] for name in names]

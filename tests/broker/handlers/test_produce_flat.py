@@ -1,4 +1,4 @@
-"""The short way of a produce answer against the generated encoder."""
+"""The short way of a produce response against the generated encoder."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ ONE = 4_000
 
 
 class ScriptedVerifier:
-    """The coordinator's answers are given by the test."""
+    """The coordinator's responses are given by the test."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[VerifiedTransaction, Pending[PartitionErrors]]] = []
@@ -73,7 +73,7 @@ class Scene:
         self.here.until(lambda: len(self.verifier.asked) >= count, "no verification")
         return self.verifier.asked[-1][0]
 
-    def answer(self, **errors: ErrorCode) -> None:
+    def response(self, **errors: ErrorCode) -> None:
         """Resolve the last verification; errors by `t0`, `t1`, `offsets`."""
         transaction, pending = self.verifier.asked[-1]
         codes = list(errors.values())
@@ -141,7 +141,7 @@ def test_first_batches_are_verified_together_and_the_next_ones_are_not(scene: Sc
     asked = scene.ask(produced((0, 0), (1, 0)), PRODUCE, 1)
     assert asked == VerifiedTransaction("tx", ONE, 0, (T_0, T_1))
     assert scene.partition(0).log.end_offset == 0
-    scene.answer()
+    scene.response()
     (response,) = scene.responses(1)
     assert errors_of(response) == [0, 0]
     assert errors_of(scene.call(produced((0, 1), (1, 1)), PRODUCE)) == [0, 0]
@@ -154,7 +154,7 @@ def test_batches_of_one_connection_keep_their_order_while_the_first_is_verified(
     for sequence in range(3):
         scene.caller.send(produced((0, sequence)), PRODUCE)
     scene.here.until(lambda: scene.verifier.asked, "no verification")
-    scene.answer()
+    scene.response()
     responses = scene.responses(3)
     assert [one.responses[0].partition_responses[0].base_offset for one in responses] == [0, 1, 2]
     assert len(scene.verifier.asked) == 1
@@ -163,13 +163,13 @@ def test_batches_of_one_connection_keep_their_order_while_the_first_is_verified(
 def test_marker_during_the_verification_refuses_the_batch(scene: Scene) -> None:
     scene.ask(produced((0, 0)), PRODUCE, 1)
     scene.end(is_commit=False)
-    scene.answer()
+    scene.response()
     (response,) = scene.responses(1)
     assert errors_of(response) == [ErrorCode.INVALID_TXN_STATE]
     assert scene.partition(0).log.end_offset == 1
     assert scene.partition(0).last_stable_offset == 1
     scene.ask(produced((0, 0)), PRODUCE, 2)
-    scene.answer()
+    scene.response()
     (response,) = scene.responses(1)
     assert errors_of(response) == [0]
 
@@ -189,7 +189,7 @@ def test_error_of_one_partition_refuses_its_batch_and_no_other(
     scene: Scene, error: ErrorCode, version: int, code: ErrorCode
 ) -> None:
     scene.ask(produced((0, 0), (1, 0)), version, 1)
-    scene.answer(t0=error)
+    scene.response(t0=error)
     (response,) = scene.responses(1)
     assert errors_of(response) == [code, 0]
     assert response.responses[0].partition_responses[0].log_start_offset == -1
@@ -199,7 +199,7 @@ def test_error_of_one_partition_refuses_its_batch_and_no_other(
 def test_batch_of_a_client_that_is_gone_after_the_verification_is_appended(scene: Scene) -> None:
     scene.ask(produced((0, 0)), PRODUCE, 1)
     scene.caller.close()
-    scene.answer()
+    scene.response()
     scene.here.until(lambda: scene.partition(0).log.end_offset == 1, "nothing was appended")
     scene.here.until(lambda: not scene.here.server.connections, "the connection is still open")
     assert not scene.here.failures
@@ -224,11 +224,11 @@ def test_offsets_are_verified_with_the_partition_of_their_group(scene: Scene) ->
     scene.here.until(is_asked, "no verification")
     (place,) = scene.verifier.asked[0][0].partitions
     assert place.topic == "__consumer_offsets"
-    scene.answer(offsets=ErrorCode.INVALID_TXN_STATE)
+    scene.response(offsets=ErrorCode.INVALID_TXN_STATE)
     (response,) = scene.responses(1)
     assert response.topics[0].partitions[0].error_code == ErrorCode.INVALID_TXN_STATE
     scene.ask(request, 3, 2)
-    scene.answer()
+    scene.response()
     (response,) = scene.responses(1)
     assert response.topics[0].partitions[0].error_code == 0
     group = OffsetFetchRequestGroup(group_id="g", topics=None)

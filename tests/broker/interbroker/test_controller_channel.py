@@ -50,7 +50,7 @@ class OwnController:
         self.controller_id = -1
         self.image = Image()
         self.calls: list[Any] = []
-        self.answers: list[Pending[Any]] = []
+        self.responses: list[Pending[Any]] = []
 
     def elect(self, broker_id: int, port: int) -> None:
         endpoint = Endpoint(LISTENER, "127.0.0.1", port, "PLAINTEXT")
@@ -61,7 +61,7 @@ class OwnController:
         self, broker_id: int, broker_epoch: int, proposals: Sequence[Any]
     ) -> Pending[Any]:
         self.calls.append((broker_id, broker_epoch, proposals))
-        return self.answers.pop(0)
+        return self.responses.pop(0)
 
 
 class Scene:
@@ -244,10 +244,10 @@ def test_request_has_the_broker_epoch_of_its_attempt(scene: Scene) -> None:
 def test_request_to_this_broker_is_a_call_which_is_repeated_elsewhere(scene: Scene) -> None:
     own = scene.controller
     own.controller_id = ME
-    own.answers = [Pending.failed(BrokerError(ErrorCode.NOT_CONTROLLER)), Pending.of([5])]
+    own.responses = [Pending.failed(BrokerError(ErrorCode.NOT_CONTROLLER)), Pending.of([5])]
     assert scene.loop.result(scene.channel.alter(PROPOSALS)) == [5]
     assert own.calls == [(ME, EPOCH, PROPOSALS)] * 2
-    own.answers = [Pending.failed(BrokerError(ErrorCode.NOT_CONTROLLER))]
+    own.responses = [Pending.failed(BrokerError(ErrorCode.NOT_CONTROLLER))]
     pending = scene.channel.alter(PROPOSALS)
     with scripted_peer(accept) as port:
         own.elect(1, port)

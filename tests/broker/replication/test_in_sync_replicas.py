@@ -33,7 +33,7 @@ ALONE = (BROKER_ID,)
 
 
 class Controller:
-    """The controller's end: requests wait until the test answers them."""
+    """The controller's end: requests wait until the test responds to them."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[list[tuple[str, AlterIsr]], Pending[Altered]]] = []

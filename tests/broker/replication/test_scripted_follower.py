@@ -1,4 +1,4 @@
-"""A follower that is a script, against our leader and against Apache Kafka's: the same answers."""
+"""A scripted follower against our leader and against Apache Kafka's: the same responses."""
 
 from __future__ import annotations
 

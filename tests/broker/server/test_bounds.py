@@ -57,8 +57,8 @@ def make_topic(here: NodeHere, caller: Caller, name: str, **configs: str) -> Non
             for key, value in configs.items()
         ],
     )
-    answer = here.call(caller, CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
-    assert answer.topics[0].error_code == 0
+    response = here.call(caller, CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
+    assert response.topics[0].error_code == 0
 
 
 def is_closed_without_a_byte(here: NodeHere, content: bytes) -> bool:
@@ -124,16 +124,16 @@ def test_more_elements_than_any_request_needs_close_the_connection(here: NodeHer
 def test_response_that_would_be_too_large_is_an_error_instead(here: NodeHere) -> None:
     caller = here.caller()
     names = [f"{number}".rjust(240, "x") for number in range(5_000)]
-    answer = here.call(caller, DescribeGroupsRequest(groups=names), 5)
-    assert {group.error_code for group in answer.groups} == {ErrorCode.INVALID_REQUEST}
+    response = here.call(caller, DescribeGroupsRequest(groups=names), 5)
+    assert {group.error_code for group in response.groups} == {ErrorCode.INVALID_REQUEST}
     assert (
         here.call(caller, DescribeGroupsRequest(groups=names[:100]), 5).groups[0].error_code == 16
     )
 
 
 def test_group_is_described_once_however_often_it_is_named(here: NodeHere) -> None:
-    answer = here.call(here.caller(), DescribeGroupsRequest(groups=["a", "b", "a"]), 5)
-    assert [group.group_id for group in answer.groups] == ["a", "b"]
+    response = here.call(here.caller(), DescribeGroupsRequest(groups=["a", "b", "a"]), 5)
+    assert [group.group_id for group in response.groups] == ["a", "b"]
 
 
 def test_only_the_connection_with_most_unread_responses_is_closed(
@@ -191,9 +191,9 @@ def test_batches_that_are_checked_in_a_thread_keep_the_order_of_their_connection
         return len(frames) == len(contents)
 
     here.until(are_there, "a batch is not answered")
-    answers = [decoded(frame, 0, 9).responses[0].partition_responses[0] for frame in frames]
-    assert [answer.error_code for answer in answers] == [0] * len(contents)
-    assert [answer.base_offset for answer in answers] == [
+    responses = [decoded(frame, 0, 9).responses[0].partition_responses[0] for frame in frames]
+    assert [response.error_code for response in responses] == [0] * len(contents)
+    assert [response.base_offset for response in responses] == [
         sum(counts[:number]) for number in range(len(counts))
     ]
 

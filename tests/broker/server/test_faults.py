@@ -118,8 +118,8 @@ def make_topic(here: NodeHere, caller: Caller, name: str, configs: dict[str, str
         assignments=[],
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
     )
-    answer = here.call(caller, CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
-    assert answer.topics[0].error_code == 0
+    response = here.call(caller, CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
+    assert response.topics[0].error_code == 0
 
 
 def fetch(max_wait_ms: int) -> FetchRequest:

@@ -1,4 +1,4 @@
-"""Answers on their way into a socket."""
+"""Responses on their way into a socket."""
 
 from __future__ import annotations
 

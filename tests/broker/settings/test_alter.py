@@ -32,7 +32,7 @@ def overrides_of(name: str) -> Mapping[str, str] | None:
     return stored.get(name)
 
 
-def answers(kind: str, resources: Any) -> list[list[Any]]:
+def responses(kind: str, resources: Any) -> list[list[Any]]:
     """What our decisions come to, in the shape of the record."""
     settings = recorded_settings()
     times = Counter((resource_type, name) for resource_type, name, _ in resources)
@@ -85,9 +85,9 @@ neither the value nor what is allowed."""
 @pytest.mark.parametrize("number", range(len(scenarios())))
 def test_alter_errors_equal_those_of_apache_kafka(number: int) -> None:
     kind, resources = scenarios()[number]
-    expected = recorded()["answers"][number]
-    ours = answers(kind, resources)
-    assert [answer[:3] for answer in ours] == [answer[:3] for answer in expected], resources
+    expected = recorded()["responses"][number]
+    ours = responses(kind, resources)
+    assert [response[:3] for response in ours] == [response[:3] for response in expected], resources
     for (_, _, _, our_message), (_, _, _, message) in zip(ours, expected, strict=True):
         if message is not None and any(words in message for words in OWN_WORDS):
             assert our_message is not None
@@ -96,7 +96,7 @@ def test_alter_errors_equal_those_of_apache_kafka(number: int) -> None:
 
 
 def test_recording_has_a_response_to_every_request() -> None:
-    assert len(recorded()["answers"]) == len(scenarios())
+    assert len(recorded()["responses"]) == len(scenarios())
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ class StoredBroker:
         self._version = version
         self.clock = VirtualClock()
         self.wheel = TimingWheel(self.clock.monotonic_ms())
-        self.purgatory = Purgatory(self.wheel, BrokerMetrics())
+        self.purgatory = Purgatory(self.wheel, BrokerMetrics(), Purgatory.run_notified)
         self.logs = Broker(files, [FOLDER])
         config = LogConfig(segment_bytes=SEGMENT_BYTES)
         self.logs.start(lambda _: config)

@@ -156,8 +156,8 @@ def opened(talk: Talk, name: str | None = None) -> tuple[str, Producer]:
         is_transactional=True,
     )
     request = produce_request(T_0.topic, content, transactional_id=name)
-    answer = talk.quiet(request, 9)
-    assert answer.responses[0].partition_responses[0].error_code == 0
+    response = talk.quiet(request, 9)
+    assert response.responses[0].partition_responses[0].error_code == 0
     return name, producer
 
 

@@ -187,12 +187,12 @@ class Lead:
             topic_states=[grouped] if version >= 2 else [],
             live_leaders=[LeaderAndIsrLiveLeader(broker_id=leader, host_name="h", port=9)],
         )
-        answer = self.talk.quiet(request, version)
-        answer.partition_errors.sort(key=lambda one: one.partition_index)
-        for one in answer.topics:
+        response = self.talk.quiet(request, version)
+        response.partition_errors.sort(key=lambda one: one.partition_index)
+        for one in response.topics:
             one.partition_errors.sort(key=lambda error: error.partition_index)
         label = f"lead: {name}, {ApiKey.LEADER_AND_ISR.name} v{version}"
-        self.talk.write_answer(label, answer, version)
+        self.talk.write_response(label, response, version)
 
 
 def leader_and_isr(talk: Talk) -> None:
@@ -318,11 +318,11 @@ def metadata_request(
 
 def shown(talk: Talk, step: str, name: str) -> None:
     """What clients see."""
-    answer = talk.quiet(metadata_of([name]), 12)
-    answer.brokers.sort(key=lambda broker: broker.node_id)
-    for topic in answer.topics:
+    response = talk.quiet(metadata_of([name]), 12)
+    response.brokers.sort(key=lambda broker: broker.node_id)
+    for topic in response.topics:
         topic.partitions.sort(key=lambda one: one.partition_index)
-    talk.write_answer(f"metadata: {step} as clients see it", answer, 12)
+    talk.write_response(f"metadata: {step} as clients see it", response, 12)
 
 
 def stop_replica(talk: Talk) -> None:
@@ -388,10 +388,12 @@ def controlled_shutdown(talk: Talk, epoch: int) -> None:
 
         def ask(step: str, broker: int, its_epoch: int, version: int = version) -> Any:
             request = ControlledShutdownRequest(broker_id=broker, broker_epoch=its_epoch)
-            answer = talk.quiet(request, version)
-            answer.remaining_partitions.sort(key=lambda one: (one.topic_name, one.partition_index))
+            response = talk.quiet(request, version)
+            response.remaining_partitions.sort(
+                key=lambda one: (one.topic_name, one.partition_index)
+            )
             label = f"shutdown: {step}, {ApiKey.CONTROLLED_SHUTDOWN.name} v{version}"
-            talk.write_answer(label, answer, version)
+            talk.write_response(label, response, version)
 
         ask("an unknown broker", 99, UNKNOWN_EPOCH)
         if version >= 2:

@@ -67,7 +67,7 @@ def limits(ask: Any) -> None:
     """Bytes and waiting."""
     for limit in (0, 1, 100, 101, 200, 400):
         ask(f"at most {limit} bytes of the partition", 0, limit=limit)
-        ask(f"at most {limit} bytes of the answer", 0, max_bytes=limit)
+        ask(f"at most {limit} bytes of the response", 0, max_bytes=limit)
     ask("more than there is, without waiting", 0, min_bytes=MANY, max_wait_ms=0)
     ask("more than there is, with a wait", 0, min_bytes=MANY, max_wait_ms=50)
     ask("one byte at the end, with a wait", 12, min_bytes=1, max_wait_ms=50)

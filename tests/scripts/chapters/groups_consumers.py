@@ -92,24 +92,24 @@ class Consumer:
 
     def ask(self, label: str, request: ConsumerGroupHeartbeatRequest) -> Any:
         """Send, write the response down, and keep its epoch and partitions."""
-        answer = self.talk.ask(f"{self.group}: {label}", request, self.version)
-        self.take(answer)
-        return answer
+        response = self.talk.ask(f"{self.group}: {label}", request, self.version)
+        self.take(response)
+        return response
 
     def quiet(self, request: ConsumerGroupHeartbeatRequest) -> Any:
         """Send without writing down."""
-        answer = self.talk.quiet(request, self.version)
-        self.take(answer)
-        return answer
+        response = self.talk.quiet(request, self.version)
+        self.take(response)
+        return response
 
-    def take(self, answer: Any) -> None:
+    def take(self, response: Any) -> None:
         """Keep epoch and partitions of a response."""
-        if answer.error_code:
+        if response.error_code:
             return
-        self.epoch = answer.member_epoch
-        if answer.assignment is not None:
+        self.epoch = response.member_epoch
+        if response.assignment is not None:
             self.owned = {
-                one.topic_id: list(one.partitions) for one in answer.assignment.topic_partitions
+                one.topic_id: list(one.partitions) for one in response.assignment.topic_partitions
             }
 
     def until_assigned(self, label: str, count: int) -> None:

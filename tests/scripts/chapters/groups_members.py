@@ -75,7 +75,7 @@ def version_of(request: Any, version: int) -> int:
 
 
 class Member:
-    """One that enters groups: `send` leaves the answer to `collect`, `ask` waits for it."""
+    """One that enters groups: `send` leaves the response to `collect`, `ask` waits for it."""
 
     def __init__(
         self,
@@ -175,8 +175,8 @@ class Member:
     # The connection.
 
     def send(self, request: Any) -> None:
-        """Leave the answer to `collect`."""
-        assert self._asked is None, f"{self.name} waits for an answer already"
+        """Leave the response to `collect`."""
+        assert self._asked is None, f"{self.name} waits for a response already"
         key = schema_of(type(request)).api_key
         assert key is not None, type(request).__name__
         version = version_of(request, self.version)
@@ -184,29 +184,31 @@ class Member:
         self._asked = key, version
 
     def receive(self) -> tuple[Any, int, int]:
-        """What came: the answer, its API and version; a new id gets this member's name."""
+        """What came: the response, its API and version; a new id gets this member's name."""
         assert self._asked is not None, f"{self.name} has asked nothing"
         key, version = self._asked
-        answer = self._wire.receive(key, version)
+        response = self._wire.receive(key, version)
         self._asked = None
         if key == ApiKey.JOIN_GROUP:
-            self._joined(answer)
-        return answer, key, version
+            self._joined(response)
+        return response, key, version
 
-    def _joined(self, answer: Any) -> None:
-        if answer.member_id and answer.error_code in (0, 79):
-            self.member_id = answer.member_id
-            found = DRAWN_ID.search(answer.member_id) or UUID_IN_TEXT.fullmatch(answer.member_id)
+    def _joined(self, response: Any) -> None:
+        if response.member_id and response.error_code in (0, 79):
+            self.member_id = response.member_id
+            found = DRAWN_ID.search(response.member_id) or UUID_IN_TEXT.fullmatch(
+                response.member_id
+            )
             if found is not None and ("member", found[0]) not in self.talk.masks.names:
                 self.talk.masks.give("member", found[0], f"{self.name} of {self.group[:SHOWN]}")
-        if not answer.error_code:
-            self.generation = answer.generation_id
+        if not response.error_code:
+            self.generation = response.generation_id
 
     def ask(self, label: str, request: Any) -> Any:
         """Ask, wait, write down."""
         self.send(request)
-        (answer,) = collect(label, self)
-        return answer
+        (response,) = collect(label, self)
+        return response
 
     def quiet(self, request: Any) -> Any:
         """Ask and wait without writing down."""
@@ -219,21 +221,21 @@ class Member:
             assert self.quiet(self.join()).error_code == 79, "a new member gets its id"
 
     def is_forgotten(self) -> bool:
-        """Whether no answer comes to what was sent."""
+        """Whether no response comes to what was sent."""
         return self._wire.is_silent(SILENCE_S)
 
 
 def collect(label: str, *members: Member) -> list[Any]:
-    """Wait for the answers of all, whatever their order, then write them down in this one."""
+    """Wait for the responses of all, whatever their order, then write them down in this one."""
     try:
         received = [member.receive() for member in members]
     except TimeoutError:
-        raise AssertionError(f"no answer to {label!r} of {members[0].group[:SHOWN]}") from None
-    for member, (answer, key, version) in zip(members, received, strict=True):
+        raise AssertionError(f"no response to {label!r} of {members[0].group[:SHOWN]}") from None
+    for member, (response, key, version) in zip(members, received, strict=True):
         who = f"{label}: {member.name}" if len(members) > 1 else label
         step = f"{member.group[:SHOWN]}: {who}, {ApiKey(key).name} v{version}"
-        member.talk.write_answer(step, answer, version)
-    return [answer for answer, _, _ in received]
+        member.talk.write_response(step, response, version)
+    return [response for response, _, _ in received]
 
 
 def leave(group: str, *who: tuple[str, str | None], **changes: Any) -> LeaveGroupRequest:
@@ -274,7 +276,7 @@ def wait_for_coordinator(talk: Talk) -> None:
     talk.until(
         "groups that are loaded",
         lambda: talk.quiet(DescribeGroupsRequest(groups=list("abcdefghijklmnop")), DESCRIBE),
-        lambda answer: not any(one.error_code for one in answer.groups),
+        lambda response: not any(one.error_code for one in response.groups),
     )
 
 
@@ -283,7 +285,7 @@ def stable(
 ) -> None:
     """All enter and are assigned their shares, else `share of NAME`; the first one leads.
 
-    label  write the answers down as it calls them
+    label  write the responses down as it calls them
     """
     leader = members[0]
     leader.obtain_id()
@@ -308,5 +310,5 @@ def _gather(members: Sequence[Member], label: str | None) -> None:
         collect(label, *members)
         return
     for member in members:
-        answer, _, _ = member.receive()
-        assert answer.error_code == 0, answer
+        response, _, _ = member.receive()
+        assert response.error_code == 0, response

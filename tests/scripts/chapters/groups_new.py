@@ -158,7 +158,7 @@ def steps_of_revocation(talk: Talk) -> None:
     one.ask("A has to give up", one.heartbeat())
     one.ask("A reports what it had", one.report(before))
     one.ask(
-        "A loses the answer and heartbeats with all", one.report(before, member_epoch=old_epoch)
+        "A loses the response and heartbeats with all", one.report(before, member_epoch=old_epoch)
     )
     three.ask("C enters meanwhile", three.enter())
     one.ask("A has given up what it had to first", one.report())

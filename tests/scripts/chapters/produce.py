@@ -48,7 +48,7 @@ def fetch_all(topic: str, partition: int = 0) -> FetchRequest:
 
 
 def bad_requests(talk: Talk) -> None:
-    """Around the batch.  Records that are null are not sent: Apache Kafka never answers."""
+    """Around the batch.  Records that are null are not sent: Apache Kafka never responds."""
     for acks in (2, -2):
         talk.ask(f"acks {acks}", produce_request(NAME, batch(), acks=acks), VERSION)
     talk.ask("records without a byte", produce_request(NAME, b""), VERSION)

@@ -42,14 +42,14 @@ def play(talk: Talk) -> None:
 
 def new_id(talk: Talk, name: str) -> int:
     """A producer id that the golden file shows by this name."""
-    answer = request_id(talk)
-    assert answer.error_code == 0, answer
-    talk.masks.give("producer", answer.producer_id, name)
-    return int(answer.producer_id)
+    response = request_id(talk)
+    assert response.error_code == 0, response
+    talk.masks.give("producer", response.producer_id, name)
+    return int(response.producer_id)
 
 
 def request_id(talk: Talk) -> Any:
-    """The answer to a new producer."""
+    """The response to a new producer."""
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
     return talk.quiet(request, 4)
 

@@ -38,7 +38,7 @@ class Asker:
         *,
         forget: list[int] | None = None,
     ) -> int:
-        """The session id of the answer."""
+        """The session id of the response."""
         topics = [FetchTopic(topic=self.topic, topic_id=self.topic_id, partitions=parts)]
         forgotten = [
             ForgottenTopic(topic=self.topic, topic_id=self.topic_id, partitions=forget or [])
@@ -51,8 +51,8 @@ class Asker:
             topics=topics if parts else [],
             forgotten_topics_data=forgotten if forget else [],
         )
-        answer: Any = self.talk.ask(label, request, self.version)
-        return int(answer.session_id) if answer is not None else 0
+        response: Any = self.talk.ask(label, request, self.version)
+        return int(response.session_id) if response is not None else 0
 
 
 def play(talk: Talk) -> None:

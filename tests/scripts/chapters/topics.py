@@ -157,8 +157,8 @@ def delete(talk: Talk) -> None:
         doomed = f"deleted-{version}"
         talk.make_topic(doomed, 2)
         request = delete_request([doomed, "never-made"], version)
-        answer = talk.ask("a topic and an unknown one", request, version)
-        if answer.responses[0].error_code == 0:
+        response = talk.ask("a topic and an unknown one", request, version)
+        if response.responses[0].error_code == 0:
             talk.wait_for_absence(doomed)
     topic_id = talk.make_topic("deleted-by-id")
     for label, name, wanted in (

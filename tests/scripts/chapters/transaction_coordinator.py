@@ -78,7 +78,7 @@ def begin(talk: Talk, name: str, timeout_ms: int = TIMEOUT_MS) -> Producer:
     given = talk.until(
         f"a producer of {name}",
         lambda: talk.quiet(request, 4),
-        lambda answer: answer.error_code not in RETRIED,
+        lambda response: response.error_code not in RETRIED,
     )
     assert given.error_code == 0, given
     return given.producer_id, given.producer_epoch

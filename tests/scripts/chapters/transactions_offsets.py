@@ -68,14 +68,14 @@ def txn_commit(
 
 
 def end(talk: Talk, producer_id: int, *, is_commit: bool = True, epoch: int = 0) -> None:
-    """Markers in all partitions of `__consumer_offsets`, without writing down the answer."""
+    """Markers in all partitions of `__consumer_offsets`, without writing down the response."""
     count = len(talk.quiet(metadata_of([OFFSETS_TOPIC]), 12).topics[0].partitions)
     places = [(OFFSETS_TOPIC, index) for index in range(count)]
     request = WriteTxnMarkersRequest(
         markers=[marker(producer_id, *places, is_commit=is_commit, epoch=epoch)]
     )
-    answer = talk.quiet(request, MARKERS)
-    errors = [one.error_code for one in answer.markers[0].topics[0].partitions]
+    response = talk.quiet(request, MARKERS)
+    errors = [one.error_code for one in response.markers[0].topics[0].partitions]
     assert not any(errors), errors
 
 
@@ -132,7 +132,7 @@ def mixed(talk: Talk) -> None:
     talk.until(
         "the end of the first",
         lambda: talk.quiet(fetch(FETCH, group, [(TOPIC, 0)], require_stable=True), FETCH),
-        lambda answer: answer.groups[0].topics[0].partitions[0].error_code == 0,
+        lambda response: response.groups[0].topics[0].partitions[0].error_code == 0,
     )
     look(talk, "mixed, one committed", group)
     end(talk, two)

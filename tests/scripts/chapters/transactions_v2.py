@@ -71,8 +71,8 @@ def play(talk: Talk) -> None:
 def finalize(talk: Talk) -> None:
     """Version 2, which a new cluster of Apache Kafka 4 has already."""
     key = FeatureUpdateKey(feature="transaction.version", max_version_level=2, upgrade_type=1)
-    answer = talk.quiet(UpdateFeaturesRequest(feature_updates=[key]), 1)
-    assert answer.error_code == 0, answer
+    response = talk.quiet(UpdateFeaturesRequest(feature_updates=[key]), 1)
+    assert response.error_code == 0, response
 
 
 def send(
@@ -86,7 +86,7 @@ def send(
     version: int = PRODUCE,
     topic: str = NAME,
 ) -> Any:
-    """Two records; an answer that asks for another attempt is not written down."""
+    """Two records; a response that asks for another attempt is not written down."""
     content = batch(
         2,
         producer_id=producer[0],
@@ -95,24 +95,26 @@ def send(
         is_transactional=True,
     )
     request = produce_request(topic, content, partition=partition, transactional_id=name)
-    answer = talk.until(
+    response = talk.until(
         f"the markers of the last transaction of {name}",
         lambda: talk.quiet(request, version),
-        lambda answer: (
-            answer.responses[0].partition_responses[0].error_code != CONCURRENT_TRANSACTIONS
+        lambda response: (
+            response.responses[0].partition_responses[0].error_code != CONCURRENT_TRANSACTIONS
         ),
     )
-    talk.write_answer(f"{label}, PRODUCE v{version}", answer, version)
-    return answer
+    talk.write_response(f"{label}, PRODUCE v{version}", response, version)
+    return response
 
 
 def finish(
     talk: Talk, label: str, name: str, producer: Producer, *, is_commit: bool = True
 ) -> Producer:
     """Commit or abort, and wait for the markers; what the producer goes on with."""
-    answer: EndTxnResponse = talk.ask(label, end_request(name, producer, is_commit=is_commit), END)
+    response: EndTxnResponse = talk.ask(
+        label, end_request(name, producer, is_commit=is_commit), END
+    )
     settle(talk, name)
-    return answer.producer_id, answer.producer_epoch
+    return response.producer_id, response.producer_epoch
 
 
 def log_of(talk: Talk, label: str, partition: int, *, topic: str = NAME) -> None:

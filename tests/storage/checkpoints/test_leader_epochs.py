@@ -1,4 +1,4 @@
-"""Leader epochs against a model that derives every answer from the log itself."""
+"""Leader epochs against a model that derives every response from the log itself."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_epoch_zero_is_an_epoch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "answer"),
+    ("asked", "response"),
     [
         (-1, (-1, -1)),
         (1, (1, 10)),
@@ -55,8 +55,8 @@ def test_epoch_zero_is_an_epoch() -> None:
         (8, (-1, -1)),
     ],
 )
-def test_end_offset_of_an_epoch(asked: int, answer: tuple[int, int]) -> None:
-    assert _epochs((2, 10), (4, 20), (7, 30)).end_offset_for(asked, 35) == answer
+def test_end_offset_of_an_epoch(asked: int, response: tuple[int, int]) -> None:
+    assert _epochs((2, 10), (4, 20), (7, 30)).end_offset_for(asked, 35) == response
 
 
 def test_later_offset_of_the_latest_epoch_changes_nothing() -> None:
@@ -130,7 +130,7 @@ def test_any_assignments_keep_epochs_and_offsets_rising(pairs: list[tuple[int, i
 
 
 class EpochsFollowTheLog(RuleBasedStateMachine):
-    """The log is a list of the epoch of each record; every answer follows from it."""
+    """The log is a list of the epoch of each record; every response follows from it."""
 
     @initialize()
     def start(self) -> None:
@@ -185,22 +185,22 @@ class EpochsFollowTheLog(RuleBasedStateMachine):
         assert dict(self.epochs.entries) == derived
 
     @invariant()
-    def answers_are_derived_from_the_log(self) -> None:
+    def responses_are_derived_from_the_log(self) -> None:
         if not hasattr(self, "log"):
             return
         for offset, epoch in self.log.items():
             assert self.epochs.epoch_of(offset) == epoch
         known = sorted(set(self.log.values()))
         for asked in range(-1, self.epoch + 2):
-            answer = self.epochs.end_offset_for(asked, self.end_offset)
+            response = self.epochs.end_offset_for(asked, self.end_offset)
             if asked == -1 or not known or asked > known[-1]:
-                assert answer == (-1, -1)
+                assert response == (-1, -1)
             elif asked < known[0]:
-                assert answer == (asked, self.start_offset)
+                assert response == (asked, self.start_offset)
             else:
                 found = max(epoch for epoch in known if epoch <= asked)
                 ends = max(o for o, epoch in self.log.items() if epoch <= asked) + 1
-                assert answer == (found, ends)
+                assert response == (found, ends)
 
 
 TestEpochsFollowTheLog = EpochsFollowTheLog.TestCase

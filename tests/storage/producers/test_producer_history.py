@@ -185,13 +185,13 @@ class ProducersResend(RuleBasedStateMachine):
             if self._only_markers_are_left(producer_id):
                 continue
             for age, batch in enumerate(reversed(sent[-6:]), start=1):
-                answer = self._resend(producer_id, batch)
-                if isinstance(answer, Duplicate):
+                response = self._resend(producer_id, batch)
+                if isinstance(response, Duplicate):
                     assert age <= 5
-                    assert answer.base_offset == batch.base_offset
-                    assert answer.last_offset == batch.base_offset + batch.last_offset_delta
+                    assert response.base_offset == batch.base_offset
+                    assert response.last_offset == batch.base_offset + batch.last_offset_delta
                 else:
-                    assert answer is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+                    assert response is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
                     assert age > 1
 
     def _resend(self, producer_id: int, batch: RecordBatch) -> Duplicate | ErrorCode | None:

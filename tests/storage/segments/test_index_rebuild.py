@@ -60,7 +60,7 @@ class Rebuilds:
     wanted: list[IndexRebuild] = field(default_factory=list)
 
     def watch(self) -> Rebuilds:
-        self.folder.descriptors.rebuild_later = self._note
+        self.folder.descriptors.serve(self._note)
         return self
 
     def _note(self, segment: Segment, reason: str) -> None:

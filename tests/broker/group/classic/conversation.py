@@ -29,7 +29,7 @@ REBALANCE_MS = 60_000
 
 
 class Conversation:
-    """One group, the answers that it gave, and the records that it wants stored."""
+    """One group, the responses that it gave, and the records that it wants stored."""
 
     def __init__(
         self,
@@ -176,10 +176,12 @@ class Conversation:
 
     def settle(self, *tickets: int) -> list[str]:
         """Bring the generation of these joins to Stable; the member ids, the leader's first."""
-        answers = [self.joined[ticket] for ticket in tickets]
-        assert not any(answer.error for answer in answers), answers
-        leader = answers[0].leader
-        ids = sorted((answer.member_id for answer in answers), key=lambda name: name != leader)
+        responses = [self.joined[ticket] for ticket in tickets]
+        assert not any(response.error for response in responses), responses
+        leader = responses[0].leader
+        ids = sorted(
+            (response.member_id for response in responses), key=lambda name: name != leader
+        )
         for name in ids[1:]:
             self.sync(name)
         shares = tuple((name, f"share of {name}".encode()) for name in ids)

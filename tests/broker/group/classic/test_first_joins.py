@@ -80,8 +80,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     with odradek_broker(tmp_path_factory.mktemp("joins"), overrides=settings) as running:
         with Wire(running.address) as wire:
             asked = FindCoordinatorRequest(key="g", key_type=0)
-            answers = (wire.call(asked, 3).error_code for _ in range(10_000))
-            assert ErrorCode.NONE in answers
+            responses = (wire.call(asked, 3).error_code for _ in range(10_000))
+            assert ErrorCode.NONE in responses
         yield running
 
 
@@ -101,9 +101,9 @@ def test_members_whose_joins_arrive_together_share_the_first_generation(
         for wire in wires:
             wire.await_arrival()
         os.kill(broker.process.pid, signal.SIGCONT)
-        answers = [wire.receive(ApiKey.JOIN_GROUP, version) for wire in wires]
-        assert [(one.error_code, one.generation_id) for one in answers] == [(0, 1)] * size
-        assert sorted(len(one.members) for one in answers) == [*[0] * (size - 1), size]
+        responses = [wire.receive(ApiKey.JOIN_GROUP, version) for wire in wires]
+        assert [(one.error_code, one.generation_id) for one in responses] == [(0, 1)] * size
+        assert sorted(len(one.members) for one in responses) == [*[0] * (size - 1), size]
     for wire in wires:
         wire.close()
 

@@ -40,10 +40,10 @@ def test_every_state_can_be_reached_and_every_event_has_a_row() -> None:
 
 def test_first_member_leads_generation_one() -> None:
     talk = Conversation()
-    answer = talk.joined[talk.join()]
-    assert (answer.error, answer.generation, answer.leader) == (NONE, 1, answer.member_id)
-    assert (answer.protocol_type, answer.protocol) == ("consumer", "range")
-    assert [one.member_id for one in answer.members] == [answer.member_id]
+    response = talk.joined[talk.join()]
+    assert (response.error, response.generation, response.leader) == (NONE, 1, response.member_id)
+    assert (response.protocol_type, response.protocol) == ("consumer", "range")
+    assert [one.member_id for one in response.members] == [response.member_id]
     assert talk.group.state is GroupState.COMPLETING
 
 
@@ -103,11 +103,11 @@ def test_initial_delay_ends_with_the_rebalance_timeout() -> None:
 def test_sync_of_the_leader_returns_its_assignment_to_every_member() -> None:
     talk = Conversation()
     leader, follower = talk.stable(2)
-    answers = [talk.synced[talk.sync(name)] for name in (leader, follower)]
-    assert [one.assignment for one in answers] == [
+    responses = [talk.synced[talk.sync(name)] for name in (leader, follower)]
+    assert [one.assignment for one in responses] == [
         f"share of {name}".encode() for name in (leader, follower)
     ]
-    assert {(one.protocol_type, one.protocol) for one in answers} == {("consumer", "range")}
+    assert {(one.protocol_type, one.protocol) for one in responses} == {("consumer", "range")}
 
 
 def test_member_without_an_assignment_of_the_leader_gets_an_empty_one() -> None:
@@ -122,8 +122,8 @@ def test_member_without_an_assignment_of_the_leader_gets_an_empty_one() -> None:
 
 def test_sync_waits_until_the_assignment_is_stored() -> None:
     talk = Conversation(stores_at_once=False)
-    answer = talk.joined[talk.join()]
-    ticket = talk.sync(answer.member_id, assignments=((answer.member_id, b"all"),))
+    response = talk.joined[talk.join()]
+    ticket = talk.sync(response.member_id, assignments=((response.member_id, b"all"),))
     assert ticket in talk.open
     (wanted,) = talk.stores
     assert [one.assignment for one in wanted.value.members] == [b"all"]
@@ -171,15 +171,19 @@ def test_members_vote_for_the_first_protocol_that_all_know() -> None:
 def test_join_without_a_common_protocol_is_refused(changes: Changes) -> None:
     talk = Conversation()
     talk.stable()
-    answer = talk.joined[talk.join(**changes)]
-    assert answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    response = talk.joined[talk.join(**changes)]
+    assert response.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 def test_join_of_an_unchanged_follower_returns_the_generation_without_a_rebalance() -> None:
     talk = Conversation()
     _, follower = talk.stable(2)
-    answer = talk.joined[talk.join(follower)]
-    assert (answer.error, answer.generation, answer.members) == (NONE, talk.group.generation, ())
+    response = talk.joined[talk.join(follower)]
+    assert (response.error, response.generation, response.members) == (
+        NONE,
+        talk.group.generation,
+        (),
+    )
     assert talk.group.state is GroupState.STABLE
 
 
@@ -198,9 +202,9 @@ def test_member_that_does_not_rejoin_in_time_is_removed_and_another_leads() -> N
     leader, follower = talk.stable(2, session_timeout_ms=1_000_000)
     ticket = talk.join(follower, protocols=(("range", b"changed"),))
     talk.wait(REBALANCE_MS)
-    answer = talk.joined[ticket]
-    assert answer.leader == follower
-    assert [one.member_id for one in answer.members] == [follower]
+    response = talk.joined[ticket]
+    assert response.leader == follower
+    assert [one.member_id for one in response.members] == [follower]
     assert talk.heartbeat(leader) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -302,13 +306,13 @@ def test_join_beyond_group_max_size_is_refused() -> None:
 def test_static_member_returns_without_a_rebalance() -> None:
     talk = Conversation()
     (old,) = talk.stable(1, instance_id="i")
-    answer = talk.joined[talk.join(instance_id="i")]
-    assert answer.error is NONE
-    assert answer.member_id != old
-    assert answer.skip_assignment
-    assert answer.leader == answer.member_id
+    response = talk.joined[talk.join(instance_id="i")]
+    assert response.error is NONE
+    assert response.member_id != old
+    assert response.skip_assignment
+    assert response.leader == response.member_id
     assert talk.group.state is GroupState.STABLE
-    assert talk.synced[talk.sync(answer.member_id)].assignment == f"share of {old}".encode()
+    assert talk.synced[talk.sync(response.member_id)].assignment == f"share of {old}".encode()
     assert talk.heartbeat(old, instance_id="i") is ErrorCode.FENCED_INSTANCE_ID
     assert talk.joined[talk.join(old, instance_id="i")].error is ErrorCode.FENCED_INSTANCE_ID
 
@@ -316,8 +320,8 @@ def test_static_member_returns_without_a_rebalance() -> None:
 def test_join_of_a_static_leader_before_v9_returns_its_former_id_as_leader() -> None:
     talk = Conversation()
     (old,) = talk.stable(1, instance_id="i")
-    answer = talk.joined[talk.join(instance_id="i", may_skip_assignment=False)]
-    assert (answer.leader, answer.members, answer.skip_assignment) == (old, (), False)
+    response = talk.joined[talk.join(instance_id="i", may_skip_assignment=False)]
+    assert (response.leader, response.members, response.skip_assignment) == (old, (), False)
 
 
 def test_static_member_whose_return_cannot_be_stored_is_what_it_was() -> None:

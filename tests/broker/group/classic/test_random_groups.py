@@ -80,7 +80,7 @@ class World:
             ]
         )
         action(client)
-        self.read_answers()
+        self.read_responses()
         assert self.talk.group.generation >= generation, "a generation never falls"
 
     def join(self, client: Client) -> None:
@@ -137,31 +137,31 @@ class World:
     def wait(self, _: Client) -> None:
         self.talk.wait(self.random.choice([10, 1_000, 5_000, 20_000]))
 
-    def read_answers(self) -> None:
+    def read_responses(self) -> None:
         for client in self.clients:
             if client.join_ticket in self.talk.joined:
                 self.read_join(client)
             if client.sync_ticket in self.talk.synced:
-                answer = self.talk.synced[client.sync_ticket or 0]
+                response = self.talk.synced[client.sync_ticket or 0]
                 client.sync_ticket = None
-                if answer.error is ErrorCode.UNKNOWN_MEMBER_ID:
+                if response.error is ErrorCode.UNKNOWN_MEMBER_ID:
                     client.member_id = ""
 
     def read_join(self, client: Client) -> None:
-        answer = self.talk.joined[client.join_ticket or 0]
+        response = self.talk.joined[client.join_ticket or 0]
         client.join_ticket = None
-        if answer.error is ErrorCode.MEMBER_ID_REQUIRED:
-            client.member_id = answer.member_id
-        elif answer.error is ErrorCode.UNKNOWN_MEMBER_ID:
+        if response.error is ErrorCode.MEMBER_ID_REQUIRED:
+            client.member_id = response.member_id
+        elif response.error is ErrorCode.UNKNOWN_MEMBER_ID:
             client.member_id = ""
-        elif not answer.error:
-            client.member_id = answer.member_id
-            client.generation = answer.generation
-            client.is_leader = answer.leader == answer.member_id
-            client.roll = tuple(one.member_id for one in answer.members)
-            if answer.members:
-                name = client.instance_id or answer.member_id
-                assert self.leaders.setdefault(answer.generation, name) == name, "one leader"
+        elif not response.error:
+            client.member_id = response.member_id
+            client.generation = response.generation
+            client.is_leader = response.leader == response.member_id
+            client.roll = tuple(one.member_id for one in response.members)
+            if response.members:
+                name = client.instance_id or response.member_id
+                assert self.leaders.setdefault(response.generation, name) == name, "one leader"
 
     def settle(self) -> None:
         """Everybody is gone; what waits is answered, and the group is empty."""

@@ -34,8 +34,8 @@ def test_members_whose_heartbeats_arrived_during_a_stall_stay(
     with odradek_broker(tmp_path, overrides=settings) as broker:
         wires = [Wire(broker.address) for _ in range(MEMBERS)]
         asked = FindCoordinatorRequest(key="g", key_type=0)
-        answers = (wires[0].call(asked, 3).error_code for _ in range(10_000))
-        assert ErrorCode.NONE in answers
+        responses = (wires[0].call(asked, 3).error_code for _ in range(10_000))
+        assert ErrorCode.NONE in responses
         heartbeats = [joined(wire, f"g{number}") for number, wire in enumerate(wires)]
         os.kill(broker.process.pid, signal.SIGSTOP)
         if sends_heartbeats:

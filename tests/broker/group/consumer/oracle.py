@@ -25,13 +25,13 @@ from tests.support.apache import java_command
 
 VERSION = "4.3.0"
 PROGRAM = Path(__file__).parent / "java" / "GroupOracle.java"
-ANSWERS_TIMEOUT_S = 120
+RESPONSE_TIMEOUT_S = 120
 
 Json = dict[str, Any]
 
 
 class Apache:
-    """One JVM that answers until it is closed."""
+    """One JVM that responds until it is closed."""
 
     def __init__(self, folder: Path) -> None:
         libraries = maven.broker_libraries(VERSION)
@@ -52,21 +52,21 @@ class Apache:
         self._in, self._out = self._child.stdin, self._child.stdout
 
     def ask(self, questions: Sequence[Json]) -> list[Json]:
-        """The answers, in the order of the questions."""
+        """The responses, in the order of the questions."""
         lines = "".join(json.dumps(question) + "\n" for question in questions)
-        late = threading.Timer(ANSWERS_TIMEOUT_S, self._child.kill)
+        late = threading.Timer(RESPONSE_TIMEOUT_S, self._child.kill)
         late.start()
-        # It answers while it still reads; a caller that only writes would wait for a full pipe.
+        # It responds while it still reads; a caller that only writes would wait for a full pipe.
         asking = threading.Thread(target=self._write, args=(lines,))
         asking.start()
-        answers = [self._out.readline() for _ in questions]
+        responses = [self._out.readline() for _ in questions]
         asking.join()
         late.cancel()
-        assert all(answers), self._errors.read_text(errors="replace")[-4000:]
-        return [json.loads(line) for line in answers]
+        assert all(responses), self._errors.read_text(errors="replace")[-4000:]
+        return [json.loads(line) for line in responses]
 
     def _write(self, lines: str) -> None:
-        # A JVM that has ended is seen where its answers are missed.
+        # A JVM that has ended is seen where its responses are missed.
         with suppress(BrokenPipeError):
             self._in.write(lines)
             self._in.flush()

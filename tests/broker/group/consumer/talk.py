@@ -117,10 +117,10 @@ class Talk(Host):
             client_host="/127.0.0.1",
             **{**base, **changes},
         )
-        answer = self.shard.consumer_heartbeat(group_id, request).result()
-        if isinstance(answer, BrokerError):
-            raise answer
-        return answer
+        response = self.shard.consumer_heartbeat(group_id, request).result()
+        if isinstance(response, BrokerError):
+            raise response
+        return response
 
     def refusal(self, member_id: str, epoch: int, **changes: Any) -> BrokerError:
         """Why a heartbeat is refused; nothing is written then."""
@@ -132,13 +132,13 @@ class Talk(Host):
             return error
         raise AssertionError("it was not refused")
 
-    def names(self, answer: HeartbeatResult) -> PartitionsByTopic | None:
+    def names(self, response: HeartbeatResult) -> PartitionsByTopic | None:
         """The assignment of a response, by topic name."""
-        if answer.assigned is None:
+        if response.assigned is None:
             return None
         directory = self.directory
         named = {}
-        for one, partitions in answer.assigned.items():
+        for one, partitions in response.assigned.items():
             facts = directory.by_id(one)
             named["?" if facts is None else facts.name] = tuple(partitions)
         return named

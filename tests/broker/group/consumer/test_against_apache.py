@@ -57,9 +57,9 @@ def written(assignments: dict[str, Assignment]) -> Json:
     return {member_id: written_assignment(one) for member_id, one in assignments.items()}
 
 
-def with_nothing(answer: Json, case: AssignCase | TargetCase) -> Json:
+def with_nothing(response: Json, case: AssignCase | TargetCase) -> Json:
     """Apache tells nothing of anybody when there is no topic to assign."""
-    return {**{member_id: {} for member_id in case.members}, **answer}
+    return {**{member_id: {} for member_id in case.members}, **response}
 
 
 def questions_of(assignor: str, cases: list[AssignCase], *, is_hashed: bool = False) -> list[Json]:
@@ -84,10 +84,10 @@ def test_assignments_equal_those_of_apache_kafka(apache: Apache) -> None:
         )
         asked.append(((UNIFORM, UNIFORM, RANGE)[number % 3], case))
     asked += [(UNIFORM, chain_case(rng)) for _ in range(200)]
-    answers = apache.ask([one for name, case in asked for one in questions_of(name, [case])])
-    for (name, case), answer in zip(asked, answers, strict=True):
+    responses = apache.ask([one for name, case in asked for one in questions_of(name, [case])])
+    for (name, case), response in zip(asked, responses, strict=True):
         ours = ASSIGNORS[name](case.members, case.kind, case.partition_counts)
-        assert written(ours) == with_nothing(answer, case), (name, case)
+        assert written(ours) == with_nothing(response, case), (name, case)
 
 
 def kept_count(case: AssignCase, assignments: Json) -> int:
@@ -111,9 +111,9 @@ def test_in_the_order_of_a_java_hash_set_loads_and_kept_partitions_are_as_many(
         assign_case(rng, kind=HOMOGENEOUS, has_ordered_ids=False, members_max=30)
         for _ in range(400)
     ]
-    answers = apache.ask(questions_of(UNIFORM, cases, is_hashed=True))
-    for case, answer in zip(cases, answers, strict=True):
-        theirs = with_nothing(answer, case)
+    responses = apache.ask(questions_of(UNIFORM, cases, is_hashed=True))
+    for case, response in zip(cases, responses, strict=True):
+        theirs = with_nothing(response, case)
         ours = written(ASSIGNORS[UNIFORM](case.members, case.kind, case.partition_counts))
         assert sizes(ours) == sizes(theirs), case
         assert kept_count(case, ours) == kept_count(case, theirs), case
@@ -122,7 +122,7 @@ def test_in_the_order_of_a_java_hash_set_loads_and_kept_partitions_are_as_many(
 def test_target_assignments_equal_those_of_apache_kafka(apache: Apache) -> None:
     rng = random.Random(2)
     cases = [(rng.choice((UNIFORM, RANGE)), target_case(rng)) for _ in range(600)]
-    answers = apache.ask(
+    responses = apache.ask(
         [
             target_question(
                 name,
@@ -137,7 +137,7 @@ def test_target_assignments_equal_those_of_apache_kafka(apache: Apache) -> None:
             for name, case in cases
         ]
     )
-    for (name, case), answer in zip(cases, answers, strict=True):
+    for (name, case), response in zip(cases, responses, strict=True):
         inherits = {}
         if case.updated is not None and case.removed is not None:
             inherits[case.updated.member_id] = case.removed
@@ -149,9 +149,9 @@ def test_target_assignments_equal_those_of_apache_kafka(apache: Apache) -> None:
             resolved=case.resolved,
             inherits=inherits,
         )
-        assert subscription_type(case.members.values()).name == answer["type"], case
-        assert written(ours.assignments) == with_nothing(answer["assignments"], case), case
-        assert written(ours.changed) == answer["changed"], case
+        assert subscription_type(case.members.values()).name == response["type"], case
+        assert written(ours.assignments) == with_nothing(response["assignments"], case), case
+        assert written(ours.changed) == response["changed"], case
 
 
 def instances(case: TargetCase) -> dict[str, str]:
@@ -180,7 +180,7 @@ def next_member(case: ReconcileCase) -> Json:
 def test_reconciliation_steps_equal_those_of_apache_kafka(apache: Apache) -> None:
     rng = random.Random(3)
     cases = [reconcile_case(rng) for _ in range(2_000)]
-    answers = apache.ask(
+    responses = apache.ask(
         [
             reconcile_question(
                 case.member,
@@ -196,9 +196,9 @@ def test_reconciliation_steps_equal_those_of_apache_kafka(apache: Apache) -> Non
         ]
     )
     seen: dict[Any, int] = {}
-    for case, answer in zip(cases, answers, strict=True):
+    for case, response in zip(cases, responses, strict=True):
         ours = next_member(case)
-        assert ours == answer, case
+        assert ours == response, case
         seen[case.member.state, ours.get("state")] = 1
     # Every state was left for every state that it can be left for.
     assert len(seen) == 12, seen
@@ -208,9 +208,9 @@ def test_expressions_match_the_same_topics_as_in_apache_kafka(apache: Apache) ->
     topics = [
         TopicFacts(Uuid(int=number), name, 1) for number, name in enumerate(TOPIC_NAMES, start=1)
     ]
-    answers = apache.ask([regex_question(regex, topics) for regex in EXPRESSIONS])
-    for regex, answer in zip(EXPRESSIONS, answers, strict=True):
-        assert matched(regex) == answer, regex
+    responses = apache.ask([regex_question(regex, topics) for regex in EXPRESSIONS])
+    for regex, response in zip(EXPRESSIONS, responses, strict=True):
+        assert matched(regex) == response, regex
 
 
 def matched(regex: str) -> Json:

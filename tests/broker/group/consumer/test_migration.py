@@ -28,9 +28,9 @@ def talk() -> Any:
     talk.check()
 
 
-def joined(answer: JoinResult | None) -> JoinResult:
-    assert answer is not None, "joins of a consumer group do not wait"
-    return answer
+def joined(response: JoinResult | None) -> JoinResult:
+    assert response is not None, "joins of a consumer group do not wait"
+    return response
 
 
 def test_upgrade_keeps_the_assignments_of_a_classic_group(talk: Talk) -> None:
@@ -173,8 +173,8 @@ def test_upgrade_of_a_group_that_cannot_be_upgraded_is_refused_with_the_reason()
     talk.classic_join("", protocol_type="connect", protocols=(("range", b"x"),))
     assert "does not use the consumer embedded protocol" in str(talk.refusal("m", 0))
     talk = Talk()
-    answer = joined(talk.classic_join("", protocols=(("range", b"\0"),)))
-    talk.classic_sync(answer.member_id, 1, {answer.member_id: b""})
+    response = joined(talk.classic_join("", protocols=(("range", b"\0"),)))
+    talk.classic_sync(response.member_id, 1, {response.member_id: b""})
     assert "is malformed" in str(talk.refusal("m", 0))
     talk = Talk()
     member = talk.settle_classic()
@@ -222,15 +222,15 @@ def test_classic_requests_of_a_consumer_group_get_the_errors_of_a_classic_group(
     refused = joined(talk.classic_join("", protocols=other))
     assert refused.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     old = entered.member_id
-    for answer, error in (
+    for response, error in (
         (talk.classic_sync(old, 9), ErrorCode.ILLEGAL_GENERATION),
         (talk.classic_sync(old, 3, protocol="x"), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         (talk.classic_sync(old, 3, protocol_type="x"), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         (talk.classic_sync("unknown", 3), ErrorCode.UNKNOWN_MEMBER_ID),
         (talk.classic_sync(old, 3), NONE),
     ):
-        assert answer is not None
-        assert answer.error is error
+        assert response is not None
+        assert response.error is error
     assert talk.classic_leave("unknown", old) == [ErrorCode.UNKNOWN_MEMBER_ID, NONE]
 
 

@@ -1,4 +1,4 @@
-"""Members of both protocols that come, go, fall silent and lose answers, while topics change.
+"""Members of both protocols that come, go, fall silent and lose responses, while topics change.
 
 After every event: no partition is in the hands of two members; epochs never fall; memory is what
 the log says (looked at now and then).  In the end, when all that are left send heartbeats, the
@@ -71,7 +71,7 @@ class NewClient:
         self.is_full_due = True
 
     def step(self) -> None:
-        """A heartbeat, whose answer may be lost."""
+        """A heartbeat, whose response may be lost."""
         random = self.world.random
         if self.wanted is not None and random.random() < 0.7:
             # Its application is done with what it has to give up.
@@ -89,19 +89,19 @@ class NewClient:
                 "reported": reported,
                 "rebalance_timeout_ms": 300_000,
             }
-        answer = self.world.heartbeat(self.member_id, self.epoch, **changes)
-        if not isinstance(answer, HeartbeatResult):
-            assert answer in (*OUT, ErrorCode.UNRELEASED_INSTANCE_ID), answer.name
-            if answer is not ErrorCode.UNRELEASED_INSTANCE_ID:
+        response = self.world.heartbeat(self.member_id, self.epoch, **changes)
+        if not isinstance(response, HeartbeatResult):
+            assert response in (*OUT, ErrorCode.UNRELEASED_INSTANCE_ID), response.name
+            if response is not ErrorCode.UNRELEASED_INSTANCE_ID:
                 self.reset()
             return
         if self.world.chance(0.1):
             self.is_full_due = True
             return
         self.is_full_due = False
-        assert answer.epoch >= self.epoch, "epochs never fall"
-        self.epoch = answer.epoch
-        assigned = self.world.talk.names(answer)
+        assert response.epoch >= self.epoch, "epochs never fall"
+        self.epoch = response.epoch
+        assigned = self.world.talk.names(response)
         if assigned is not None:
             self.wanted = {(name, one) for name, indexes in assigned.items() for one in indexes}
         if self.wanted is not None and self.owned <= self.wanted:
@@ -114,8 +114,8 @@ class NewClient:
         """It goes, or goes for a while if it is static."""
         self.owned = set()
         epoch = -2 if self.instance_id is not None and self.world.random.random() < 0.5 else -1
-        answer = self.world.heartbeat(self.member_id, epoch, instance_id=self.instance_id)
-        assert isinstance(answer, HeartbeatResult) or answer in OUT
+        response = self.world.heartbeat(self.member_id, epoch, instance_id=self.instance_id)
+        assert isinstance(response, HeartbeatResult) or response in OUT
         self.begin()
 
 
@@ -176,17 +176,17 @@ class OldClient:
         assert self.joining is not None
         if not self.joining.is_done:
             return
-        answer, self.joining = self.joining.result(), None
-        if answer.error is ErrorCode.MEMBER_ID_REQUIRED:
-            self.member_id = answer.member_id
+        response, self.joining = self.joining.result(), None
+        if response.error is ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = response.member_id
             self.must_join = True
-        elif answer.error:
-            self._refused(answer.error)
+        elif response.error:
+            self._refused(response.error)
         else:
-            self.member_id, self.generation = answer.member_id, answer.generation
+            self.member_id, self.generation = response.member_id, response.generation
             shares: dict[str, bytes] = {}
-            if answer.members:
-                shares = self.world.share([one.member_id for one in answer.members])
+            if response.members:
+                shares = self.world.share([one.member_id for one in response.members])
             talk = self.world.talk
             self.syncing = talk.shard.sync("g", sync_event(talk, self, shares))
             self._synced()
@@ -194,11 +194,11 @@ class OldClient:
     def _synced(self) -> None:
         if not self.syncing.is_done:
             return
-        answer, self.syncing = self.syncing.result(), None
-        if answer.error:
-            self._refused(answer.error)
+        response, self.syncing = self.syncing.result(), None
+        if response.error:
+            self._refused(response.error)
             return
-        assigned: ConsumerProtocolAssignment = read_assignment(answer.assignment)
+        assigned: ConsumerProtocolAssignment = read_assignment(response.assignment)
         self.owned = {
             (one.topic, index) for one in assigned.assigned_partitions for index in one.partitions
         }

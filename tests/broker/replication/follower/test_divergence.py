@@ -73,7 +73,7 @@ class Follower:
             self.known = {}
             return
         self._note(request)
-        data = self._answer(leader, leader_epoch, batch)
+        data = self._response(leader, leader_epoch, batch)
         response = FetchResponse(
             session_id=9,
             responses=[FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[data])],
@@ -103,7 +103,7 @@ class Follower:
                 "epoch": partition.current_leader_epoch,
             }
 
-    def _answer(self, leader: Follower, leader_epoch: int, batch: int) -> PartitionData:
+    def _response(self, leader: Follower, leader_epoch: int, batch: int) -> PartitionData:
         known = self.known
         data = PartitionData(
             partition_index=0,

@@ -320,10 +320,10 @@ def test_multi_with_create_2_returns_the_stat_directly_after_the_creation() -> N
     body += struct.pack(">i?i", -1, True, -1)
     client.give(raw_frame(1, 14, body))
     scene.settle()
-    ((_, zxid, error, answer),) = client.replies()
+    ((_, zxid, error, response),) = client.replies()
     assert error == 0
-    assert answer[:9] == struct.pack(">i?i", 15, False, 0)
-    path, stat = serialization.Create2.deserialize(answer, 9)
+    assert response[:9] == struct.pack(">i?i", 15, False, 0)
+    path, stat = serialization.Create2.deserialize(response, 9)
     assert (path, stat.czxid, stat.mzxid, stat.version, stat.dataLength) == ("/a", zxid, zxid, 0, 2)
 
 

@@ -1,0 +1,129 @@
+"""A part owns its state: nothing else writes its fields.
+
+Fields are compared by name: one that has the name of a field in the same file, or of a field of
+`OF_ALL`, is not found.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from typing import Final
+
+from tests.repository.sources import Source, python
+
+CHECKED: Final = ("broker", "controller", "protocol", "runtime", "storage")
+
+OF_ALL: Final = (
+    "protocol/messages/",  # requests and responses, which are filled in step by step
+    "protocol/stored/",
+    "broker/handlers/handler.py",  # results of a handler, which the server empties after use
+    "controller/coordination/server/four_letter_words.py",  # counters
+    "runtime/metrics.py",
+    "storage/checking/findings.py",  # the verdict that checks write together
+)
+"""Fields that are declared here are data, not the state of a part."""
+
+ALLOWED: Final = {
+    "broker/faults/dispatch.py": "request",  # a fault takes the place of a request's part
+    "broker/group/consumer/subscription_regex.py": "log_errors max_mem",  # of a library
+    "broker/node/dynamic_configs.py": "config",  # a property of Log, which `Head.configure` applies
+    "broker/node/process.py": "dont_write_bytecode",  # of the interpreter
+    "broker/server/dispatch.py": "header request",  # a call, on its way from bytes to an outcome
+    "broker/server/outcomes.py": "request under_way waiting",
+    "broker/server/socket_server.py": "descriptors_max",
+    "broker/test_control/node.py": "loop",  # a test's clock in place of the machine's
+    "controller/coordination/zookeeper_connection.py": (
+        "check_hostname maximum_version minimum_version"  # of `ssl`
+    ),
+    "protocol/schema.py": "__qualname__",
+    "runtime/dataclass_methods.py": "__annotations__ __defaults__ __kwdefaults__ __qualname__",
+    "runtime/lazy_dataclass.py": "__qualname__",
+    "runtime/repeated_lines.py": "args msg",  # of `logging`
+    "runtime/slicing.py": "__qualname__",
+    "runtime/testing/memory_files.py": "modified_ms",  # of its nodes, in a file beside it
+    "storage/log/time_lookup.py": "__traceback__",
+    "storage/segments/segment.py": "was_used",  # a call would take 3 % of an append
+}
+"""File -> fields of others that it writes, with the reason."""
+
+
+def _targets(node: ast.AST) -> Iterator[ast.expr]:
+    if isinstance(node, ast.Assign | ast.Delete):
+        yield from node.targets
+    elif isinstance(node, ast.AugAssign | ast.AnnAssign | ast.For):
+        yield node.target
+
+
+def _written(node: ast.AST) -> Iterator[ast.Attribute]:
+    """The attributes that a statement assigns or deletes, those of which it does so with an item
+    included."""
+    stack = list(_targets(node))
+    while stack:
+        target = stack.pop()
+        while isinstance(target, ast.Subscript):
+            target = target.value
+        if isinstance(target, ast.Tuple | ast.List):
+            stack += target.elts
+        elif isinstance(target, ast.Attribute):
+            yield target
+
+
+def _is_own(written: ast.Attribute) -> bool:
+    return isinstance(written.value, ast.Name) and written.value.id in ("self", "cls")
+
+
+@cache
+def _declared(file: Source) -> frozenset[str]:
+    """The fields of the classes in a file: whatever is there may write them."""
+    found = [written.attr for node in file.nodes for written in _written(node) if _is_own(written)]
+    for node in file.nodes:
+        if isinstance(node, ast.ClassDef):
+            found += (
+                one.target.id
+                for one in node.body
+                if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
+            )
+    return frozenset(found)
+
+
+def _foreign(file: Source, data: frozenset[str]) -> Iterator[tuple[int, str]]:
+    """(line, field) of each write to a field that no class in the file declares."""
+    for node in file.nodes:
+        for written in _written(node):
+            if not _is_own(written) and written.attr not in _declared(file) | data:
+                yield written.lineno, written.attr
+
+
+def test_fields_are_written_in_the_file_of_their_class() -> None:
+    files = python(*CHECKED)
+    data = frozenset().union(*(_declared(file) for file in files if file.is_in(*OF_ALL)))
+    offenders: list[str] = []
+    unused = {(name, field) for name, fields in ALLOWED.items() for field in fields.split()}
+    for file in files:
+        for line, field in _foreign(file, data):
+            if field in ALLOWED.get(file.name, "").split():
+                unused.discard((file.name, field))
+            else:
+                offenders.append(f"{file.name}:{line}: {field}")
+    assert not offenders, "call a method of the owner:\n" + "\n".join(offenders)
+    assert not unused, "nothing writes these any more"
+
+
+def test_writes_of_items_and_in_tuples_are_found() -> None:
+    statements = """
+self.own = 1
+other.whole = other.counted[0] = 1
+a, (b.in_tuple, self.c.d) = found
+x.y.added += 1
+del here.removed["key"]
+for one.each in found: pass
+"""
+    found = [
+        written.attr
+        for node in ast.walk(ast.parse(statements))
+        for written in _written(node)
+        if not _is_own(written)
+    ]
+    assert sorted(found) == ["added", "counted", "d", "each", "in_tuple", "removed", "whole"]
