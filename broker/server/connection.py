@@ -2,7 +2,7 @@
 
 Readable: receive, split into frames, dispatch each in order, write the turn's staged appends, send.
 After others have used up the time of this iteration of the loop it is read in the rounds instead,
-unless its last turn was short.
+unless its recent turns were short.
 Frames beyond the time of one slice are held back and go on in rounds with those of other
 connections.  Reading stops while a request is done in slices, frames are held back, too many
 responses are outstanding or too many bytes wait to be sent.
@@ -22,7 +22,7 @@ from time import monotonic_ns
 from typing import Any, Final, Protocol
 
 from odradek.broker.server.budget import Budget
-from odradek.broker.server.rounds import SHORT_SLICE_NS, Rounds, SlicedSteps
+from odradek.broker.server.rounds import SHORT_SLICE_NS, SLICE_NS, Rounds, SlicedSteps
 from odradek.broker.server.transmit import TransmitResult, Transmitter
 from odradek.protocol.decode_error import DecodeError
 from odradek.protocol.frames import FrameReader
@@ -40,6 +40,8 @@ WAITING_MAX: Final = 4_096
 30 objects, which every full garbage collection walks."""
 WAITING_SHARES: Final = 32
 """A connection takes at most this part of those that are left to all: none takes the whole."""
+NEW_LONG_NS: Final = 2 * SHORT_SLICE_NS
+"""As after a turn that took so long: a new connection is trusted after some short ones."""
 QUEUED_BYTES_MAX: Final = 4 << 20
 """Bytes of one connection that may wait for the socket before reading stops."""
 
@@ -91,7 +93,7 @@ class Connection:
         "_in_turn",
         "_is_charged",
         "_is_put_off",
-        "_is_quick",
+        "_long_ns",
         "_reading",
         "_server",
         "_socket",
@@ -145,8 +147,9 @@ class Connection:
         self.under_way: SlicedSteps | None = None
         """The request that is done in slices, if any; the next ones wait for it."""
         self._in_turn = False
-        self._is_quick = False
-        """Whether its last turn was shorter than a short slice; a new connection is not trusted."""
+        self._long_ns = NEW_LONG_NS
+        """How long a recent turn has taken, less an eighth for each turn since; 0 if that is not
+        above a short slice."""
         self._is_put_off = False
         """Whether it is to be read in the rounds."""
         self._reading = True
@@ -155,16 +158,32 @@ class Connection:
     def _on_readable(self) -> None:
         began_ns = monotonic_ns()
         server = self._server
-        if self._is_put_off:
+        if self._long_ns and server.rounds.is_over():
+            self._put_off()
             return
-        if not self._is_quick and server.rounds.is_over():
-            self._is_put_off = True
-            server.rounds.add(self)
-            return
-        took_ns = server.loop_watch.ran(began_ns, self._read())
-        self._is_quick = took_ns <= SHORT_SLICE_NS
-        if not self._is_quick:
+        frames = self._read()
+        took_ns = server.loop_watch.ran(began_ns, frames)
+        if took_ns > SHORT_SLICE_NS:
             server.rounds.spent(took_ns)
+            self._remember(took_ns, frames)
+        elif self._long_ns:
+            self._remember(took_ns, frames)
+
+    def _put_off(self) -> None:
+        """Have the rounds read; the loop would call a reader in each iteration until then."""
+        self._is_put_off = True
+        try:
+            self._pause()
+            self._server.rounds.add(self)
+        except Exception:  # noqa: BLE001 - no other callback would come
+            self._break("putting off a turn")
+
+    def _remember(self, took_ns: int, frames: list[memoryview]) -> None:
+        """A turn is over; one without requests does not show that the next one is short."""
+        long_ns = min(took_ns, SLICE_NS)
+        if self._long_ns > long_ns:
+            long_ns = max(long_ns, self._long_ns - (self._long_ns >> 3 if frames else 0))
+        self._long_ns = long_ns if long_ns > SHORT_SLICE_NS else 0
 
     def _read(self, deadline_ns: int | None = None) -> list[memoryview]:
         """A turn: handle what was received; returns its frames.
@@ -236,12 +255,10 @@ class Connection:
 
     def run_slice(self, deadline_ns: int) -> bool:
         """Read what was put off, or dispatch frames that were held back."""
-        held = self._held
         if self._is_put_off:
-            self._is_put_off = False
-            if self._reading and not self.is_closed:
-                self._read(deadline_ns)
+            self._read_in_round(deadline_ns)
             return False
+        held = self._held
         if not held or self.under_way is not None or self.is_closed:
             return False
         self._in_turn = True
@@ -259,6 +276,16 @@ class Connection:
             self._held_bytes = 0
         self._end_turn()
         return False  # `_consider_reading` has added the connection to the rounds again
+
+    def _read_in_round(self, deadline_ns: int) -> None:
+        self._is_put_off = False
+        if self.is_closed:
+            return
+        if not self._is_full():
+            began_ns = monotonic_ns()
+            frames = self._read(deadline_ns)
+            self._remember(monotonic_ns() - began_ns, frames)
+        self.flush()  # to be read by the loop again, also if there was no request
 
     def abandon(self, error: Exception) -> None:
         """Close after a slice that has failed."""
@@ -312,9 +339,15 @@ class Connection:
         return (WAITING_MAX - self._server.metrics.delayed_requests) // WAITING_SHARES
 
     def is_idle(self) -> bool:
-        """Whether every request has its response, and the client has taken all of them."""
+        """Whether every request has its response, and the client has taken all of them; false, too,
+        while requests that may have arrived are not read."""
         return not (
-            self.waiting or self.under_way or self._held or self.transmitter.queue or self.responses
+            self.waiting
+            or self.under_way
+            or self._held
+            or self._is_put_off
+            or self.transmitter.queue
+            or self.responses
         )
 
     def reserve(self) -> ResponseSlot:
@@ -405,7 +438,7 @@ class Connection:
         elif self._held:
             self._pause()
             self._server.rounds.add(self)
-        elif not self._reading:
+        elif not (self._reading or self._is_put_off):
             self._reading = True
             self._server.loop.add_reader(self.descriptor, self._on_readable)
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from functools import partial
+from time import monotonic_ns
 from types import GeneratorType
 from typing import Any, Final
 
@@ -38,7 +39,7 @@ from odradek.broker.server.call import Call
 from odradek.broker.server.connection import Connection
 from odradek.broker.server.loaded_api import LoadedApi
 from odradek.broker.server.outcomes import Outcomes
-from odradek.broker.server.rounds import Rounds
+from odradek.broker.server.rounds import SHORT_SLICE_NS, Rounds
 from odradek.broker.services import Services
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import step_decoder
@@ -61,7 +62,7 @@ ELEMENT_BYTES: Final = 256
 """What an element takes in memory, with what is built for its response."""
 CHARGED_ELEMENTS: Final = 4_096
 FREE_STEPS: Final = 16
-"""Steps of a handler that run before its time is measured."""
+"""Steps of a handler that may run, within a short slice, before it goes on in slices."""
 
 logger = logging.getLogger("odradek.server")
 
@@ -262,10 +263,11 @@ class Dispatcher:
     def _first_steps(self, call: Call, steps: Steps[Outcome]) -> Outcome | None:
         """The outcome of steps that end soon; None when they go on in slices."""
         step = None
+        deadline_ns = monotonic_ns() + SHORT_SLICE_NS
         try:
             for _ in range(FREE_STEPS):
                 step = next(steps)
-                if step is not None:
+                if step is not None or monotonic_ns() >= deadline_ns:
                     break
         except StopIteration as stop:
             outcome: Outcome = stop.value
