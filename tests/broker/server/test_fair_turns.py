@@ -50,6 +50,8 @@ MEASURED_AGAIN: Final = 4
 METADATA_REQUESTS_MAX: Final = 500
 ATTACKERS: Final = 300
 WAVES: Final = 3
+WHOLE_AND_SMALL: Final = 2_000
+SMALL_REQUEST_BYTES: Final = 16 * 1024
 KNOWN_AFTER: Final = 10
 """Responses after which a connection is known to send short requests."""
 SHORT_TURNS_MAX: Final = 500
@@ -275,6 +277,39 @@ def test_expensive_requests_after_short_turns_delay_no_other_connection(
     assert here.callbacks <= CALLBACKS_OF_A_REQUEST_MAX * requests, (
         "connections that wait are called"
     )
+
+
+def test_requests_of_known_connections_that_are_decided_as_a_whole_delay_no_other_connection(
+    here: NodeHere,
+) -> None:
+    """Each takes 6 ms, and the connections are trusted."""
+    request, version = whole_requests(WHOLE_AND_SMALL)["reassignments to cancel"]
+    whole = framed(request, version, 1)
+    assert len(whole) < SMALL_REQUEST_BYTES
+    caller = here.caller()
+    caller.send_bytes(whole)  # imports the handler
+    here.until(lambda: caller.frames(), "no response")
+    attackers = many_callers(here)
+    canary = Canary(here)
+    for _ in range(KNOWN_AFTER):
+        for attacker in attackers:
+            attacker.send_bytes(framed(ApiVersionsRequest(), 0, 1))
+        waiting = set(attackers)
+        while waiting:
+            here.turn()
+            canary.step()
+            waiting = {attacker for attacker in waiting if not attacker.frames()}
+    gc.collect()
+    canary.worst_ns = canary.count = 0
+    for attacker in attackers:
+        attacker.send_bytes(whole)
+    here.until(lambda: canary.step() >= KNOWN_AFTER, "the canary gets no response")
+    excess = canary.worst_ns / CANARY_NS_MAX
+    assert excess < 1.0 or excess / slowness() < 1.0
+    for closing in [*attackers, caller]:
+        closing.close()
+    canary.close()
+    here.until(lambda: len(here.server.connections) == 1, "a connection stays")
 
 
 def test_connection_is_put_off_until_its_turns_have_been_short(
