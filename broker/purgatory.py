@@ -42,19 +42,18 @@ class Delayed:
     is_tried: bool = False
 
 
-class Parkable(Protocol):
-    """What is parked: a `Delayed`, or what behaves like one."""
+class DelayedOperation(Protocol):
+    """What the purgatory uses of a `Delayed`."""
 
-    @property
-    def watch(self) -> tuple[Hashable, ...]: ...
-    @property
-    def timeout_ms(self) -> int: ...
-    @property
-    def is_tried(self) -> bool: ...
-    @property
-    def attempt(self) -> Callable[[], Any | None]: ...
-    @property
-    def expire(self) -> Callable[[], Any]: ...
+    watch: tuple[Hashable, ...]
+    timeout_ms: int
+    is_tried: bool
+
+    def attempt(self) -> Any | None:
+        """The response, or None: not yet."""
+
+    def expire(self) -> Any:
+        """The response when the time is up."""
 
 
 class Wheel(Protocol):
@@ -75,7 +74,7 @@ class ParkedRequest:
     def __init__(
         self,
         purgatory: Purgatory,
-        delayed: Parkable,
+        delayed: DelayedOperation,
         respond: Callable[[Any], None],
         on_lost: Callable[[], None],
     ) -> None:
@@ -90,10 +89,10 @@ class ParkedRequest:
         if self.respond is not None:
             self._purgatory.remove(self)
 
-    def expire(self) -> None:
+    def on_timeout(self) -> None:
         """The time is up."""
         if self.respond is not None:
-            self._purgatory.attempt(self, self.delayed.expire)
+            self._purgatory.try_complete(self, self.delayed.expire)
 
 
 class Purgatory:
@@ -117,7 +116,7 @@ class Purgatory:
 
     def park(
         self,
-        delayed: Parkable,
+        delayed: DelayedOperation,
         monotonic_ms: int,
         respond: Callable[[Any], None],
         on_lost: Callable[[], None] = lambda: None,
@@ -137,7 +136,7 @@ class Purgatory:
         parked = ParkedRequest(self, delayed, respond, on_lost)
         for key in delayed.watch:
             self.watchers.setdefault(key, {})[parked] = None
-        parked.timer = self._wheel.add(monotonic_ms + delayed.timeout_ms, parked.expire)
+        parked.timer = self._wheel.add(monotonic_ms + delayed.timeout_ms, parked.on_timeout)
         self._metrics.delayed_requests += 1
         return parked
 
@@ -163,7 +162,7 @@ class Purgatory:
             parked = due.popleft()
             if parked.respond is None:
                 continue
-            self.attempt(parked, parked.delayed.attempt)
+            self.try_complete(parked, parked.delayed.attempt)
             now_ns = monotonic_ns()
             if not end_ns:
                 end_ns = now_ns + SLICE_NS
@@ -192,7 +191,7 @@ class Purgatory:
     def abandon(self, error: Exception) -> None:
         """A slice has failed: the next notification continues."""
 
-    def attempt(self, parked: ParkedRequest, make: Callable[[], Any | None]) -> None:
+    def try_complete(self, parked: ParkedRequest, make: Callable[[], Any | None]) -> None:
         """Respond with what `make` returns, if anything."""
         try:
             response = make()

@@ -2,7 +2,7 @@
 
 Readable: receive, split into frames, dispatch each in order, write the turn's staged appends, send.
 After others have used up the time of this iteration of the loop it is read in the rounds instead,
-unless its last turns were quick.
+unless its last turns were short.
 Frames beyond the time of one slice are held back and go on in rounds with those of other
 connections.  Reading stops while a request is done in slices, frames are held back, too many
 responses are outstanding or too many bytes wait to be sent.
@@ -42,11 +42,12 @@ WAITING_SHARES: Final = 32
 """A connection takes at most this part of those that are left to all: none takes the whole."""
 QUEUED_BYTES_MAX: Final = 4 << 20
 """Bytes of one connection that may wait for the socket before reading stops."""
-
 SLICE_BYTES: Final = 16 * 1024
 """Of small frames, which are received in a slice: 256 KiB of them take 5 ms to split."""
-QUICK_TURNS_MAX: Final = 8
-"""So many slow turns are made up for by quick ones before them."""
+NEW_TRUST: Final = -3
+"""Each short turn adds one: a new connection is trusted after four, as is one that has had to hold
+requests back, so that a cheap request does not make up for an expensive one."""
+TRUST_MAX: Final = 8
 
 logger = logging.getLogger("odradek.server")
 
@@ -96,10 +97,10 @@ class Connection:
         "_in_turn",
         "_is_charged",
         "_is_put_off",
-        "_quick_turns",
         "_reading",
         "_server",
         "_socket",
+        "_trust",
         "client_host",
         "descriptor",
         "has_received",
@@ -150,8 +151,8 @@ class Connection:
         self.under_way: SlicedSteps | None = None
         """The request that is done in slices, if any; the next ones wait for it."""
         self._in_turn = False
-        self._quick_turns = 0
-        """Of late; while there are some it is not put off."""
+        self._trust = NEW_TRUST
+        """It is not put off while this is above 0."""
         self._is_put_off = False
         """Whether it is to be read in the rounds."""
         self._reading = True
@@ -160,20 +161,35 @@ class Connection:
     def _on_readable(self) -> None:
         began_ns = monotonic_ns()
         server = self._server
-        if self._is_put_off:
+        if self._trust <= 0 and server.rounds.is_over():
+            self._put_off()
             return
-        if not self._quick_turns and server.rounds.is_over():
-            self._is_put_off = True
-            server.rounds.add_first(self)
-            return
-        took_ns = server.loop_watch.ran(began_ns, self._read())
+        frames = self._read()
+        took_ns = server.loop_watch.ran(began_ns, frames)
         if took_ns > SHORT_SLICE_NS:
             server.rounds.spent(took_ns)
-            # A busy machine makes quick turns slow, but leaves no work behind.
-            is_done = self.under_way is None and not self._held
-            self._quick_turns = max(0, self._quick_turns - 1) if is_done else 0
-        elif self._quick_turns < QUICK_TURNS_MAX:
-            self._quick_turns += 1
+            self._judge(took_ns, frames)
+        elif self._trust < TRUST_MAX:
+            self._judge(took_ns, frames)
+
+    def _put_off(self) -> None:
+        """Have the rounds read; the loop would call a reader in each iteration until then."""
+        self._is_put_off = True
+        try:
+            self._pause()
+            self._server.rounds.add_first(self)
+        except Exception:  # noqa: BLE001 - no other callback would come
+            self._break("putting off a turn")
+
+    def _judge(self, took_ns: int, frames: list[memoryview]) -> None:
+        """A turn is over; one without requests does not show that the next one is short."""
+        if self.under_way is not None or self._held:
+            self._trust = NEW_TRUST
+        elif took_ns > SHORT_SLICE_NS:
+            # A busy machine makes short turns long, but leaves no work behind.
+            self._trust = max(NEW_TRUST, self._trust - 1)
+        elif frames:
+            self._trust = min(TRUST_MAX, self._trust + 1)
 
     def _read(self, deadline_ns: int | None = None) -> list[memoryview]:
         """A turn: handle what was received; returns its frames.
@@ -248,12 +264,10 @@ class Connection:
 
     def run_slice(self, deadline_ns: int) -> bool:
         """Read what was put off, or dispatch frames that were held back."""
-        held = self._held
         if self._is_put_off:
-            self._is_put_off = False
-            if self._reading and not self.is_closed:
-                self._read(deadline_ns)
+            self._read_in_round(deadline_ns)
             return False
+        held = self._held
         if not held or self.under_way is not None or self.is_closed:
             return False
         self._in_turn = True
@@ -271,6 +285,16 @@ class Connection:
             self._held_bytes = 0
         self._end_turn()
         return False  # `_consider_reading` has added the connection to the rounds again
+
+    def _read_in_round(self, deadline_ns: int) -> None:
+        self._is_put_off = False
+        if self.is_closed:
+            return
+        if not self._is_full():
+            began_ns = monotonic_ns()
+            frames = self._read(deadline_ns)
+            self._judge(monotonic_ns() - began_ns, frames)
+        self.flush()  # to be read by the loop again, also if there was no request
 
     def abandon(self, error: Exception) -> None:
         """Close after a slice that has failed."""
@@ -324,9 +348,15 @@ class Connection:
         return (WAITING_MAX - self._server.metrics.delayed_requests) // WAITING_SHARES
 
     def is_idle(self) -> bool:
-        """Whether every request has its response, and the client has taken all of them."""
+        """Whether every request has its response, and the client has taken all of them; false, too,
+        while requests that may have arrived are not read."""
         return not (
-            self.waiting or self.under_way or self._held or self.transmitter.queue or self.responses
+            self.waiting
+            or self.under_way
+            or self._held
+            or self._is_put_off
+            or self.transmitter.queue
+            or self.responses
         )
 
     def reserve(self) -> ResponseSlot:
@@ -417,7 +447,7 @@ class Connection:
         elif self._held:
             self._pause()
             self._server.rounds.add(self)
-        elif not self._reading:
+        elif not (self._reading or self._is_put_off):
             self._reading = True
             self._server.loop.add_reader(self.descriptor, self._on_readable)
 

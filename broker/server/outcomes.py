@@ -7,7 +7,7 @@ UNKNOWN_SERVER_ERROR or closes the connection of its request, and no other.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from functools import partial
 from types import GeneratorType
 from typing import Any
@@ -79,9 +79,12 @@ class WaitingRequest:
         "_charge",
         "_delayed",
         "_outcomes",
+        "is_tried",
         "parked",
         "ready",
         "slot",
+        "timeout_ms",
+        "watch",
     )
 
     def __init__(self, outcomes: Outcomes, call: Call, delayed: Delayed, charge: int) -> None:
@@ -89,22 +92,13 @@ class WaitingRequest:
         self._call = call
         self._delayed = delayed
         self._charge = charge
+        self.watch = delayed.watch
+        self.timeout_ms = delayed.timeout_ms
+        self.is_tried = delayed.is_tried
         self.parked: ParkedRequest | None = None
         self.ready: Any | None = None
         """The response that was there at once."""
         self.slot: ResponseSlot | None = None
-
-    @property
-    def watch(self) -> tuple[Hashable, ...]:
-        return self._delayed.watch
-
-    @property
-    def timeout_ms(self) -> int:
-        return self._delayed.timeout_ms
-
-    @property
-    def is_tried(self) -> bool:
-        return self._delayed.is_tried
 
     def attempt(self) -> Any | None:
         """The response, or None: not yet."""

@@ -113,6 +113,7 @@ class NodeHere:
     longest_ns  CPU time of the longest callback since it was set to 0
     longest     that callback
     spent_ns    CPU time of all callbacks
+    callbacks   how many there were
     failures    what reached the loop's exception handler
     """
 
@@ -121,6 +122,7 @@ class NodeHere:
         self.longest_ns = 0
         self.longest = ""
         self.spent_ns = 0
+        self.callbacks = 0
         self.failures: list[dict[str, Any]] = []
         self.loop.set_exception_handler(lambda loop, context: self.failures.append(context))
         values = {
@@ -196,6 +198,7 @@ def node_here(folder: Path, **settings: str) -> Iterator[NodeHere]:
         original(self)
         taken_ns = thread_time_ns() - before_ns
         here.spent_ns += taken_ns
+        here.callbacks += 1
         if taken_ns > here.longest_ns:
             here.longest_ns, here.longest = taken_ns, repr(self)
 

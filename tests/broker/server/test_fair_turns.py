@@ -49,6 +49,15 @@ NOISE_MAX: Final = 4.0
 MEASURED_AGAIN: Final = 4
 METADATA_REQUESTS_MAX: Final = 500
 ATTACKERS: Final = 300
+WAVES: Final = 3
+WHOLE_AND_SMALL: Final = 2_000
+SMALL_REQUEST_BYTES: Final = 16 * 1024
+KNOWN_AFTER: Final = 10
+"""Responses after which a connection is known to send short requests."""
+SHORT_TURNS_MAX: Final = 500
+"""More of them than make a connection known."""
+CALLBACKS_OF_A_REQUEST_MAX: Final = 8
+"""Of the loop: 2 to 4 are seen."""
 BROKER_RESOURCE: Final = 4
 OBJECTS_OF_A_FETCH_MAX: Final = 34
 """That the garbage collector walks for one that waits; 27 are seen."""
@@ -207,7 +216,7 @@ def test_requests_of_many_connections_at_once_delay_no_other_connection(
     here.until(lambda: caller.frames(), "no response")
     attackers = many_callers(here)
     canary = Canary(here)
-    here.until(canary.step, "the quiet node does not respond")
+    here.until(lambda: canary.step() >= KNOWN_AFTER, "the quiet node does not respond")
     gc.collect()
     here.longest_ns = canary.worst_ns = canary.count = 0
     for attacker in attackers:
@@ -223,6 +232,106 @@ def test_requests_of_many_connections_at_once_delay_no_other_connection(
     for honest in (canary, late):
         honest.close()
     here.until(lambda: len(here.server.connections) == 1, "a connection stays")
+
+
+SENT_BEFORE: Final = {
+    "a cheap request": framed(ApiVersionsRequest(), 0, 1),
+    "part of the request": broker_configs()[:1],
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("before", SENT_BEFORE.values(), ids=SENT_BEFORE)
+def test_expensive_requests_after_short_turns_delay_no_other_connection(
+    here: NodeHere, before: bytes
+) -> None:
+    configs = broker_configs()
+    caller = here.caller()
+    caller.send_bytes(configs)  # imports the handler
+    here.until(lambda: caller.frames(), "no response")
+    attackers = many_callers(here)
+    canary = Canary(here)
+    here.until(lambda: canary.step() >= KNOWN_AFTER, "the quiet node does not respond")
+    is_part = configs.startswith(before)
+    counts = dict.fromkeys(attackers, 0)
+
+    def await_responses(wanted: int) -> None:
+        def are_there() -> bool:
+            canary.step()
+            for attacker in attackers:
+                counts[attacker] += len(attacker.frames())
+            return min(counts.values()) >= wanted
+
+        here.until(are_there, "no response")
+
+    gc.collect()
+    canary.worst_ns = here.callbacks = 0
+    for wave in range(WAVES):
+        for attacker in attackers:
+            attacker.send_bytes(before)
+        here.turn()
+        await_responses(wave if is_part else 2 * wave + 1)
+        for attacker in attackers:
+            attacker.send_bytes(configs[len(before) :] if is_part else configs)
+        await_responses(wave + 1 if is_part else 2 * wave + 2)
+    excess = canary.worst_ns / CANARY_NS_MAX
+    assert excess < 1.0 or excess / slowness() < 1.0
+    requests = sum(counts.values()) + canary.count
+    assert here.callbacks <= CALLBACKS_OF_A_REQUEST_MAX * requests, (
+        "connections that wait are called"
+    )
+
+
+def test_requests_of_known_connections_that_are_decided_as_a_whole_delay_no_other_connection(
+    here: NodeHere,
+) -> None:
+    """Each takes 6 ms, and the connections are trusted."""
+    request, version = whole_requests(WHOLE_AND_SMALL)["reassignments to cancel"]
+    whole = framed(request, version, 1)
+    assert len(whole) < SMALL_REQUEST_BYTES
+    caller = here.caller()
+    caller.send_bytes(whole)  # imports the handler
+    here.until(lambda: caller.frames(), "no response")
+    attackers = many_callers(here)
+    canary = Canary(here)
+    for _ in range(KNOWN_AFTER):
+        for attacker in attackers:
+            attacker.send_bytes(framed(ApiVersionsRequest(), 0, 1))
+        waiting = set(attackers)
+        while waiting:
+            here.turn()
+            canary.step()
+            waiting = {attacker for attacker in waiting if not attacker.frames()}
+    gc.collect()
+    canary.worst_ns = canary.count = 0
+    for attacker in attackers:
+        attacker.send_bytes(whole)
+    here.until(lambda: canary.step() >= KNOWN_AFTER, "the canary gets no response")
+    excess = canary.worst_ns / CANARY_NS_MAX
+    assert excess < 1.0 or excess / slowness() < 1.0
+    for closing in [*attackers, caller]:
+        closing.close()
+    canary.close()
+    here.until(lambda: len(here.server.connections) == 1, "a connection stays")
+
+
+def test_connection_is_put_off_until_its_turns_have_been_short(
+    here: NodeHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(here.server.rounds, "is_over", lambda: True)
+    caller = here.caller()
+
+    def is_served_at_once() -> bool:
+        caller.send_bytes(framed(ApiVersionsRequest(), 0, 1))
+        here.turn()
+        if caller.frames():
+            return True
+        here.until(caller.frames, "no response")
+        return False
+
+    assert not is_served_at_once()
+    # A turn may be long because the host has taken the processor away.
+    assert any(is_served_at_once() for _ in range(SHORT_TURNS_MAX))
 
 
 def many_callers(here: NodeHere) -> list[Caller]:

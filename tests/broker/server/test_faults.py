@@ -42,11 +42,11 @@ PLACES: Final = ("broker/server/", "broker/handlers/", "broker/purgatory.py", "p
 CODE: Final = (*(f"{ROOT}/{place}" for place in PLACES), "<encode>", "<decode>")
 CALLED_BY_THE_LOOP: Final = {
     "_accept",
-    "_expire",
     "_on_readable",
     "_on_writable",
     "_on_worked",
     "_run",
+    "on_timeout",
 }
 """Nothing of ours has begun when they are called."""
 GIVES_BACK: Final = {
@@ -71,7 +71,7 @@ GIVES_BACK: Final = {
     "settle",
 }
 """They are called to give back; what is not done there is done nowhere."""
-WALLS: Final = {"_try"}
+WALLS: Final = {"try_complete"}
 """All that they do is to catch what others raise."""
 SPARED: Final = CALLED_BY_THE_LOOP | GIVES_BACK | WALLS
 FAULTS: Final = 200
