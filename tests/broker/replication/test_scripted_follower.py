@@ -34,6 +34,7 @@ LEADERS = [
 ]
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 SETTINGS = {
+    "offsets.commit.timeout.ms": "60000",
     "broker.rack": "near",
     "replica.selector.class": RACK_AWARE,
     "offsets.topic.num.partitions": "1",
