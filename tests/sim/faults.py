@@ -130,7 +130,7 @@ class Faults:
             return False
         if self._world.now_us < self._exposed_until_us:
             return True
-        for key in self._keys:
+        for key in self._all_keys():
             state = self._oracle.state_of(key)
             if state is None:
                 continue
@@ -155,6 +155,10 @@ class Faults:
                 return True
         return False
 
+    def _all_keys(self) -> list[TopicPartition]:
+        """Those of topics that come and go, too."""
+        return [*self._keys, *self._administration.kept]
+
     def _is_whole(self) -> bool:
         """Whether nothing is wrong, and all replicas are in sync."""
         is_well = self._has_controller() and all(
@@ -162,7 +166,7 @@ class Faults:
         )
         if self._network.cuts or not is_well:
             return False
-        states = [self._oracle.state_of(key) for key in self._keys]
+        states = [self._oracle.state_of(key) for key in self._all_keys()]
         return all(state is not None and len(state.isr) > 2 for state in states)
 
     def _is_well(self, process: Process) -> bool:
@@ -240,7 +244,7 @@ class Faults:
         """
         if self._network.cuts or not self._has_controller():
             return False
-        for key in self._keys:
+        for key in self._all_keys():
             state = self._oracle.state_of(key)
             if state is None:
                 continue
@@ -252,7 +256,7 @@ class Faults:
             if leader is None or leader is process or not leader.is_up:
                 if is_in_sync:
                     return False
-            elif not self._is_well(leader) or not leader.has_session():
+            elif not self._is_well(leader) or leader.disk.is_failing or not leader.has_session():
                 return False
         return True
 

@@ -100,6 +100,8 @@ class Disk(MemoryFileSystem):
         """An operation has failed.  If it was a sync, what was written before it may vanish with
         the power, also after a later sync that succeeds: no software notices, so the power stays
         on."""
+        self.is_failing = False
+        """An operation has failed in this life of the process, which is about to end by it."""
         super().__init__(folders=("/a",))
         self.on_cut: Callable[[], None] = lambda: None
         self.may_cut: Callable[[], bool] = lambda: True
@@ -119,7 +121,7 @@ class Disk(MemoryFileSystem):
         except OSError:
             if len(self._failures) < failures:
                 self.counts["disk error"] += 1
-                self.has_forgotten = True
+                self.has_forgotten = self.is_failing = True
             raise
         if self.operations == self.cut_at:
             self.cut_at = -1
@@ -290,6 +292,7 @@ class Process:
         self.controller_epoch = 0
         self.files = ProcessFiles(self.disk, lambda: None)
         self.disk.on_cut = self._on_cut
+        self.disk.is_failing = False
         loop = self.host.loop = SimulatedLoop(
             self.world,
             on_turn=partial(self._after_turn, self),
