@@ -135,10 +135,12 @@ def _serve(
         return _run_in_steps(context, request, plan, reading)
     found = _find(context, plan.partitions.items())
     is_enough = replica_id >= 0 and _record(services, found, reading) >= reading.min_bytes
-
-    if request.max_wait_ms <= 0 or not found or is_enough:
-        return Reply(_read_all(context, plan, found, reading))
-    if replica_id < 0 and reading.is_enough(found):
+    if (
+        request.max_wait_ms <= 0
+        or not found
+        or is_enough
+        or (replica_id < 0 and reading.is_enough(found))
+    ):
         return Reply(_read_all(context, plan, found, reading))
     fetch = DelayedFetch(context, plan, found, reading)
     return Delayed(

@@ -6,7 +6,7 @@ connection waits for others grows with their number and not with the size of the
 
 The loop calls each connection that has received something once an iteration, whatever the others
 have taken: the first slices of hundreds would add up.  So the time that they take in one iteration
-is counted; when it reaches that of a round, the connections whose last turns were not quick are put
+is counted; when it reaches that of a round, the connections whose last turns were not short are put
 off into the rounds, too.
 """
 

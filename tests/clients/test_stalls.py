@@ -13,6 +13,7 @@ import pytest
 
 from tests.clients.confluent_client import Confluent
 from tests.support.broker_process import odradek_broker
+from tests.support.stalled_broker import SHORT_SESSIONS
 
 with warnings.catch_warnings():
     # Its import calls a function that Python 3.11 deprecates and 3.13 does not.
@@ -43,12 +44,7 @@ class Assignments(ConsumerRebalanceListener):  # type: ignore[misc]
 def test_member_keeps_its_partitions_when_the_broker_stood_still_beyond_the_session(
     tmp_path: Path,
 ) -> None:
-    settings = {
-        "group.initial.rebalance.delay.ms": "0",
-        "group.min.session.timeout.ms": "1",
-        "offsets.topic.num.partitions": "1",
-    }
-    with odradek_broker(tmp_path, overrides=settings) as broker:
+    with odradek_broker(tmp_path, overrides=SHORT_SESSIONS) as broker:
         Confluent(broker.address).create_topic("t", 2)
         consumer: Any = KafkaConsumer(
             bootstrap_servers=broker.address,

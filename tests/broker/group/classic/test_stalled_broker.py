@@ -15,6 +15,7 @@ from odradek.protocol.messages.heartbeat import HeartbeatRequest
 from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from odradek.protocol.messages.sync_group import SyncGroupRequest
 from tests.support.broker_process import odradek_broker
+from tests.support.stalled_broker import SHORT_SESSIONS
 from tests.support.wire import Wire
 
 SESSION_MS = 2_000
@@ -26,12 +27,7 @@ MEMBERS = 3
 def test_members_whose_heartbeats_arrived_during_a_stall_stay(
     tmp_path: Path, sends_heartbeats: bool
 ) -> None:
-    settings = {
-        "group.initial.rebalance.delay.ms": "0",
-        "group.min.session.timeout.ms": "1",
-        "offsets.topic.num.partitions": "1",
-    }
-    with odradek_broker(tmp_path, overrides=settings) as broker:
+    with odradek_broker(tmp_path, overrides=SHORT_SESSIONS) as broker:
         wires = [Wire(broker.address) for _ in range(MEMBERS)]
         asked = FindCoordinatorRequest(key="g", key_type=0)
         responses = (wires[0].call(asked, 3).error_code for _ in range(10_000))
