@@ -18,7 +18,7 @@ Source: Kafka's ConfigHelper.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Final
 
@@ -178,7 +178,7 @@ def _described(
 
 def _entries(
     context: Context, resource: DescribeConfigsResource, stored: Mapping[str, Mapping[str, str]]
-) -> list[DescribedConfig]:
+) -> Iterator[DescribedConfig]:
     name, wanted = resource.resource_name, resource.configuration_keys
     broker_id = context.services.controller.broker_id
     match resource.resource_type:
@@ -208,7 +208,7 @@ def _topic_entries(
     name: str,
     wanted: list[str] | None,
     stored: Mapping[str, Mapping[str, str]],
-) -> list[DescribedConfig]:
+) -> Iterator[DescribedConfig]:
     if not is_valid_topic_name(name):
         raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, _why_invalid(name))
     image = context.services.controller.image

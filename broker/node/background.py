@@ -128,6 +128,7 @@ class Background:
         self._failures.handle()
 
     def _close_idle(self) -> None:
+        self._server.close_left()
         idle_max_ms = self._settings.value.connections_max_idle_ms
         if idle_max_ms > 0:
             self._server.close_idle(idle_max_ms)

@@ -46,7 +46,8 @@ SLICE_BYTES: Final = 16 * 1024
 """Of small frames, which are received in a slice: 256 KiB of them take 5 ms to split."""
 NEW_TRUST: Final = -3
 """Each short turn adds one: a new connection is trusted after four, as is one that has had to hold
-requests back, so that a cheap request does not make up for an expensive one."""
+requests back, so that a cheap request does not make up for an expensive one.  Above it, those that
+are put off come before connections of which nothing is known."""
 TRUST_MAX: Final = 8
 
 logger = logging.getLogger("odradek.server")
@@ -143,7 +144,7 @@ class Connection:
         """Whether the client has sent anything."""
         self.is_closed = False
         self._blocked = False
-        self._held: deque[memoryview] = deque()
+        self._held: deque[bytearray] = deque()
         """Requests that were received and wait for a slice, or until responses are sent."""
         self._held_bytes = 0
         self._is_charged = False
@@ -177,7 +178,7 @@ class Connection:
         self._is_put_off = True
         try:
             self._pause()
-            self._server.rounds.add_first(self)
+            self._server.rounds.add_first(self, is_known=self._trust > NEW_TRUST)
         except Exception:  # noqa: BLE001 - no other callback would come
             self._break("putting off a turn")
 
@@ -185,9 +186,12 @@ class Connection:
         """A turn is over; one without requests does not show that the next one is short."""
         if self.under_way is not None or self._held:
             self._trust = NEW_TRUST
-        elif took_ns > SHORT_SLICE_NS:
+        elif took_ns > 2 * SHORT_SLICE_NS:
             # A busy machine makes short turns long, but leaves no work behind.
             self._trust = max(NEW_TRUST, self._trust - 1)
+        elif took_ns > SHORT_SLICE_NS:
+            # A client that sends little finds the processor's caches cold.
+            self._trust = max(NEW_TRUST + 1, self._trust - 1)
         elif frames:
             self._trust = min(TRUST_MAX, self._trust + 1)
 
@@ -250,17 +254,14 @@ class Connection:
                 break
 
     def _hold(self, frames: list[memoryview]) -> None:
-        """Copy frames out of the receive buffer, all in one allocation.
+        """Copy frames out of the receive buffer.
 
-        The responses to the requests of one read may take long and be a thousand times as large.
+        Hundreds of thousands may be held: as bytearrays, which no garbage collection walks, and to
+        which the offsets of batches can be written.
         """
-        content = memoryview(bytearray().join(frames))
-        end = 0
-        for frame in frames:
-            start, end = end, end + len(frame)
-            self._held.append(content[start:end])
-        self._held_bytes = end
-        self._server.budget.charge(self, end)
+        self._held.extend(map(bytearray, frames))
+        self._held_bytes = sum(map(len, frames))
+        self._server.budget.charge(self, self._held_bytes)
 
     def run_slice(self, deadline_ns: int) -> bool:
         """Read what was put off, or dispatch frames that were held back."""
@@ -273,7 +274,7 @@ class Connection:
         self._in_turn = True
         try:
             while not self.is_closed:
-                self._server.dispatch(self, held.popleft())
+                self._server.dispatch(self, memoryview(held.popleft()))
                 if not held or self.under_way is not None or self._is_full():
                     break
                 if monotonic_ns() >= deadline_ns:
@@ -358,6 +359,10 @@ class Connection:
             or self.transmitter.queue
             or self.responses
         )
+
+    def is_unread(self) -> bool:
+        """Whether nothing is read, the end of the stream neither, until waiting requests end."""
+        return bool(self.waiting) and not (self._reading or self._is_put_off or self.under_way)
 
     def reserve(self) -> ResponseSlot:
         """A place for a response that is made later."""

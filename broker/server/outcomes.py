@@ -349,13 +349,14 @@ class Outcomes:
     def finish(self, call: Call, slot: ResponseSlot, response: Any, charge: int) -> None:
         """Send the response of a request that has waited in the purgatory."""
         connection = call.connection
+        if type(response) is GeneratorType:
+            if not connection.is_closed:
+                release = partial(self._budget.release, connection, charge)
+                self._filling(call, slot, response, release).start()
+            return
         self._budget.release(connection, charge)
         if connection.is_closed:
-            if type(response) is not GeneratorType:
-                call.loaded.release(response)
-            return
-        if type(response) is GeneratorType:
-            self._filling(call, slot, response, lambda: None).start()
+            call.loaded.release(response)
             return
         try:
             connection.fill(slot, call.encoded(response))

@@ -1,8 +1,9 @@
 """Work that did not fit into its first slice, in rounds between which the loop serves the others.
 
 A round is one callback of the loop: it gives one slice to each that waits, in the order of arrival,
-until the time of the round is over, half of it to those that had none yet.  So the time that a
-connection waits for others grows with their number and not with the size of their requests.
+until the time of the round is over: a quarter of it to connections whose last turns were about
+short, a half to others that had no slice yet.  So the time that a connection waits for others grows
+with their number and not with the size of their requests.
 
 The loop calls each connection that has received something once an iteration, whatever the others
 have taken: the first slices of hundreds would add up.  So the time that they take in one iteration
@@ -54,8 +55,10 @@ class Rounds:
         self._watch = watch
         # A pool of its own: requests must not keep disk jobs waiting.
         self._executor = ThreadPoolExecutor(REQUEST_THREADS, thread_name_prefix="request")
+        self._known: OrderedDict[Runnable, None] = OrderedDict()
+        """Those that wait for a first slice which is likely to be short."""
         self._first: OrderedDict[Runnable, None] = OrderedDict()
-        """Those that wait for their first slice: half of a round is theirs."""
+        """Others that wait for their first slice."""
         self._waiting: OrderedDict[Runnable, None] = OrderedDict()
         """Those that have used up a slice."""
         self._is_scheduled = False
@@ -63,11 +66,14 @@ class Rounds:
         """What first slices have taken in this iteration of the loop."""
 
     def __len__(self) -> int:
-        return len(self._first) + len(self._waiting)
+        return len(self._known) + len(self._first) + len(self._waiting)
 
-    def add_first(self, runnable: Runnable) -> None:
-        """Queue for a first slice, however often it is called before that."""
-        self._first[runnable] = None
+    def add_first(self, runnable: Runnable, *, is_known: bool = False) -> None:
+        """Queue for a first slice, however often it is called before that.
+
+        is_known  it is likely to be short: it comes before the others
+        """
+        (self._known if is_known else self._first)[runnable] = None
         self._schedule()
 
     def add(self, runnable: Runnable) -> None:
@@ -98,7 +104,8 @@ class Rounds:
         now_ns = monotonic_ns()
         # Those that wait behind many others wait for short slices.
         slice_ns = min(SLICE_NS, max(2 * SHORT_SLICE_NS, ROUND_NS // (len(self) or 1)))
-        self._serve(self._first, now_ns + ROUND_NS // 2, slice_ns)
+        self._serve(self._known, now_ns + ROUND_NS // 4, slice_ns)
+        self._serve(self._first, now_ns + ROUND_NS * 3 // 4, slice_ns)
         self._serve(self._waiting, now_ns + ROUND_NS, slice_ns)
         self._spent_ns = 0
         if self:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import errno
 import logging
+import select
 import socket
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -39,6 +40,8 @@ EVICTION_INTERVAL_MS: Final = 100
 EVICTED_AT_ONCE: Final = 64
 IDLE_LEAST_MS: Final = 1_000
 """A connection that was used within this time is not evicted."""
+PEER_HAS_CLOSED: Final = getattr(select, "POLLRDHUP", select.POLLHUP)
+"""Linux tells it before what was received earlier is read."""
 
 logger = logging.getLogger("odradek.server")
 
@@ -267,6 +270,21 @@ class SocketServer:
             is_idle = connection.last_active_ms < oldest_ms and connection.under_way is None
             if is_idle and not connection.waiting:
                 connection.close()
+
+    def close_left(self) -> None:
+        """Close connections that are not read from, and whose clients have left.
+
+        Requests that such a client sent last are lost; a Fetch may have to wait for 24 days.
+        cost  one check of every connection
+        """
+        unread = {one.descriptor: one for one in self.connections if one.is_unread()}
+        if not unread:
+            return
+        poller = select.poll()
+        for descriptor in unread:
+            poller.register(descriptor, PEER_HAS_CLOSED)
+        for descriptor, _ in poller.poll(0):
+            unread[descriptor].close()
 
     def stop_accepting(self) -> None:
         """Close the listening sockets; open connections go on."""

@@ -8,7 +8,7 @@ is the default although its value is not.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import IntEnum
 from functools import lru_cache
 from itertools import dropwhile
@@ -62,51 +62,58 @@ class DescribedConfig(NamedTuple):
 
 def describe_topic(
     settings: BrokerSettings, overrides: Mapping[str, str], requested: Collection[str] | None
-) -> list[DescribedConfig]:
-    """All settings of a topic, or the requested ones, sorted by name.
+) -> Iterator[DescribedConfig]:
+    """All settings of a topic, or the requested ones, sorted by name; each is made when asked for.
 
     overrides  as stored; an unknown name has no value in the result
     requested  None or empty: all
     """
-    texts = {name: value_text(value) for name, value in topic_values(settings, overrides).items()}
-    entries = []
-    for name in chosen([*TOPIC, *(name for name in overrides if name not in TOPIC)], requested):
+    values = topic_values(settings, overrides)
+    names = chosen([*TOPIC, *(name for name in overrides if name not in TOPIC)], requested)
+
+    def described(name: str) -> DescribedConfig:
         definition = TOPIC.get(name)
         hidden = definition is None or definition.is_sensitive
-        value = None if hidden else texts[name]
+        value = None if hidden else value_text(values[name])
         synonyms: tuple[Synonym, ...] = ()
         if name in overrides:
             synonyms = (Synonym(name, value, ConfigSource.TOPIC_CONFIG),)
         if name in TOPIC_SYNONYMS:
             synonyms += broker_synonyms(settings, TOPIC_SYNONYMS[name], hidden=hidden)
-        entries.append(entry(name, value, synonyms, definition, is_read_only=False))
-    return entries
+        return entry(name, value, synonyms, definition, is_read_only=False)
+
+    return map(described, names)
 
 
 def describe_broker(
     settings: BrokerSettings, requested: Collection[str] | None
-) -> list[DescribedConfig]:
-    """All settings of this broker, or the requested ones, sorted; internal ones only if set."""
-    shown = {
-        name: value_text(settings.raw[name]) for name in BROKER if not BROKER[name].is_internal
-    }
-    for name, text in settings.written.items():
-        shown.setdefault(name, text)
-    entries = []
-    for name in chosen(shown, requested):
+) -> Iterator[DescribedConfig]:
+    """All settings of this broker, or the requested ones, as `describe_topic`.
+
+    Internal ones only if they are set.
+    """
+    shown = {name for name, definition in BROKER.items() if not definition.is_internal}
+
+    def described(name: str) -> DescribedConfig:
         hidden = is_hidden(name)
         synonyms = broker_synonyms(settings, name, hidden=hidden)
-        value = None if hidden else shown[name]
-        entries.append(broker_entry(name, value, synonyms))
-    return entries
+        if hidden:
+            value = None
+        elif name in shown:
+            value = value_text(settings.raw[name])
+        else:
+            value = settings.written[name]
+        return broker_entry(name, value, synonyms)
+
+    return map(described, chosen(shown.union(settings.written), requested))
 
 
 def describe_default(
     settings: BrokerSettings, requested: Collection[str] | None
-) -> list[DescribedConfig]:
-    """The dynamic settings for all brokers, sorted by name."""
-    entries = []
-    for name in chosen(settings.dynamic.default, requested):
+) -> Iterator[DescribedConfig]:
+    """The dynamic settings for all brokers, as `describe_topic`."""
+
+    def described(name: str) -> DescribedConfig:
         hidden = is_hidden(name)
         synonyms = tuple(
             synonym
@@ -114,8 +121,9 @@ def describe_default(
             if synonym.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
         )
         value = None if hidden else settings.dynamic.default[name]
-        entries.append(broker_entry(name, value, synonyms))
-    return entries
+        return broker_entry(name, value, synonyms)
+
+    return map(described, chosen(settings.dynamic.default, requested))
 
 
 def chosen(names: Iterable[str], requested: Collection[str] | None) -> list[str]:
@@ -180,10 +188,10 @@ def default_texts() -> dict[str, str]:
 
 def describe_loggers(
     levels: Mapping[str, str], requested: Collection[str] | None
-) -> list[DescribedConfig]:
+) -> Iterator[DescribedConfig]:
     """The levels of all loggers, or of the requested ones, sorted by name (KIP-412)."""
     source = ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
-    return [
+    return (
         DescribedConfig(name, levels[name], source, False, False, (), UNKNOWN_TYPE, None)
         for name in chosen(levels, requested)
-    ]
+    )

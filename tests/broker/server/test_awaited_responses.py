@@ -15,6 +15,7 @@ import pytest
 
 from odradek.broker.handlers.handler import Awaited, Outcome, Reply, Steps, WhenDone
 from odradek.broker.handlers.table import HANDLERS
+from odradek.broker.purgatory import Delayed
 from odradek.broker.server.call import Call
 from odradek.broker.server.connection import Connection
 from odradek.broker.server.loaded_api import LoadedApi
@@ -233,6 +234,22 @@ def test_charge_of_a_large_request_is_held_until_its_response(client: Client) ->
     assert client.connection.under_way is None, "the next requests are taken"
     pending.resolve(1)
     assert client.responses(1) == [(1, 1)]
+    assert client.budget.held_bytes == 0
+
+
+def test_charge_is_held_while_the_response_of_a_parked_request_is_made(client: Client) -> None:
+    charged: list[int] = []
+
+    def making() -> Steps[HeartbeatResponse]:
+        charged.append(client.budget.held_bytes)
+        yield None
+        charged.append(client.budget.held_bytes)
+        return response(1)
+
+    parked = Delayed(attempt=lambda: None, expire=making, timeout_ms=1, watch=())
+    client.settle_in_steps(parked, 1_000)
+    assert client.responses(1) == [(1, 1)]
+    assert charged == [1_000, 1_000]
     assert client.budget.held_bytes == 0
 
 

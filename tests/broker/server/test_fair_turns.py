@@ -16,6 +16,7 @@ import pytest
 from odradek.broker.handlers.metadata import AUTO_CREATIONS_MAX
 from odradek.broker.handlers.table import WHOLE_ELEMENTS_MAX
 from odradek.broker.server.connection import OUTSTANDING_LEAST, OUTSTANDING_MAX, WAITING_MAX
+from odradek.broker.server.rounds import SHORT_SLICE_NS, Runnable
 from odradek.broker.topics import OFFSETS_TOPIC
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
@@ -34,6 +35,7 @@ from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from odradek.runtime.loop_watch import LoopWatch
 from tests.support.attacks import PIPELINED, REQUESTS, named_topics
 from tests.support.machine_speed import slowness
 from tests.support.node_here import Caller, NodeHere, decoded, framed, node_here
@@ -334,6 +336,38 @@ def test_connection_is_put_off_until_its_turns_have_been_short(
     assert any(is_served_at_once() for _ in range(SHORT_TURNS_MAX))
 
 
+def test_connection_whose_turns_are_about_short_is_put_off_before_unknown_ones(
+    here: NodeHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that sends little never has short turns: the processor's caches are cold."""
+    rounds = here.server.rounds
+    turns_ns = [2 * SHORT_SLICE_NS]
+    put_off: list[bool] = []
+    add_first = rounds.add_first
+
+    def record(runnable: Runnable, *, is_known: bool = False) -> None:
+        put_off.append(is_known)
+        add_first(runnable, is_known=is_known)
+
+    monkeypatch.setattr(rounds, "add_first", record)
+    monkeypatch.setattr(LoopWatch, "ran", lambda *_: turns_ns[0])
+    caller = here.caller()
+
+    def serve() -> None:
+        caller.send_bytes(framed(ApiVersionsRequest(), 0, 1))
+        here.until(caller.frames, "no response")
+
+    for took_ns, expected in ((2 * SHORT_SLICE_NS, True), (2 * SHORT_SLICE_NS + 1, False)):
+        turns_ns[0] = took_ns
+        for _ in range(KNOWN_AFTER):
+            serve()
+        with monkeypatch.context() as patched:
+            patched.setattr(rounds, "is_over", lambda: True)
+            serve()
+        assert put_off == [expected]
+        put_off.clear()
+
+
 def many_callers(here: NodeHere) -> list[Caller]:
     """Connected one after the other: a connection beyond the backlog would block this thread."""
     connections = here.server.connections
@@ -386,6 +420,24 @@ def test_requests_that_wait_are_few_and_small_however_many_connections_send_them
     for connection in list(here.server.connections):
         connection.close()
     assert metrics.delayed_requests == 0
+
+
+def test_client_that_leaves_while_too_many_of_its_requests_wait_is_noticed(here: NodeHere) -> None:
+    metrics = here.node.services.metrics
+    callers = [here.caller(), here.caller()]
+    for caller in callers:
+        caller.send_bytes(waiting_fetch(HOUR_MS) * (OUTSTANDING_MAX + 1))
+    here.until(lambda: metrics.delayed_requests == 2 * OUTSTANDING_MAX, "fetches do not wait")
+    here.server.close_left()
+    for left in (1, 0):
+        assert metrics.delayed_requests == (left + 1) * OUTSTANDING_MAX
+        callers.pop().close()
+
+        def waits(left: int = left) -> bool:
+            here.server.close_left()
+            return metrics.delayed_requests <= left * OUTSTANDING_MAX
+
+        here.until(waits, "the client's leaving is not noticed")
 
 
 def test_expensive_expressions_of_many_groups_delay_no_other_connection(here: NodeHere) -> None:

@@ -1,0 +1,91 @@
+"""Who gets the next slice, on a loop whose iterations the test runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic_ns
+from typing import Any, cast
+
+import pytest
+
+from odradek.broker.server.rounds import ROUND_NS, Rounds
+
+OTHERS = 200
+
+
+class Iterations:
+    """The part of an event loop that rounds use."""
+
+    def __init__(self) -> None:
+        self._callbacks: list[Callable[[], None]] = []
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self._callbacks.append(callback)
+
+    def run(self) -> None:
+        """One iteration."""
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+
+class Work:
+    """Takes every slice whole, or no time at all."""
+
+    def __init__(self, *, is_long: bool) -> None:
+        self._is_long = is_long
+        self.slices = 0
+
+    def run_slice(self, deadline_ns: int) -> bool:
+        self.slices += 1
+        while self._is_long and monotonic_ns() < deadline_ns:
+            pass
+        return self._is_long
+
+    def abandon(self, error: Exception) -> None:
+        raise AssertionError("no slice fails") from error
+
+
+@pytest.fixture
+def iterations() -> Iterations:
+    return Iterations()
+
+
+@pytest.fixture
+def rounds(iterations: Iterations) -> Rounds:
+    return Rounds(cast(Any, iterations))
+
+
+def test_known_connection_does_not_wait_behind_many_unknown_ones(
+    iterations: Iterations, rounds: Rounds
+) -> None:
+    others = [Work(is_long=True) for _ in range(OTHERS)]
+    for other in others:
+        rounds.add_first(other)
+    iterations.run()
+    known, unknown = Work(is_long=False), Work(is_long=False)
+    rounds.add_first(unknown)
+    rounds.add_first(known, is_known=True)
+    iterations.run()
+    assert (known.slices, unknown.slices) == (1, 0)
+    while not unknown.slices:
+        iterations.run()
+    assert all(other.slices for other in others), "in the order of arrival"
+
+
+def test_each_kind_gets_a_slice_of_every_round(iterations: Iterations, rounds: Rounds) -> None:
+    known = [Work(is_long=True) for _ in range(OTHERS)]
+    first = [Work(is_long=True) for _ in range(OTHERS)]
+    waiting = Work(is_long=True)
+    rounds.add(waiting)
+    for number in range(OTHERS):
+        rounds.add_first(known[number], is_known=True)
+        rounds.add_first(first[number])
+    for turn in range(1, 4):
+        began_ns = monotonic_ns()
+        iterations.run()
+        took_ns = monotonic_ns() - began_ns
+        assert sum(one.slices for one in known) >= turn
+        assert sum(one.slices for one in first) >= turn
+        assert waiting.slices >= 1
+        assert took_ns >= ROUND_NS * 3 // 4
