@@ -3,8 +3,9 @@
     python -m tests.attack.canary HOST:PORT TOPIC
 
 A process of its own, so that what the attacker computes does not count.  It asks ApiVersions every
-20 ms, and produces and fetches a record every 50 ms, each on one connection.  For each line on its
-standard input it prints what it saw since the last one, as JSON.
+20 ms, produces and fetches a record every 50 ms, and produces one through librdkafka every 50 ms,
+each on a connection of its own.  For each line on its standard input it prints what it saw since
+the last one, as JSON.
 """
 
 from __future__ import annotations
@@ -14,8 +15,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from functools import partial
+from typing import Any, Protocol, Self
+
+from confluent_kafka import KafkaError, Message, Producer
 
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.schema import ZERO_UUID
@@ -26,7 +31,7 @@ from tests.support.wire import Closed, Wire
 ASK_EVERY_S = 0.02
 PRODUCE_EVERY_S = 0.05
 TIMEOUT_S = 60.0
-START_TIMEOUT_S = 30.0
+PROBES = ("ask", "produce", "librdkafka")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,35 +58,98 @@ def summarise(waits_ms: list[float], failures: int) -> Waits:
     )
 
 
-class Probe(threading.Thread):
-    """One connection that asks at a pace."""
+class Client(Protocol):
+    """One connection, or those of a library."""
 
-    def __init__(self, address: str, topic: str | None, every_s: float) -> None:
-        super().__init__(daemon=True)
-        self._address = address
+    def ask(self) -> None:
+        """Ask, and get the response.
+
+        raises  AssertionError for an error or none, Closed and OSError
+        """
+
+    def close(self) -> None:
+        """Leave."""
+
+
+class VersionsClient:
+    """Asks which APIs are served."""
+
+    def __init__(self, address: str) -> None:
+        self._wire = Wire(address, timeout_s=TIMEOUT_S)
+        self.close = self._wire.close
+
+    def ask(self) -> None:
+        """As `Client.ask`."""
+        self._wire.call(ApiVersionsRequest(), 0)
+
+
+class RecordsClient:
+    """Produces a record, and fetches it."""
+
+    def __init__(self, address: str, topic: str) -> None:
+        self._wire = Wire(address, timeout_s=TIMEOUT_S)
         self._topic = topic
+        self.close = self._wire.close
+
+    def ask(self) -> None:
+        """As `Client.ask`."""
+        written = self._wire.call(produce_request(self._topic, batch(1)), 9)
+        stored = written.responses[0].partition_responses[0]
+        assert stored.error_code == 0
+        fetched = self._wire.call(fetch_request(self._topic, ZERO_UUID, stored.base_offset), 12)
+        assert fetched.responses[0].partitions[0].records, "what was written is read"
+
+
+class LibraryClient:
+    """Produces a record through librdkafka."""
+
+    def __init__(self, address: str, topic: str) -> None:
+        self._topic = topic
+        self._producer = Producer({"bootstrap.servers": address, "linger.ms": 0})
+        self._outcomes: list[bool] = []
+
+    def ask(self) -> None:
+        """As `Client.ask`."""
+        self._outcomes.clear()
+        self._producer.produce(self._topic, b"value", on_delivery=self._on_delivery)
+        self._producer.flush(TIMEOUT_S)
+        assert self._outcomes == [True], "the record is acknowledged"
+
+    def _on_delivery(self, error: KafkaError | None, _: Message) -> None:
+        self._outcomes.append(error is None)
+
+    def close(self) -> None:
+        """As `Client.close`."""
+        self._producer.purge()
+
+
+class Probe(threading.Thread):
+    """A client that asks at a pace."""
+
+    def __init__(self, connect: Callable[[], Client], every_s: float) -> None:
+        super().__init__(daemon=True)
+        self._connect = connect
         self._every_s = every_s
         self._lock = threading.Lock()
         self._waits_ms: list[float] = []
         self._failures = 0
-        self._offset = 0
         self._under_way_s: float | None = None
 
     def run(self) -> None:
         """Until the process ends."""
         pause = threading.Event()
-        wire: Wire | None = None
+        client: Client | None = None
         while True:
             began_s = time.monotonic()
             self._under_way_s = began_s
             try:
-                if wire is None:
-                    wire = Wire(self._address, timeout_s=TIMEOUT_S)
-                self._ask(wire)
+                if client is None:
+                    client = self._connect()
+                client.ask()
             except (Closed, OSError, AssertionError):
-                if wire is not None:
-                    wire.close()
-                wire = None
+                if client is not None:
+                    client.close()
+                client = None
                 with self._lock:
                     self._failures += 1
             wait_s = time.monotonic() - began_s
@@ -89,16 +157,6 @@ class Probe(threading.Thread):
                 self._under_way_s = None
                 self._waits_ms.append(wait_s * 1000)
             pause.wait(max(0.0, self._every_s - wait_s))
-
-    def _ask(self, wire: Wire) -> None:
-        if self._topic is None:
-            wire.call(ApiVersionsRequest(), 0)
-            return
-        written = wire.call(produce_request(self._topic, batch(1)), 9)
-        stored = written.responses[0].partition_responses[0]
-        assert stored.error_code == 0
-        fetched = wire.call(fetch_request(self._topic, ZERO_UUID, stored.base_offset), 12)
-        assert fetched.responses[0].partitions[0].records, "what was written is read"
 
     def take(self) -> Waits:
         """What was seen since the last call; a request under way counts with what it has waited."""
@@ -123,7 +181,7 @@ class Canary:
         self.take()
 
     def take(self) -> dict[str, Waits]:
-        """What it saw since the last call: `ask` and `produce`."""
+        """What each probe saw since the last call."""
         assert self._child.stdin is not None
         assert self._child.stdout is not None
         self._child.stdin.write("\n")
@@ -142,10 +200,12 @@ class Canary:
 def main() -> None:
     """Probe until the input ends."""
     address, topic = sys.argv[1:]
-    probes = {
-        "ask": Probe(address, None, ASK_EVERY_S),
-        "produce": Probe(address, topic, PRODUCE_EVERY_S),
-    }
+    made = (
+        Probe(partial(VersionsClient, address), ASK_EVERY_S),
+        Probe(partial(RecordsClient, address, topic), PRODUCE_EVERY_S),
+        Probe(partial(LibraryClient, address, topic), PRODUCE_EVERY_S),
+    )
+    probes = dict(zip(PROBES, made, strict=True))
     for probe in probes.values():
         probe.start()
     for _ in sys.stdin:

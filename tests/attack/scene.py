@@ -14,7 +14,7 @@ from typing import Any
 
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
-from tests.attack.canary import Canary
+from tests.attack.canary import PROBES, Canary
 from tests.scripts.talk import Talk
 from tests.support.broker_process import BrokerProcess
 from tests.support.processes import ProcessFailed
@@ -159,7 +159,7 @@ class Scene:
 
     def _judge(self, before_bytes: int, peak_bytes: int, after_bytes: int) -> None:
         bars = self.bars
-        for name in ("ask", "produce"):
+        for name in PROBES:
             seen = self.figures[name]
             p99_max_ms = max(bars.p99_least_ms, bars.p99_factor * seen["quiet_p99_ms"])
             self.require(not seen["failures"], f"{name}: {seen['failures']} requests failed")
