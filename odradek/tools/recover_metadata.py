@@ -15,6 +15,7 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.tools.settings_arguments import add_settings_arguments
@@ -106,9 +107,7 @@ def _recover_locked(
     *,
     is_executed: bool,
 ) -> None:
-    from odradek.broker.auto_topic_creation import first_use_topic
     from odradek.broker.node.node import FIRST_GENERATED_ID
-    from odradek.broker.topics import INTERNAL_TOPICS
     from odradek.controller.coordination.salvage import replace_all, salvage
     from odradek.controller.rebuild import DiskFindings, Rebuild
     from odradek.storage.checkpoints.meta_properties import (
@@ -131,12 +130,6 @@ def _recover_locked(
     topics, conflicts = group_by_topic(surveyed, salvaged.tree)
     found = _findings(salvaged, surveyed, conflicts)
 
-    def internal_config(topic: str) -> Mapping[str, str] | None:
-        if topic not in INTERNAL_TOPICS:
-            return None
-        config = first_use_topic(topic, settings, broker_count=1).config
-        return {key: value for key, value in config.items() if value is not None}
-
     report = Rebuild(
         salvaged.tree,
         DiskFindings(
@@ -146,7 +139,7 @@ def _recover_locked(
             producer_id=max((one.producer_id for one in surveyed.partitions), default=-1),
         ),
         is_whole=salvaged.problem is None and salvaged.last_ms > 0,
-        internal_config=internal_config,
+        internal_config=partial(_internal_config, settings),
         now_ms=now_ms,
     ).run()
     if salvaged.problem is None and not report.changes:
@@ -160,6 +153,17 @@ def _recover_locked(
         print("The metadata are written; start the broker.")
     else:
         print("Nothing was written; --execute writes it.")
+
+
+def _internal_config(settings: BrokerSettings, topic: str) -> Mapping[str, str] | None:
+    """The config that an internal topic gets when it is first used; None for other topics."""
+    from odradek.broker.auto_topic_creation import first_use_topic
+    from odradek.broker.topics import INTERNAL_TOPICS
+
+    if topic not in INTERNAL_TOPICS:
+        return None
+    config = first_use_topic(topic, settings, broker_count=1).config
+    return {key: value for key, value in config.items() if value is not None}
 
 
 def group_by_topic(surveyed: Survey, tree: Tree) -> tuple[list[TopicOnDisk], list[str]]:
