@@ -35,6 +35,6 @@ def ignore(event: StorageEvent) -> None:
 
 
 def summary(offsets: Sequence[int]) -> str:
-    """A list of offsets for a report, at most `NAMED_MAX` and the last one."""
+    """Offsets as text for a report: the first `NAMED_MAX`, and the last one."""
     named = ", ".join(map(str, offsets[:NAMED_MAX]))
     return named if len(offsets) <= NAMED_MAX else f"{named}, ... {offsets[-1]}"

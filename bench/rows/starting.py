@@ -18,9 +18,10 @@ def _elapsed_ms(target: Target) -> float:
 
 
 def _wait_for_response(target: Target, topic: str, partitions: int, *, create: bool) -> Values:
-    """From the spawned process to a record acknowledged by the last partition.
+    """Wait until a record is acknowledged by the last partition.
 
-    Reports also when the broker listened, and when all partitions had a leader.
+    Returns the times since the process was spawned: when the broker listened, when all partitions
+    had a leader, and when the record was acknowledged.
     """
     values: Values = {}
     end_s = time.monotonic() + READY_TIMEOUT_S

@@ -215,7 +215,11 @@ class Compaction:
         ):
             return await self._on_failure(log, report)
         if isinstance(report, CleaningFailure) or report is None or not is_current:
-            logger.info("%s was truncated, or is not compacted any more", log.directory)
+            logger.info(
+                "the cleaning of %s is given up: the log was truncated, or is not compacted any "
+                "more",
+                log.directory,
+            )
             return None
         if not await self._put_in_place(log, job, report):
             if self._is_stopped:

@@ -226,7 +226,7 @@ class _SegmentReader:
         return None
 
     def damage_at(self, position: int) -> tuple[str, list[Record]]:
-        """What is wrong at a position, and what can be made of the records there.
+        """What is wrong with the batch at a position, and those of its records that can be decoded.
 
         raises  BrokerError UNSUPPORTED_FOR_MESSAGE_FORMAT for a sound message set of magic 0 or 1
         """

@@ -60,7 +60,7 @@ NOWHERE: Final = (-1, -1, -1)
 
 
 def run(context: Context, request: ListOffsetsRequest) -> Steps[Reply | Delayed]:
-    """Every partition for itself; what takes long is searched for in threads."""
+    """Look up an offset for each partition; searches that take long run in threads."""
     if context.version == 0:
         return Reply((yield from _starts_of_segments(context, request)))
     search = _Search(context, request)

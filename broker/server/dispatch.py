@@ -259,7 +259,7 @@ class Dispatcher:
         except BrokerError as error:
             outcomes.refuse(call, error)
             return
-        except Exception:  # noqa: BLE001 - the error wall: one request must not take the node down
+        except Exception:  # noqa: BLE001 - one request must not take the node down
             outcomes.broken(call)
             return
         if isinstance(outcome, Staged):

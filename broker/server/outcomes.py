@@ -69,7 +69,7 @@ class AwaitedResponse:
 
 
 class WaitingRequest:
-    """A request in the purgatory, behind the error wall, and the place of its response.
+    """A request in the purgatory, and the place of its response; its exceptions become errors.
 
     One object for all of it: each full garbage collection walks those of all that wait.
     """
@@ -171,7 +171,7 @@ class Outcomes:
                     self.refuse(call, error)
                     return
                 outcome = Reply((yield InThread(partial(call.failed, error.code, error.message))))
-            except Exception:  # noqa: BLE001 - the error wall
+            except Exception:  # noqa: BLE001 - one request must not take the node down
                 self.broken(call)
                 return
             if isinstance(outcome, Reply):
@@ -386,7 +386,7 @@ class Outcomes:
         return SlicedSteps(self._rounds, steps(), failed, on_end)
 
     def guarded(self, call: Call, attempt: Callable[[], Any | None]) -> Any | None:
-        """The error wall of waiting requests: an exception becomes an error response."""
+        """Run a step of a waiting request: an exception becomes an error response."""
         try:
             return attempt()
         except Exception as error:  # noqa: BLE001 - the client gets it

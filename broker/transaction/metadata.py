@@ -209,7 +209,7 @@ def _is_same_producer(before: TxnTransitMetadata, after: TxnTransitMetadata) -> 
 
 
 def _is_next_epoch(before: TxnTransitMetadata, after: TxnTransitMetadata) -> bool:
-    """Whether the epoch rises with a transaction of version 2, and stays in one of version 1."""
+    """Whether the epoch is greater by one, if the client uses version 2, and the same otherwise."""
     epoch = before.producer_epoch
     if after.client_version >= TV_2:
         epoch = min(epoch + 1, EPOCH_MAX)

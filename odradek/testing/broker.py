@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -52,8 +52,7 @@ class Broker(KafkaHandle):
                     whose settings and time it has where `settings` does not give others
         """
         super().__init__()
-        self.keeps_log = False
-        """Whether the log file stays after `close`."""
+        self._keeps_log = False
         self._settings = dict(settings or {})
         self._as_release = as_release
         self._snapshot = snapshot
@@ -65,9 +64,6 @@ class Broker(KafkaHandle):
         self._has_data = False
         """Whether it was stopped or killed, and the next start continues."""
         self._last_ahead_ms = 0
-        self.ahead_ms: Callable[[], int] = lambda: self._last_ahead_ms
-        """How far the clock was advanced that a further start continues with."""
-        self.before_restart: Callable[[], None] = lambda: None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -133,12 +129,19 @@ class Broker(KafkaHandle):
         """
         is_again = self._has_data
         if is_again:
-            self.before_restart()
+            self._before_restart()
         self.launch()
         self.wait_until_ready()
-        if is_again and (behind_ms := self.ahead_ms()):
+        if is_again and (behind_ms := self._ahead_ms_of_restart()):
             self.control.post("/clock/advance", ms=behind_ms, grid_ms=behind_ms)
         return self
+
+    def _before_restart(self) -> None:
+        """What must happen before a broker that was stopped or killed starts again."""
+
+    def _ahead_ms_of_restart(self) -> int:
+        """How far the clock is advanced with which a further start continues."""
+        return self._last_ahead_ms
 
     def launch(self) -> None:
         """Start the process without waiting for it."""
@@ -266,14 +269,18 @@ class Broker(KafkaHandle):
         process.stdin.close()
         return code
 
+    def keep_log(self) -> None:
+        """Have the log file stay after `close`."""
+        self._keeps_log = True
+
     def close(self) -> None:
-        """Stop the broker, remove its data, and its log unless `keeps_log`."""
+        """Stop the broker, remove its data, and its log unless `keep_log` was called."""
         self._end(is_killed=False)
         self._has_data = False
         folder = self._folder
         if folder is None:
             return
-        if not self.keeps_log:
+        if not self._keeps_log:
             shutil.rmtree(folder, ignore_errors=True)
             return
         for entry in os.scandir(folder):
@@ -290,7 +297,7 @@ class Broker(KafkaHandle):
         traceback: TracebackType | None,
     ) -> None:
         if error is not None:
-            self.keeps_log = True
+            self.keep_log()
             error.add_note(f"broker log, kept in {self.log_path}:\n{self.log()}")
         self.close()
 

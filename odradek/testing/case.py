@@ -40,7 +40,7 @@ class KafkaTestCase(TestCase):
         done = super().run(result)
         self.kafka.heal()
         if _failures(result) > failed_before:
-            self.kafka.keeps_log = True
+            self.kafka.keep_log()
             print(
                 f"broker log of {self.id()}, kept in {self.kafka.log_path}:\n"
                 f"{self.kafka.log(position)}",

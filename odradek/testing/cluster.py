@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -188,26 +188,13 @@ class Cluster(KafkaHandle):
             "broker.id": str(number),
             **coordination,
         }
-        broker = Broker(
+        return _Member(
+            self,
             settings,
             as_release=self._as_release,
             snapshot=self._snapshot,
             ready_timeout_s=self._ready_timeout_s,
         )
-        broker.ahead_ms = lambda: max(self._ahead_ms(broker), default=0)
-        broker.before_restart = self._end_lost_sessions
-        return broker
-
-    def _end_lost_sessions(self) -> None:
-        """A broker that was killed registers again without waiting for the end of its session."""
-        for control in self.controls[:1]:
-            control.post("/coordination/expire")
-
-    def _ahead_ms(self, started: Broker) -> Iterator[int]:
-        """How far the clocks of the other running brokers were advanced."""
-        for broker in self.brokers:
-            if broker is not started and broker.is_running:
-                yield broker.clock.ahead_ms()
 
     def _wait_until_known(self) -> None:
         from odradek.tools.cluster.readiness import brokers_know_each_other
@@ -279,10 +266,38 @@ class Cluster(KafkaHandle):
     ) -> None:
         if error is not None:
             for number, broker in enumerate(self.brokers):
-                broker.keeps_log = True
+                broker.keep_log()
                 error.add_note(f"log of broker {number}, kept in {broker.log_path}:")
                 error.add_note(broker.log())
         self.close()
+
+
+class _Member(Broker):
+    """A broker whose further starts continue with what the rest of its cluster has."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: Mapping[str, str],
+        *,
+        as_release: str | None,
+        snapshot: str | os.PathLike[str] | None,
+        ready_timeout_s: float,
+    ) -> None:
+        super().__init__(
+            settings, as_release=as_release, snapshot=snapshot, ready_timeout_s=ready_timeout_s
+        )
+        self._cluster = cluster
+
+    def _before_restart(self) -> None:
+        """Expire the session that a killed broker has left, so that it can register at once."""
+        for control in self._cluster.controls[:1]:
+            control.post("/coordination/expire")
+
+    def _ahead_ms_of_restart(self) -> int:
+        """That of the running brokers; they were advanced while this one was not there."""
+        others = (one for one in self._cluster.brokers if one is not self and one.is_running)
+        return max((one.clock.ahead_ms() for one in others), default=0)
 
 
 def _free_port() -> int:

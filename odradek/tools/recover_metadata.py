@@ -15,6 +15,7 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.tools.settings_arguments import add_settings_arguments
@@ -106,9 +107,7 @@ def _recover_locked(
     *,
     is_executed: bool,
 ) -> None:
-    from odradek.broker.auto_topic_creation import first_use_topic
     from odradek.broker.node.node import FIRST_GENERATED_ID
-    from odradek.broker.topics import INTERNAL_TOPICS
     from odradek.controller.coordination.salvage import replace_all, salvage
     from odradek.controller.rebuild import DiskFindings, Rebuild
     from odradek.storage.checkpoints.meta_properties import (
@@ -128,29 +127,25 @@ def _recover_locked(
     surveyed = survey(files, settings.log_dirs)
     folder = settings.log_dirs[0]
     salvaged = salvage(files, folder)
-
-    def internal_config(topic: str) -> Mapping[str, str] | None:
-        if topic not in INTERNAL_TOPICS:
-            return None
-        config = first_use_topic(topic, settings, broker_count=1).config
-        return {key: value for key, value in config.items() if value is not None}
+    topics, conflicts = group_by_topic(surveyed, salvaged.tree)
+    found = _findings(salvaged, surveyed, conflicts)
 
     report = Rebuild(
         salvaged.tree,
         DiskFindings(
             broker_id=FIRST_GENERATED_ID if broker_id is None else broker_id,
             cluster_id=stored_cluster_id(identities),
-            topics=group_by_topic(surveyed, salvaged.tree),
+            topics=topics,
             producer_id=max((one.producer_id for one in surveyed.partitions), default=-1),
         ),
         is_whole=salvaged.problem is None and salvaged.last_ms > 0,
-        internal_config=internal_config,
+        internal_config=partial(_internal_config, settings),
         now_ms=now_ms,
     ).run()
     if salvaged.problem is None and not report.changes:
-        print("\n".join([*_findings(salvaged, surveyed), "There is nothing to do."]))
+        print("\n".join([*found, "There is nothing to do."]))
         return
-    print("\n".join(_findings(salvaged, surveyed) + _outcome(report, is_executed=is_executed)))
+    print("\n".join(found + _outcome(report, is_executed=is_executed)))
     if is_executed:
         aside = replace_all(files, folder, salvaged.tree, f".before-recovery-{now_ms}")
         for path in aside:
@@ -160,11 +155,22 @@ def _recover_locked(
         print("Nothing was written; --execute writes it.")
 
 
-def group_by_topic(surveyed: Survey, tree: Tree) -> list[TopicOnDisk]:
-    """The topics of the folders, sorted by name.
+def _internal_config(settings: BrokerSettings, topic: str) -> Mapping[str, str] | None:
+    """The config that an internal topic gets when it is first used; None for other topics."""
+    from odradek.broker.auto_topic_creation import first_use_topic
+    from odradek.broker.topics import INTERNAL_TOPICS
 
-    When folders of one name have several topic ids, the id in `tree` is used.  Folders of other ids
-    are left out and added to `surveyed.problems`.
+    if topic not in INTERNAL_TOPICS:
+        return None
+    config = first_use_topic(topic, settings, broker_count=1).config
+    return {key: value for key, value in config.items() if value is not None}
+
+
+def group_by_topic(surveyed: Survey, tree: Tree) -> tuple[list[TopicOnDisk], list[str]]:
+    """The topics of the folders, sorted by name; and the folders left out, each with the reason.
+
+    When folders of one name have several topic ids, the id in `tree` is used, and folders of other
+    ids are left out.
     """
     from odradek.controller.rebuild import TopicOnDisk
     from odradek.controller.znodes import zk_data
@@ -173,6 +179,7 @@ def group_by_topic(surveyed: Survey, tree: Tree) -> list[TopicOnDisk]:
     for one in surveyed.partitions:
         by_name.setdefault(one.topic, []).append(one)
     topics: list[TopicOnDisk] = []
+    conflicts: list[str] = []
     for name in sorted(by_name):
         ids: dict[UUID, None] = {
             one.topic_id: None for one in by_name[name] if one.topic_id is not None
@@ -186,7 +193,7 @@ def group_by_topic(surveyed: Survey, tree: Tree) -> list[TopicOnDisk]:
                 chosen = None
             else:
                 chosen = known.topic_id if known.topic_id in ids else None
-            surveyed.problems += (
+            conflicts += (
                 f"{one.path} is left out: the folders of {name} have several topic ids, this one "
                 f"has {one.topic_id}; move those of the wrong id away"
                 for one in by_name[name]
@@ -199,13 +206,13 @@ def group_by_topic(surveyed: Survey, tree: Tree) -> list[TopicOnDisk]:
             if one.topic_id not in (None, chosen):
                 continue
             if one.partition in epochs:
-                surveyed.problems.append(f"{one.path} exists twice; the broker will not start")
+                conflicts.append(f"{one.path} exists twice; the broker will not start")
             epochs[one.partition] = max(one.leader_epoch, epochs.get(one.partition, -1))
         topics.append(TopicOnDisk(name, chosen, epochs))
-    return topics
+    return topics, conflicts
 
 
-def _findings(salvaged: Salvaged, surveyed: Survey) -> list[str]:
+def _findings(salvaged: Salvaged, surveyed: Survey, conflicts: Sequence[str]) -> list[str]:
     lines: list[str] = []
     if salvaged.problem is not None:
         lines.append(f"coordination files: {salvaged.problem}")
@@ -223,7 +230,8 @@ def _findings(salvaged: Salvaged, surveyed: Survey) -> list[str]:
         f"folders: {len(topics)} topics with {len(surveyed.partitions)} partitions, "
         f"{size_bytes:,} bytes of records"
     )
-    lines += [f"folders: {problem}" for problem in surveyed.problems[:LINES_SHOWN_MAX]]
+    problems = [*surveyed.problems, *conflicts]
+    lines += [f"folders: {problem}" for problem in problems[:LINES_SHOWN_MAX]]
     return lines
 
 

@@ -33,12 +33,15 @@ def check_query(
         return UNKNOWN, [(said, not is_sure)]
     if not isinstance(tree, exp.Query):
         return UNKNOWN, [("a step is a query: SELECT ...", False)]
-    checker = Checker({}, has_others)
-    tables = _tables(tree, views, checker)
-    checker.scopes = tables
-    checker.names = frozenset(name.lower() for name in _added(tree))
-    if tree.find(exp.Lateral, exp.Pivot, exp.Unnest) is not None or not tables:
-        checker.scopes = {**tables, "": UNKNOWN}
+    tables, missing = _tables(tree, views)
+    has_unknown = tree.find(exp.Lateral, exp.Pivot, exp.Unnest) is not None or not tables
+    checker = Checker(
+        {**tables, "": UNKNOWN} if has_unknown else tables,
+        has_others,
+        frozenset(name.lower() for name in _added(tree)),
+    )
+    for name in () if has_others else missing:
+        checker.wrong(f"there is no view {name!r}; {instead(name, views)}")
     for select in tree.find_all(exp.Select):
         _check_select(select, checker)
     checker.escapes(text, tree)
@@ -47,11 +50,12 @@ def check_query(
     return _result(tree, tables, checker), found
 
 
-def _tables(tree: exp.Query, views: Mapping[str, Columns], checker: Checker) -> dict[str, Columns]:
-    """Alias -> the columns of each table of a query."""
+def _tables(tree: exp.Query, views: Mapping[str, Columns]) -> tuple[dict[str, Columns], list[str]]:
+    """Alias -> the columns of each table of a query; and the tables that are not views."""
     known = {name.lower(): columns for name, columns in views.items()}
     own = {one.alias.lower() for one in tree.find_all(exp.CTE)}
     found: dict[str, Columns] = {}
+    missing: list[str] = []
     for table in tree.find_all(exp.Table):
         name = table.name.lower()
         alias = table.alias_or_name.lower()
@@ -60,8 +64,8 @@ def _tables(tree: exp.Query, views: Mapping[str, Columns], checker: Checker) -> 
             pass
         elif name in known and name not in own:
             columns = known[name]
-        elif name not in own and not checker.has_others:
-            checker.wrong(f"there is no view {table.name!r}; {instead(table.name, views)}")
+        elif name not in own:
+            missing.append(table.name)
         if table.alias_column_names:
             columns = UNKNOWN
         # Two tables with one alias are in different queries.
@@ -69,7 +73,7 @@ def _tables(tree: exp.Query, views: Mapping[str, Columns], checker: Checker) -> 
     for one in (*tree.find_all(exp.Subquery), *tree.find_all(exp.CTE)):
         if one.alias:
             found[one.alias.lower()] = UNKNOWN
-    return found
+    return found, missing
 
 
 def _added(tree: exp.Query) -> Iterator[str]:

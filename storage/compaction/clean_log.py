@@ -248,10 +248,9 @@ class _Cleaning:
                         if filtered is not None:
                             cleaned.add(*filtered)
                 self.read_bytes += source.size_bytes
-            cleaned.finish(transactions.retained, modified_ms)
+            cleaned.finish(transactions.take_retained(), modified_ms)
         finally:
             cleaned.close()
-        transactions.retained.clear()
         self.written_bytes += cleaned.size
         return CleanedGroup(
             base_offset=group[0].base_offset,

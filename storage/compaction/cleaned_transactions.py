@@ -25,18 +25,22 @@ class _Aborted:
 class CleanedTransactions:
     """Is shown every batch of a log, in order."""
 
-    __slots__ = ("_aborted", "_committed", "_waiting", "retained")
-
-    retained: list[AbortedTransaction]
-    """Aborted ones whose marker stays because of batches that were still there: they are noted in
-    the transaction index of the segment that holds the marker.  The owner takes them out."""
+    __slots__ = ("_aborted", "_committed", "_retained", "_waiting")
 
     def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
         """`aborted` are those that have batches, or a marker, in what will be shown."""
         self._waiting = sorted(aborted, key=lambda entry: entry.first_offset, reverse=True)
         self._aborted: dict[int, _Aborted] = {}
         self._committed: set[int] = set()
-        self.retained = []
+        self._retained: list[AbortedTransaction] = []
+
+    def take_retained(self) -> list[AbortedTransaction]:
+        """Aborted ones whose marker stays because of batches that were still there, once.
+
+        They are noted in the transaction index of the segment that holds the marker.
+        """
+        retained, self._retained = self._retained, []
+        return retained
 
     def may_discard(self, batch: RecordBatch) -> bool:
         """Whether the batch is not needed: data of an aborted transaction, or an idle marker.
@@ -74,5 +78,5 @@ class CleanedTransactions:
         aborted = self._aborted.pop(producer_id, None)
         if aborted is None or not aborted.is_seen:
             return True
-        self.retained.append(aborted.transaction)
+        self._retained.append(aborted.transaction)
         return False

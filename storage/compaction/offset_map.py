@@ -78,6 +78,10 @@ class OffsetMap:
         """All batches below this offset are in the map."""
         self.end_offset = end_offset
 
+    def note_tombstones(self, base_offset: int) -> None:
+        """The batch at this offset holds some."""
+        self.tombstone_batches.append(base_offset)
+
     def note_irregular(self) -> None:
         """A batch has offsets of records outside of it, or twice."""
         self.is_regular = False

@@ -105,7 +105,7 @@ def map_records(
         if key is not None and base_offset + delta >= start_offset:
             offsets[key] = base_offset + delta
         if is_tombstone:
-            offset_map.tombstone_batches.append(base_offset)
+            offset_map.note_tombstones(base_offset)
         if not 0 <= delta <= last_offset_delta:
             offset_map.note_irregular()
         return
@@ -120,7 +120,7 @@ def map_records(
     # The size of a null value is an odd number too.
     size_bytes = dict.fromkeys(map(data.__getitem__, fields.value_positions))
     if any(byte & 1 for byte in size_bytes):
-        offset_map.tombstone_batches.append(base_offset)
+        offset_map.note_tombstones(base_offset)
     if count == last_offset_delta + 1:
         is_regular = deltas == list(range(count))
     else:

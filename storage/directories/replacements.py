@@ -1,4 +1,4 @@
-"""Finds copies of logs that were to replace the logs they are copies of, when the broker died.
+"""Finds moves of a log to another directory whose renames a crash has interrupted.
 
 `LogManager.replace_with_future` renames two folders, with the same unique digits:
 

@@ -95,7 +95,7 @@ class Scene:
         return self.resources.enter_context(Wire(self.broker.address, timeout_s=timeout_s))
 
     def count(self, whole: int, least: int = 1) -> int:
-        """So many, scaled."""
+        """How many the attack takes at its scale; `whole` is the count at 1."""
         return max(least, int(whole * self.scale))
 
     def require(self, condition: object, text: str) -> None:

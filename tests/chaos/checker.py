@@ -215,8 +215,8 @@ def _of_orders(sends: Iterable[Send]) -> Iterator[Anomaly]:
 def _given_up(sends: Iterable[Send]) -> dict[int, list[int]]:
     """When each producer has given a record up, in order.
 
-    It then takes another epoch and sends what waits behind that record again (KIP-360).  What was
-    stored before may have been behind it, too: a leader that has nothing of a producer takes any
+    It then takes another epoch and sends again what waits after that record (KIP-360).  What was
+    stored before may have been after it, too: a leader that has nothing of a producer takes any
     sequence, also after it has refused the one before for want of replicas, as in Apache Kafka.
     """
     found: dict[int, list[int]] = defaultdict(list)

@@ -232,7 +232,7 @@ def test_member_may_resume_after_a_commit_of_unknown_outcome_and_not_after_an_ab
     assert {one.kind for one in anomalies(history)} == {checker.RESUME_GAP}
 
 
-def test_producer_that_has_given_a_record_up_sends_again_what_was_behind_it() -> None:
+def test_producer_that_has_given_a_record_up_sends_again_the_records_after_it() -> None:
     history = sound()
     out_of_order(history)
     # Value 40 is acknowledged last, in the epoch after the one in which value 5 was given up.

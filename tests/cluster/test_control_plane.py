@@ -226,7 +226,7 @@ def test_controller_reaches_brokers_over_the_control_plane_listener(
     for broker in pair.brokers.values():
         control = f"CONTROL://127.0.0.1:{free_port()}"
         # Nothing listens where the peers are said to be.
-        broker._overrides |= {
+        broker.overrides |= {
             "listeners": f"PLAINTEXT://{broker.address},{control},PEERS://127.0.0.1:0",
             "advertised.listeners": (
                 f"PLAINTEXT://{broker.address},{control},PEERS://127.0.0.1:{free_port()}"

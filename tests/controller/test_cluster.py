@@ -22,6 +22,7 @@ from odradek.controller.image import PartitionState
 from odradek.controller.znodes.fenced_writes import ControllerMoved, FencedWrites
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.runtime.pending import Pending
 from tests.support.cluster import Cluster, Node
 
 
@@ -178,7 +179,7 @@ def bounce_unseen(cluster: Cluster, *broker_ids: int) -> None:
     """Brokers register again while there is no controller; then the next one takes over."""
     old = cluster.active
     assert old.session is not None
-    old.controller._is_closed = True
+    old.stop_hearing()
     for broker_id in broker_ids:
         session = cluster.nodes[broker_id].session
         assert session is not None
@@ -266,12 +267,12 @@ def test_fenced_write_of_an_old_controller_raises_controller_moved(cluster: Clus
     assert old.session is not None
     session = old.session
     # The old controller does not hear that its node went and that another was elected.
-    old.controller._is_closed = True
+    old.stop_hearing()
     session.delete("/controller").result()
     cluster.settle()
     (new,) = [one for one in cluster.nodes.values() if one.controller.is_active and one is not old]
     assert cluster.data("/controller_epoch") == b"2"
-    old.controller._is_closed = False
+    old.hear()
     fence = FencedWrites(session, 1)
 
     async def write() -> None:
@@ -485,14 +486,18 @@ def test_broker_that_registers_again_removes_topics_deleted_meanwhile(cluster: C
     create(cluster, "stays", p0=(1, 2))
     node = cluster.nodes[3]
     assert node.session is not None
-    node.controller._executor._is_running = True
+    held: Pending[None] = Pending()
+
+    async def wait() -> None:
+        await held
+
+    node.controller._executor.submit(wait)
     cluster.tree.expire(node.session.session_id)
     cluster.settle()
     cluster.active.controller.admin.delete_topics(["goes"]).result()
     cluster.settle()
     assert "goes" in node.controller.image.topics
-    node.controller._executor._is_running = False
-    node.controller._executor._run()
+    held.resolve(None)
     cluster.settle()
     assert list(node.controller.image.topics) == ["stays"]
     check_agreement(cluster)

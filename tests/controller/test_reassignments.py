@@ -245,7 +245,7 @@ def test_new_controller_goes_on_with_reassignments_and_requests(cluster: Cluster
 
 def test_request_written_while_there_was_no_controller_is_taken(cluster: Cluster) -> None:
     create(cluster, "t", (2, 3))
-    cluster.active.controller._is_closed = True
+    cluster.active.stop_hearing()
     request_by_znode(cluster, {KEY: [2, 4]})
     cluster.kill(1)
     assert partition_of(cluster).adding == (4,)
@@ -282,11 +282,11 @@ def test_partitions_added_by_another_broker_survive_a_reassignment(cluster: Clus
     create(cluster, "t", (1, 2))
     session = cluster.tree.connect(lambda event: None)
     content = znode(cluster, "/brokers/topics/t")
-    active = cluster.active.controller
-    active._is_closed = True
+    active = cluster.active
+    active.stop_hearing()
     content["partitions"] = {"0": [1, 2], "1": [2, 1]}
     session.set("/brokers/topics/t", json.dumps(content).encode()).result()
-    active._is_closed = False
+    active.hear()
     assert reassign(cluster, (1, 3)) is ErrorCode.NONE
     assert znode(cluster, "/brokers/topics/t")["partitions"] == {"0": [1, 3, 2], "1": [2, 1]}
 

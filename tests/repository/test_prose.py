@@ -54,7 +54,7 @@ def test_forbidden_words_do_not_occur() -> None:
 def test_responses_are_called_so() -> None:
     offenders = [
         f"{file.name}:{number}"
-        for file in sources(".py", ".md")
+        for file in sources(*SUFFIXES)
         if file.name not in (THIS_FILE, NAMES_OF_TESTS)
         for number, line in enumerate(file.text.splitlines(), 1)
         if ANSWER.search(line)

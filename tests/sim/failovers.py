@@ -19,7 +19,7 @@ WAIT_US: Final = 1_200_000
 
 
 class TwoFailovers:
-    """They need clients that write with acks=1."""
+    """Makes the two failovers of a partition; its clients write with acks=1."""
 
     def __init__(self, script: Script, start_later: Callable[[Process], None]) -> None:
         self._script = script

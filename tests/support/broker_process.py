@@ -48,7 +48,8 @@ class BrokerProcess:
         self.port = free_port() if port is None else port
         self.address = f"{machine.host}:{self.port}"
         self._machine = machine
-        self._overrides = dict(overrides or {})
+        self.overrides = dict(overrides or {})
+        """Settings of the next start; a test may change them before it."""
         self._limits = dict(limits or {})
         self._program = tuple(program)
         self._process: LoggedProcess | None = None
@@ -65,7 +66,7 @@ class BrokerProcess:
             "broker.id": "0",
             "listeners": f"PLAINTEXT://{self.address}",
             "log.dirs": str(self.data),
-            **self._overrides,
+            **self.overrides,
         }
 
     @property
@@ -106,7 +107,7 @@ class BrokerProcess:
         assert self._process is None, "the broker is running"
         return kind(
             self.folder,
-            overrides=self._overrides,
+            overrides=self.overrides,
             limits=self._limits,
             port=self.port,
             machine=self._machine,

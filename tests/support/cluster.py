@@ -15,7 +15,11 @@ from odradek.controller.control_requests import (
 from odradek.controller.controller import Controller, Identity
 from odradek.controller.coordination.embedded import EmbeddedTree
 from odradek.controller.coordination.errors import CoordinationError
-from odradek.controller.coordination.session import CoordinationSession, EventCallback
+from odradek.controller.coordination.session import (
+    CoordinationSession,
+    EventCallback,
+    SessionEvent,
+)
 from odradek.controller.image import BrokerImage, Endpoint
 from odradek.runtime.files import FileSystem
 from odradek.runtime.pending import Pending
@@ -45,6 +49,7 @@ class Node:
         self.warnings: list[str] = []
         self.respond: Callable[[ControlRequest], ControlResponse] = lambda _: ControlResponse()
         self.session: CoordinationSession | None = None
+        self._hears = True
         self.outbox: list[tuple[int, ControlRequest, Respond]] = []
         self.controller = Controller(
             self._connect,
@@ -57,8 +62,20 @@ class Node:
         )
 
     def _connect(self, on_event: EventCallback) -> CoordinationSession:
-        self.session = self.cluster.connect(on_event)
+        def deliver(event: SessionEvent) -> None:
+            if self._hears:
+                on_event(event)
+
+        self.session = self.cluster.connect(deliver)
         return self.session
+
+    def stop_hearing(self) -> None:
+        """What the tree notifies from now on is lost on its way to this node."""
+        self._hears = False
+
+    def hear(self) -> None:
+        """Events arrive again."""
+        self._hears = True
 
     def start(self) -> None:
         """Join the cluster."""
@@ -130,7 +147,7 @@ class Cluster:
         """A broker dies and its session expires."""
         node = self.nodes.pop(broker_id)
         assert node.session is not None
-        node.controller._is_closed = True
+        node.stop_hearing()
         self.tree.expire(node.session.session_id)
         self.settle()
 

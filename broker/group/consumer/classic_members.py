@@ -134,7 +134,6 @@ def joined_result(member: ConsumerMember) -> JoinResult:
 def await_sync(group: ConsumerGroup, member: ConsumerMember, now: Now) -> None:
     """The member has joined and sends SyncGroup next, within its rebalance timeout."""
     assert member.classic is not None, "only classic members send JoinGroup"
-    group.deadlines.joins.pop(member.member_id, None)
     group.deadlines.touch(member.member_id, now.monotonic_ms + member.classic.session_timeout_ms)
     group.deadlines.await_sync(
         member.member_id, now.monotonic_ms + max(member.rebalance_timeout_ms, 0)
@@ -157,7 +156,7 @@ def sync(group: ConsumerGroup, event: Sync, topics: TopicDirectory, now: Now) ->
     ):
         _await_join(group, member, now)
         raise BrokerError(ErrorCode.REBALANCE_IN_PROGRESS)
-    group.deadlines.syncs.pop(member.member_id, None)
+    group.deadlines.end_sync(member.member_id)
     group.deadlines.touch(member.member_id, now.monotonic_ms + classic.session_timeout_ms)
     return SyncResult(
         ErrorCode.NONE,

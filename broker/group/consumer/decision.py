@@ -298,7 +298,7 @@ class Decision:
             deadline_ms = self.now.monotonic_ms + member.rebalance_timeout_ms
             deadlines.await_revocation(member.member_id, deadline_ms, member.member_epoch)
         else:
-            deadlines.rebalances.pop(member.member_id, None)
+            deadlines.end_revocation(member.member_id)
 
 
 def _changed_counts(

@@ -216,7 +216,7 @@ def find_static(
 
 
 def check_static(known: ConsumerMember | None, member_id: str, instance_id: str) -> ConsumerMember:
-    """Whether a member id is the one of its instance id.
+    """Check that `known`, the member with an instance id, has the member id of the request.
 
     raises  BrokerError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID
     """

@@ -258,7 +258,7 @@ class ConsumerGroups:
         return Committed(response, committed.body, committed.must_rebalance)
 
     def delete_empty(self, group: ConsumerGroup) -> ErrorCode:
-        """Append the tombstones of a group without members, which a classic member joins."""
+        """Append the tombstones of a group without members: a classic group takes its place."""
         wall_ms = self._context.clock.now_ms()
         error, _ = self._log.write([encode(one, wall_ms) for one in group_tombstones(group)])
         return response_error(error, AppendPurpose.CONSUMER_GROUP)

@@ -114,14 +114,23 @@ class Deadlines:
         self.rebalances[member_id] = (deadline_ms, epoch)
         self._wake(deadline_ms)
 
+    def end_revocation(self, member_id: str) -> None:
+        """The member has no partition left to revoke."""
+        self.rebalances.pop(member_id, None)
+
     def await_join(self, member_id: str, deadline_ms: int) -> None:
         """Set the time by which the member must have joined, unless one is set already."""
         self._wake(self.joins.setdefault(member_id, deadline_ms))
 
     def await_sync(self, member_id: str, deadline_ms: int) -> None:
-        """Set the time by which the member must have sent SyncGroup."""
+        """The member has joined; set the time by which it must have sent SyncGroup."""
+        self.joins.pop(member_id, None)
         self.syncs[member_id] = deadline_ms
         self._wake(deadline_ms)
+
+    def end_sync(self, member_id: str) -> None:
+        """The member has sent SyncGroup."""
+        self.syncs.pop(member_id, None)
 
     def remove(self, member_id: str) -> None:
         """Remove all deadlines of a member."""

@@ -513,7 +513,7 @@ class _FoundOffsets:
         return len(self._found) == len((LATEST_TIMESTAMP, EARLIEST_TIMESTAMP))
 
     def of(self, replica: PartitionFetchState) -> LeaderOffsets | ErrorCode:
-        """Where the leader's log of a replica starts and ends."""
+        """Start and end of the leader's log of this partition, or why they are unknown."""
         key = (replica.topic, replica.index)
         latest = self._found[LATEST_TIMESTAMP].get(key, ErrorCode.NETWORK_EXCEPTION)
         earliest = self._found[EARLIEST_TIMESTAMP].get(key, ErrorCode.NETWORK_EXCEPTION)

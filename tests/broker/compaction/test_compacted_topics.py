@@ -191,7 +191,7 @@ def test_topic_that_is_no_longer_compacted_is_left_as_it_was(
         written.flush()
         wait_for_work(broker, topic)
         alter(broker, ResourceType.TOPIC, topic, {"cleanup.policy": "delete"})
-        line = f"{topic}-0 was truncated, or is not compacted any more"
+        line = f"{topic}-0 is given up: the log was truncated, or is not compacted any more"
         broker.process.wait_for_line(line, timeout_s=60)
         wait_until("an end of its files", lambda: not files_of(broker, topic, ".cleaned"))
         assert [record.offset() for record in read_log(broker, topic)] == list(range(3_000))

@@ -1,4 +1,4 @@
-"""ListOffsets where the high watermark lags behind the end of the log, as in a cluster."""
+"""ListOffsets where the high watermark is below the end of the log, as in a cluster."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ func (f franz) position(topic string, partition int32, start string) (int64, err
 	}
 	found, known := listed.Lookup(topic, partition)
 	if !known {
-		return 0, fmt.Errorf("no answer for %s-%d", topic, partition)
+		return 0, fmt.Errorf("no offset of %s-%d", topic, partition)
 	}
 	return found.Offset, found.Err
 }

@@ -99,11 +99,11 @@ func (f franz) commit(client *kgo.Client, topic string, offsets map[int32]int64)
 	ctx, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
 	var refusal error
-	client.CommitOffsetsSync(ctx, wanted, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, answer *kmsg.OffsetCommitResponse, err error) {
+	client.CommitOffsetsSync(ctx, wanted, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, response *kmsg.OffsetCommitResponse, err error) {
 		if refusal = err; err != nil {
 			return
 		}
-		for _, topic := range answer.Topics {
+		for _, topic := range response.Topics {
 			for _, partition := range topic.Partitions {
 				if err := kerr.ErrorForCode(partition.ErrorCode); err != nil {
 					refusal = err

@@ -20,13 +20,13 @@ func (k kafkaGo) client() *kafka.Client {
 func newTransport() *kafka.Transport { return &kafka.Transport{} }
 
 func (k kafkaGo) create(topic string, partitions int) error {
-	answer, err := k.client().CreateTopics(context.Background(), &kafka.CreateTopicsRequest{
+	response, err := k.client().CreateTopics(context.Background(), &kafka.CreateTopicsRequest{
 		Topics: []kafka.TopicConfig{{Topic: topic, NumPartitions: partitions, ReplicationFactor: 1}},
 	})
 	if err != nil {
 		return err
 	}
-	return answer.Errors[topic]
+	return response.Errors[topic]
 }
 
 func (k kafkaGo) transact(id string, topic string, values [][]byte, commit bool) error {

@@ -91,8 +91,8 @@ func read(lines chan<- string) {
 
 var saying sync.Mutex
 
-func say(answer any) {
-	line, err := json.Marshal(answer)
+func say(value any) {
+	line, err := json.Marshal(value)
 	if err != nil {
 		panic(err)
 	}

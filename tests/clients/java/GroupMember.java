@@ -145,7 +145,7 @@ final class GroupMember implements ConsumerRebalanceListener {
         say("\"event\":\"" + event + "\",\"partitions\":" + numbers(partitions) + ",\"owned\":" + owned + "," + named());
     }
 
-    /** Releases before 2.5 do not tell. */
+    /** Releases before 2.5 do not report them. */
     private String named() {
         try {
             Object metadata = KafkaConsumer.class.getMethod("groupMetadata").invoke(consumer);
@@ -157,7 +157,7 @@ final class GroupMember implements ConsumerRebalanceListener {
         }
     }
 
-    private void say(String answer) {
-        out.println("{" + answer + "}");
+    private void say(String fields) {
+        out.println("{" + fields + "}");
     }
 }

@@ -228,8 +228,8 @@ public final class RoundTrip {
             producer.flush();
         }
         for (Future<RecordMetadata> future : pending) {
-            RecordMetadata answer = future.get(WAIT_MS, TimeUnit.MILLISECONDS);
-            out.println("{\"partition\":" + answer.partition() + ",\"offset\":" + answer.offset() + "}");
+            RecordMetadata metadata = future.get(WAIT_MS, TimeUnit.MILLISECONDS);
+            out.println("{\"partition\":" + metadata.partition() + ",\"offset\":" + metadata.offset() + "}");
         }
     }
 

@@ -29,7 +29,7 @@ CompressionCodecs[CompressionTypes.ZSTD] = () => ({
   decompress: async buffer => Buffer.from(zstd.decompress(buffer)),
 })
 
-const say = answer => process.stdout.write(JSON.stringify(answer) + '\n')
+const say = value => process.stdout.write(JSON.stringify(value) + '\n')
 const bytes = word => (word === '-' ? null : Buffer.from(word.slice(1), 'hex'))
 const hex = buffer => (buffer === null || buffer === undefined ? null : buffer.toString('hex'))
 
@@ -81,13 +81,13 @@ class RoundTrip {
     const producer = this.kafka.producer({ idempotent: idempotent === 'true' })
     await producer.connect()
     try {
-      const answers = await producer.send({
+      const appended = await producer.send({
         topic,
         acks: BROKER_CODES[acks],
         compression: CompressionTypes[CODECS[codec]],
         messages: records,
       })
-      const next = new Map((answers || []).map(answer => [answer.partition, Number(answer.baseOffset)]))
+      const next = new Map((appended || []).map(one => [one.partition, Number(one.baseOffset)]))
       for (const { partition } of records) {
         const offset = next.get(partition)
         say({ partition, offset: offset === undefined ? -1 : offset })
@@ -150,13 +150,13 @@ class RoundTrip {
       for (let seen = 0; seen < count; ) {
         if (Date.now() > deadline) throw new Error(`only ${seen} of ${count} records came`)
         const wanted = [{ partition, fetchOffset: offset, maxBytes: 1 << 20 }]
-        const answer = await broker.fetch({
+        const response = await broker.fetch({
           replicaId: -1,
           isolationLevel: 0,
           maxWaitTime: 200,
           topics: [{ topic, partitions: wanted }],
         })
-        for (const message of answer.responses[0].partitions[0].messages) {
+        for (const message of response.responses[0].partitions[0].messages) {
           if (Number(message.offset) < offset || seen === count) continue
           offset = Number(message.offset) + 1
           seen += 1

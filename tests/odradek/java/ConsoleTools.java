@@ -51,19 +51,19 @@ public class ConsoleTools {
 
     public static void main(String[] none) throws Exception {
         ObjectMapper json = new ObjectMapper();
-        PrintStream answers = System.out;
+        PrintStream results = System.out;
         System.setOut(new PrintStream(output, true, StandardCharsets.UTF_8));
         System.setErr(new PrintStream(errors, true, StandardCharsets.UTF_8));
         BufferedReader lines =
             new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
             JsonNode command = json.readTree(line);
-            Map<String, Object> answer = run(
+            Map<String, Object> result = run(
                 Class.forName(command.get("main").asText()),
                 json.treeToValue(command.get("arguments"), String[].class),
                 command.get("input").asText());
-            answers.println(json.writeValueAsString(answer));
-            answers.flush();
+            results.println(json.writeValueAsString(result));
+            results.flush();
         }
     }
 
@@ -71,14 +71,14 @@ public class ConsoleTools {
             throws Exception {
         output.clear();
         errors.clear();
-        Map<String, Object> answer = new LinkedHashMap<>();
+        Map<String, Object> result = new LinkedHashMap<>();
         List<Runnable> hooks = new ArrayList<>();
         Exit.setShutdownHookAdder((name, hook) -> hooks.add(hook));
         Exit.setExitProcedure((code, message) -> {
             // The tools catch what is thrown here and exit once more; only the first one counts.
-            answer.putIfAbsent("output", output.toString());
-            answer.putIfAbsent("errors", errors.toString());
-            answer.putIfAbsent("exit", code);
+            result.putIfAbsent("output", output.toString());
+            result.putIfAbsent("errors", errors.toString());
+            result.putIfAbsent("exit", code);
             throw new Exited();
         });
         System.setIn(new ByteArrayInputStream(input.getBytes(StandardCharsets.UTF_8)));
@@ -95,10 +95,10 @@ public class ConsoleTools {
             }
         }
         hooks.forEach(Runnable::run);
-        answer.putIfAbsent("output", output.toString());
-        answer.putIfAbsent("errors", errors.toString());
-        Object exit = answer.remove("exit");
-        answer.put("exit_code", exit == null ? code : exit);
-        return answer;
+        result.putIfAbsent("output", output.toString());
+        result.putIfAbsent("errors", errors.toString());
+        Object exit = result.remove("exit");
+        result.put("exit_code", exit == null ? code : exit);
+        return result;
     }
 }

@@ -21,47 +21,47 @@ public class ConsumerGroupCommands {
 
     public static void main(String[] none) throws Exception {
         ObjectMapper json = new ObjectMapper();
-        PrintStream answers = System.out;
+        PrintStream results = System.out;
         BufferedReader lines =
             new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
-            Map<String, Object> answer = run(json.readValue(line, String[].class));
-            answers.println(json.writeValueAsString(answer));
-            answers.flush();
+            Map<String, Object> result = run(json.readValue(line, String[].class));
+            results.println(json.writeValueAsString(result));
+            results.flush();
         }
     }
 
     private static Map<String, Object> run(String[] arguments) {
         ByteArrayOutputStream output = new ByteArrayOutputStream();
         ByteArrayOutputStream errors = new ByteArrayOutputStream();
-        Map<String, Object> answer = new LinkedHashMap<>();
+        Map<String, Object> result = new LinkedHashMap<>();
         Exit.setExitProcedure((code, message) -> {
             // The tool catches what is thrown here and goes on; only the first exit counts.
-            tell(answer, code, output, errors);
+            tell(result, code, output, errors);
             throw new Exited();
         });
         System.setOut(new PrintStream(output, true, StandardCharsets.UTF_8));
         System.setErr(new PrintStream(errors, true, StandardCharsets.UTF_8));
         try {
             ConsumerGroupCommand.main(arguments);
-            tell(answer, 0, output, errors);
+            tell(result, 0, output, errors);
         } catch (Exited expected) {
-            return answer;
+            return result;
         } catch (RuntimeException failure) {
             System.err.println("Exception in thread \"main\" " + failure);
-            tell(answer, 1, output, errors);
+            tell(result, 1, output, errors);
         }
-        return answer;
+        return result;
     }
 
     private static void tell(
-        Map<String, Object> answer,
+        Map<String, Object> result,
         int code,
         ByteArrayOutputStream output,
         ByteArrayOutputStream errors
     ) {
-        answer.putIfAbsent("exit_code", code);
-        answer.putIfAbsent("output", output.toString(StandardCharsets.UTF_8));
-        answer.putIfAbsent("errors", errors.toString(StandardCharsets.UTF_8));
+        result.putIfAbsent("exit_code", code);
+        result.putIfAbsent("output", output.toString(StandardCharsets.UTF_8));
+        result.putIfAbsent("errors", errors.toString(StandardCharsets.UTF_8));
     }
 }

@@ -20,25 +20,25 @@ public class TopicCommands {
 
     public static void main(String[] none) throws Exception {
         ObjectMapper json = new ObjectMapper();
-        PrintStream answers = System.out;
+        PrintStream results = System.out;
         BufferedReader lines =
             new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
-            Map<String, Object> answer = run(json.readValue(line, String[].class));
-            answers.println(json.writeValueAsString(answer));
-            answers.flush();
+            Map<String, Object> result = run(json.readValue(line, String[].class));
+            results.println(json.writeValueAsString(result));
+            results.flush();
         }
     }
 
     private static Map<String, Object> run(String[] arguments) {
         ByteArrayOutputStream output = new ByteArrayOutputStream();
         ByteArrayOutputStream errors = new ByteArrayOutputStream();
-        Map<String, Object> answer = new LinkedHashMap<>();
+        Map<String, Object> result = new LinkedHashMap<>();
         Exit.setExitProcedure((code, message) -> {
             // The tool catches what is thrown here and exits once more; only the first one counts.
-            answer.putIfAbsent("exit_code", code);
-            answer.putIfAbsent("output", output.toString(StandardCharsets.UTF_8));
-            answer.putIfAbsent("errors", errors.toString(StandardCharsets.UTF_8));
+            result.putIfAbsent("exit_code", code);
+            result.putIfAbsent("output", output.toString(StandardCharsets.UTF_8));
+            result.putIfAbsent("errors", errors.toString(StandardCharsets.UTF_8));
             throw new Exited();
         });
         System.setOut(new PrintStream(output, true, StandardCharsets.UTF_8));
@@ -46,7 +46,7 @@ public class TopicCommands {
         try {
             TopicCommand.main(arguments);
         } catch (Exited expected) {
-            return answer;
+            return result;
         }
         throw new IllegalStateException("the tool came back without an exit");
     }

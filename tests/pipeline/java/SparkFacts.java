@@ -30,24 +30,24 @@ public final class SparkFacts {
     SAMPLES.put("struct", "STRUCT<a: STRING>");
   }
 
-  private record Answer(String type, String error) {}
+  private record Outcome(String type, String error) {}
 
-  private static Answer ask(String name, List<String> arguments) {
+  private static Outcome ask(String name, List<String> arguments) {
     String call = name + "(" + String.join(", ", arguments) + ")";
     try {
       var schema = spark.sql("SELECT " + call + " AS x").schema();
       if (schema.length() != 1) {
-        return new Answer(null, "a generator of several columns");
+        return new Outcome(null, "a generator of several columns");
       }
-      return new Answer(schema.apply(0).dataType().sql(), "");
+      return new Outcome(schema.apply(0).dataType().sql(), "");
     } catch (Throwable error) {
-      return new Answer(null, String.valueOf(error.getMessage()));
+      return new Outcome(null, String.valueOf(error.getMessage()));
     }
   }
 
   private static boolean takes(String name, int count) {
-    Answer answer = ask(name, Collections.nCopies(count, "NULL"));
-    return answer.type != null || !answer.error.contains("WRONG_NUM_ARGS");
+    Outcome outcome = ask(name, Collections.nCopies(count, "NULL"));
+    return outcome.type != null || !outcome.error.contains("WRONG_NUM_ARGS");
   }
 
   private static String line(String name) {
@@ -74,16 +74,16 @@ public final class SparkFacts {
         for (int count = Math.max(place + 1, least); count <= Math.max(width, least); count++) {
           List<String> arguments = new ArrayList<>(Collections.nCopies(count, "NULL"));
           arguments.set(place, "CAST(NULL AS " + sample.getValue() + ")");
-          Answer answer = ask(name, arguments);
-          if (answer.type != null) {
-            results.add(answer.type);
+          Outcome outcome = ask(name, arguments);
+          if (outcome.type != null) {
+            results.add(outcome.type);
             if (place == 0) {
-              first.put(sample.getValue(), answer.type);
+              first.put(sample.getValue(), outcome.type);
             } else {
-              rest.add(answer.type);
+              rest.add(outcome.type);
             }
           }
-          fits |= answer.type != null || !rejects(answer.error, sample.getValue());
+          fits |= outcome.type != null || !rejects(outcome.error, sample.getValue());
         }
         if (fits) {
           kinds.add(sample.getKey());
@@ -95,8 +95,8 @@ public final class SparkFacts {
     String result = "?";
     TreeSet<String> types = new TreeSet<>(results);
     if (width == 0) {
-      Answer answer = ask(name, List.of());
-      result = answer.type == null ? "?" : answer.type;
+      Outcome outcome = ask(name, List.of());
+      result = outcome.type == null ? "?" : outcome.type;
     } else if (types.size() == 1 && !types.contains("VOID") && results.size() > 1) {
       result = types.first();
     } else if (first.size() > 1

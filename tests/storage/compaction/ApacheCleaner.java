@@ -25,7 +25,7 @@ import scala.runtime.BoxedUnit;
  * Apache Kafka's own cleaner, one log directory after the other, at the given time.
  *
  * A line of input: folder, first dirty offset, uncleanable offset, time in ms, then settings of the
- * topic as name=value, separated by spaces. The answer is the next cleaning's first dirty offset.
+ * topic as name=value, separated by spaces. A line of output: the next cleaning's first dirty offset.
  */
 public class ApacheCleaner {
     public static void main(String[] arguments) throws Exception {

@@ -85,7 +85,7 @@ def allowed_contents(
     """What may be read after a crash: groups are replaced one after the other.
 
     Of the group that was being replaced the newer segments may still be there as they were, where
-    they begin behind what is left of the group.
+    they begin after what is left of the group.
     """
     rest = b"".join(
         data for base, data in before.items() if base > groups[-1].replaced_base_offsets[-1]

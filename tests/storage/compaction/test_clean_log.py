@@ -326,7 +326,9 @@ def test_small_index_files_bound_the_entries(folder: LogFolder) -> None:
     ] == [*range(30)]
 
 
-def test_greatest_timestamp_is_that_of_a_record(folder: LogFolder) -> None:
+def test_timestamp_of_a_batch_without_records_is_not_the_greatest_of_the_log(
+    folder: LogFolder,
+) -> None:
     log = folder.open()
     append_closed(log, keyed((b"a", b"1"), timestamp_ms=NOW_MS + 5))
     append_closed(

@@ -72,7 +72,7 @@ def reopened(folder: LogFolder, log: Log, how: str) -> Log:
 
 
 def check_reads(log: Log) -> None:
-    """A read from any offset gives the first batch that ends at or behind it."""
+    """A read from any offset gives the first batch whose last offset is >= it."""
     batches = batches_of(log)
     lasts = [batch.last_offset for batch in batches]
     for offset in range(log.log_start_offset, log.end_offset):

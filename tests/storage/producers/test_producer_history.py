@@ -156,7 +156,7 @@ class ProducersResend(RuleBasedStateMachine):
         self.states.last_map_offset = self.end
 
     def _clients_look_at_the_log(self) -> None:
-        """After losing its tail the log expects what came behind the last batch it has."""
+        """After losing its tail the log expects what came after the last batch that it has."""
         for producer_id, client in self.clients.items():
             mine = [batch for batch in self.history if batch.producer_id == producer_id]
             client.in_transaction = client.wrote_in_transaction = False

@@ -50,21 +50,21 @@ import org.slf4j.LoggerFactory;
  * Asks the pure parts of Apache Kafka's group coordinator.
  *
  * A line of standard input is a question in JSON, whose "kind" is the name of a method below; a line
- * of standard output is the answer.  Topic ids are written as 32 hexadecimal digits.
+ * of standard output is the result.  Topic ids are written as 32 hexadecimal digits.
  */
 public class GroupOracle {
     private static final ObjectMapper JSON = new ObjectMapper();
 
     public static void main(String[] none) throws Exception {
-        PrintStream answers = new PrintStream(System.out, false, StandardCharsets.UTF_8);
+        PrintStream output = new PrintStream(System.out, false, StandardCharsets.UTF_8);
         BufferedReader lines =
             new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
             JsonNode question = JSON.readTree(line);
             Method kind =
                 GroupOracle.class.getDeclaredMethod(question.get("kind").asText(), JsonNode.class);
-            answers.println(JSON.writeValueAsString(kind.invoke(null, question)));
-            answers.flush();
+            output.println(JSON.writeValueAsString(kind.invoke(null, question)));
+            output.flush();
         }
     }
 
