@@ -41,8 +41,6 @@ from odradek.storage.segments.segment import Segment
 from odradek.storage.segments.segments import Segments
 
 _SCAN_CHUNK_BYTES: Final = 1 << 16
-_LOG_START_MAX: Final = 2**63 - 2**40
-"""A start above it leaves no room for records: it is damage, however well the checkpoint parses."""
 
 
 @dataclass(slots=True)
@@ -79,7 +77,7 @@ def load(  # noqa: PLR0913 - what checkpoints say of a log
     amount  grows by what was checked
     raises  torn_segments.UnsupportedFormat; OSError
     """
-    if log_start_offset > _LOG_START_MAX:
+    if log_start_offset > names.BASE_OFFSET_MAX:
         text = f"its start by the checkpoint, offset {log_start_offset}, is ignored: it is no start"
         shared.report(StorageEvent(directory, text))
         log_start_offset = 0

@@ -178,6 +178,15 @@ def test_log_start_that_leaves_no_room_for_records_is_reported_and_ignored(
     log.check()
 
 
+@pytest.mark.parametrize("was_clean", [True, False])
+def test_file_whose_name_leaves_no_room_for_records_is_no_segment(was_clean: bool) -> None:
+    log = restored({**CONTENT, "09223372036854775807.log": b""}).open(was_clean=was_clean)
+    assert read_all(log) == ENDS[-1][1][-1]
+    assert log.end_offset < 2**32
+    append(log, batch(1), leader_epoch=9)
+    log.check()
+
+
 def test_log_without_a_record_begins_at_its_start() -> None:
     content = {names.file_name(3, names.LOG): b"", names.file_name(9, names.LOG): b""}
     log = restored(content).open(log_start_offset=5_000)
