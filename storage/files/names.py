@@ -33,7 +33,7 @@ STRAY_FOLDER: Final = "-stray"
 FOLDER_NAME_MAX: Final = 255
 _DIGITS: Final = 20
 BASE_OFFSET_MAX: Final = 2**63 - 2**40
-"""A segment that begins later has no room for records: its name is damage, or not ours."""
+"""A segment that begins later can take no records: its name is damage, or not ours."""
 
 
 class PartitionFolder(NamedTuple):

@@ -166,7 +166,7 @@ def test_log_start_above_the_end_keeps_the_records_and_assigns_no_offset_twice(
 
 @pytest.mark.parametrize("was_clean", [True, False])
 @pytest.mark.parametrize("content", [CONTENT, {}])
-def test_log_start_that_leaves_no_room_for_records_is_reported_and_ignored(
+def test_log_start_that_is_too_great_for_records_is_reported_and_ignored(
     content: dict[str, bytes], was_clean: bool
 ) -> None:
     folder = restored(dict(content))
@@ -179,7 +179,7 @@ def test_log_start_that_leaves_no_room_for_records_is_reported_and_ignored(
 
 
 @pytest.mark.parametrize("was_clean", [True, False])
-def test_file_whose_name_leaves_no_room_for_records_is_no_segment(was_clean: bool) -> None:
+def test_file_whose_name_is_too_great_for_records_is_no_segment(was_clean: bool) -> None:
     log = restored({**CONTENT, "09223372036854775807.log": b""}).open(was_clean=was_clean)
     assert read_all(log) == ENDS[-1][1][-1]
     assert log.end_offset < 2**32
