@@ -19,13 +19,20 @@ from odradek.controller.coordination.session import Create, Delete, SetData
 from odradek.controller.coordination.tree import Tree
 from odradek.controller.znodes import zk_data
 from odradek.controller.znodes.config_znodes import encode_config
+from odradek.storage.events import summary
 
 SAFE_JUMP: Final = 1_000_000
 """Producer ids that are skipped when the last allocated block is unknown: ids that were allocated
 and never written leave no trace in the logs.  There are 2**63."""
 
-KEEP_EVERYTHING: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
-"""Settings of a topic whose own are lost: with the defaults it could lose records at once."""
+KEEP_EVERYTHING: Final = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+}
+"""Settings of a topic whose own are lost: with the broker's it could lose records at once."""
+
+LEADER_EPOCH_MAX: Final = 2**31 - 1
 
 _TIMEOUT_MS: Final = 18_000
 
@@ -84,6 +91,7 @@ class Rebuild:
         self._session_id = 0
         self._is_growing = False
         """Whether there are folders of topics or partitions that the tree does not contain."""
+        self._has_former_configs = False
         self._report = RebuildReport()
 
     def run(self) -> RebuildReport:
@@ -98,6 +106,11 @@ class Rebuild:
             self._restore_topic(topic)
         if not self._is_whole:
             self._drop_topics()
+        if not self._is_whole and self._has_former_configs:
+            self._report.losses.append(
+                "changes of settings after the last change that was read: retention goes by the "
+                "older ones when the broker starts"
+            )
         self._restore_producer_ids()
         tree.close_session(self._session_id)
         return self._report
@@ -191,7 +204,7 @@ class Rebuild:
                 f"topic {topic.name}: {shown}, {len(partitions)} partitions"
             )
         if missing:
-            shown = ", ".join(map(str, missing))
+            shown = summary(missing)
             self._report.losses.append(
                 f"topic {topic.name}: there is no folder of partitions {shown}; they will be empty"
             )
@@ -223,6 +236,7 @@ class Rebuild:
                 continue
             # Epochs that were in use without a record are unknown; take one above the log's.
             epoch = max(log_epoch, -1 if state is None else state.leader_epoch) + 1
+            epoch = min(epoch, LEADER_EPOCH_MAX)
             broker_id = self._found.broker_id
             written = zk_data.PartitionStateZnode(
                 controller_epoch=0 if state is None else state.controller_epoch,
@@ -233,12 +247,13 @@ class Rebuild:
             self._put(path, written.encode())
             raised.append(index)
         if raised and self._is_whole:
-            shown = ", ".join(map(str, sorted(raised)))
+            shown = summary(sorted(raised))
             self._report.changes.append(f"topic {topic.name}: leader epochs of partitions {shown}")
 
     def _restore_config(self, name: str) -> None:
         path = zk_data.config_path("topics", name)
         if self._data(path) is not None:
+            self._has_former_configs = True
             return
         internal = self._internal_config(name)
         config = KEEP_EVERYTHING if internal is None else internal
@@ -246,7 +261,7 @@ class Rebuild:
         if internal is None:
             self._report.losses.append(
                 f"topic {name}: its settings; until you set them again it keeps all records "
-                "(retention.ms=-1, retention.bytes=-1)"
+                f"({', '.join(map('='.join, KEEP_EVERYTHING.items()))})"
             )
 
     def _drop_topics(self) -> None:

@@ -141,7 +141,9 @@ class Reading:
                 log.shared.rebuilding and log.is_index_unready(requested.fetch_offset)
             ):
                 continue
-            if self.min_bytes == 1:
+            # A log may end with offsets that have no record, if its start was above its end: a
+            # response without records would be asked for again at once.
+            if self.min_bytes == 1 and log.active.size:
                 return 1
             available_bytes += self._bytes_up_to(end, partition, requested)
             if available_bytes >= self.min_bytes:

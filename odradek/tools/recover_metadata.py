@@ -86,6 +86,10 @@ def _recover(settings: BrokerSettings, *, is_executed: bool) -> None:
     from odradek.storage.directories.log_manager import LogManager
     from odradek.storage.files.descriptors import Descriptors
 
+    if settings.zookeeper_connect is not None:
+        raise RecoveryRefused(
+            "the metadata of this broker are in ZooKeeper (zookeeper.connect), not in its files"
+        )
     files = SystemFileSystem()
     missing = [path for path in settings.log_dirs if not files.exists(path)]
     if missing:

@@ -22,7 +22,7 @@ from odradek.runtime.lazy_dataclass import dataclass
 from odradek.storage.checkpoints.checkpoint_file import PartitionName
 from odradek.storage.checkpoints.partition_metadata import CorruptPartitionMetadata, read_topic_id
 from odradek.storage.directories.log_directory import LogDirectory
-from odradek.storage.events import StorageEvent
+from odradek.storage.events import Report, StorageEvent
 from odradek.storage.files.descriptors import Descriptors
 from odradek.storage.files.disk_errors import is_temporary
 from odradek.storage.files.names import (
@@ -95,6 +95,7 @@ def load_directory(directory: LogDirectory, loading: Loading) -> LoadedDirectory
             directory.add_future(log)
         else:
             directory.add(log)
+            _report_lost_end(log, directory.high_watermarks.get(key, 0), report)
         topic_id = _topic_id(path, loading)
         if topic_id is not None:
             directory.note_topic_id(path, topic_id)
@@ -114,6 +115,18 @@ def load_directory(directory: LogDirectory, loading: Loading) -> LoadedDirectory
             )
         )
     return found
+
+
+def _report_lost_end(log: Log, high_watermark: int, report: Report) -> None:
+    """A power cut or damage took records that were replicated: nothing else would tell."""
+    if high_watermark > log.end_offset:
+        report(
+            StorageEvent(
+                log.directory,
+                f"ends at offset {log.end_offset}, below its high watermark {high_watermark} by "
+                "the checkpoint: the records in between are no longer in this replica",
+            )
+        )
 
 
 def _folders(

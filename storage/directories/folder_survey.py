@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Final
 from uuid import UUID
 
 from odradek.runtime.files import File, FileSystem
@@ -18,7 +20,11 @@ from odradek.storage.checkpoints.leader_epochs import (
     UNDEFINED_EPOCH,
     LeaderEpochs,
 )
-from odradek.storage.checkpoints.partition_metadata import CorruptPartitionMetadata, read_topic_id
+from odradek.storage.checkpoints.partition_metadata import (
+    PARTITION_METADATA_FILE,
+    CorruptPartitionMetadata,
+    read_topic_id,
+)
 from odradek.storage.files.batch_scan import CorruptBatch, iterate_headers
 from odradek.storage.files.names import (
     LOG,
@@ -34,6 +40,8 @@ _PRODUCER_ID_AT = 43
 """Byte of a batch of version 2 at which its producer id begins."""
 _PRODUCER_ID_BYTES = 8
 _MAGIC_WITH_PRODUCERS = 2
+PARTITION_MAX: Final = 100_000
+"""No topic has more partitions; a folder such as `backup-20261125` is none of a partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +52,7 @@ class FoundPartition:
     partition: int
     path: str
     topic_id: UUID | None
-    """None: the folder was made by a broker without topic ids."""
+    """None: the folder was made by a broker without topic ids, or the file cannot be read."""
     leader_epoch: int
     """-1: no batch, and no line in the checkpoint."""
     producer_id: int
@@ -79,15 +87,31 @@ def survey(files: FileSystem, directories: Sequence[str]) -> Survey:
                 continue
             if name == "__cluster_metadata-0":
                 continue
-            try:
-                topic_id = read_topic_id(files, path)
-            except CorruptPartitionMetadata as error:
-                found.problems.append(f"{path} is left out: {error}")
+            if not _holds_partition(files, path) or folder.partition >= PARTITION_MAX:
+                found.problems.append(f"{path} is left out: it is not the folder of a partition")
                 continue
+            topic_id = _read_topic_id(files, path, found.problems)
             found.partitions.append(
                 _look(files, path, folder.topic, folder.partition, topic_id, found.problems)
             )
     return found
+
+
+def _holds_partition(files: FileSystem, path: str) -> bool:
+    """A crash may leave a folder with a topic id and no segment; what has neither is no log."""
+    return any(
+        name == PARTITION_METADATA_FILE or parse_file_name(name) is not None
+        for name in files.list(path)
+    )
+
+
+def _read_topic_id(files: FileSystem, path: str, problems: list[str]) -> UUID | None:
+    """A broker writes a file that cannot be read again, with the id that the metadata have."""
+    try:
+        return read_topic_id(files, path)
+    except CorruptPartitionMetadata as error:
+        problems.append(f"{path} takes the id of its topic from the metadata: {error}")
+        return None
 
 
 def _look(
@@ -114,7 +138,7 @@ def _look(
         # Every batch says in which epoch it was written.
         covered = 0
     segments.sort()
-    for base, following in zip(segments, [*segments[1:], None], strict=True):
+    for base, following in zip_longest(segments, segments[1:]):
         if following is not None and following <= covered:
             continue
         epoch, identity = _scan(files, f"{path}/{base:020d}{LOG}", problems)

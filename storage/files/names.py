@@ -32,7 +32,8 @@ STRAY_FOLDER: Final = "-stray"
 
 FOLDER_NAME_MAX: Final = 255
 _DIGITS: Final = 20
-_OFFSET_MAX: Final = 2**63 - 1
+BASE_OFFSET_MAX: Final = 2**63 - 2**40
+"""A segment that begins later can take no records: its name is damage, or not ours."""
 
 
 class PartitionFolder(NamedTuple):
@@ -56,7 +57,7 @@ def parse_file_name(name: str) -> tuple[int, str] | None:
     if len(name) <= _DIGITS or name[_DIGITS] != "." or not (digits.isascii() and digits.isdigit()):
         return None
     offset = int(digits)
-    return (offset, name[_DIGITS:]) if offset <= _OFFSET_MAX else None
+    return (offset, name[_DIGITS:]) if offset <= BASE_OFFSET_MAX else None
 
 
 def folder_name(topic: str, partition: int) -> str:

@@ -4,7 +4,7 @@
     2  segments      one per .log file; indexes without one are removed
     3  checking      after an unclean stop, from the segment on that contains the recovery point
                      (recovery/torn_segments)
-    4  log start     a log start offset above the end is ignored: the segments stay
+    4  log start     a log start offset above the end is not taken: the segments stay
     5  epochs        truncated to [start, end]; read from the batches when there is no checkpoint
     6  producers     the newest snapshot at or below the end, and the batches after it
 
@@ -77,6 +77,10 @@ def load(  # noqa: PLR0913 - what checkpoints say of a log
     amount  grows by what was checked
     raises  torn_segments.UnsupportedFormat; OSError
     """
+    if log_start_offset > names.BASE_OFFSET_MAX:
+        text = f"its start by the checkpoint, offset {log_start_offset}, is ignored: it is no start"
+        shared.report(StorageEvent(directory, text))
+        log_start_offset = 0
     segments, snapshots = _list_folder(shared, directory, now_ms)
     loading = _Loading(
         shared,

@@ -146,6 +146,27 @@ def test_rebuild_of_an_incomplete_tree_removes_topics_without_a_folder() -> None
     assert any("no folder of partitions 1" in loss for loss in report.losses)
 
 
+def test_rebuild_reports_that_changes_of_settings_may_be_lost() -> None:
+    cluster, topic_id = cluster_with_topic()
+    found = TopicOnDisk("t", topic_id, {0: 0, 1: 0})
+    report = rebuild(cluster.tree.tree, found, is_whole=False)
+    assert any("changes of settings" in loss for loss in report.losses)
+    report = rebuild(Tree(), found, is_whole=False)
+    assert not any("changes of settings" in loss for loss in report.losses)
+
+
+def test_topic_whose_settings_are_lost_is_not_compacted_by_the_broker_default() -> None:
+    tree = Tree()
+    rebuild(tree, TopicOnDisk("t", OTHER_ID, {0: 0}), is_whole=False)
+    assert decode_config(tree.nodes["/config/topics/t"].data)["cleanup.policy"] == "delete"
+
+
+def test_rebuild_keeps_leader_epochs_within_their_32_bits() -> None:
+    tree = Tree()
+    rebuild(tree, TopicOnDisk("t", OTHER_ID, {0: 2**31 - 1}), is_whole=False)
+    assert epoch(tree, "t", 0) == 2**31 - 1
+
+
 @given(
     epochs=st.dictionaries(
         st.sampled_from(["t", "u", "__consumer_offsets"]),

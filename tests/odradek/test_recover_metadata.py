@@ -260,3 +260,27 @@ def test_start_without_coordination_files_reports_folders_and_keeps_them(
         broker.close()
     said = recover_and_check(broker)
     assert f"topic {TOPIC}: its settings" in said
+
+
+def test_topic_whose_folders_have_lost_its_id_is_recovered(broker: BrokerProcess) -> None:
+    for path in coordination_files(broker.data):
+        path.unlink()
+    for folder in broker.data.glob(f"{TOPIC}-*"):
+        (folder / "partition.metadata").write_bytes(b"")
+    (broker.data / "backup-20261125").mkdir()
+    said = recover(broker, "--execute")
+    assert f"topic {TOPIC}: a new id, 3 partitions" in said
+    assert "backup-20261125 is left out" in said
+    broker.start()
+    try:
+        assert read(broker.address, RECORDS) == {str(number) for number in range(RECORDS)}
+        send(broker.address, RECORDS, 30)
+        assert broker.stop() == 0
+    finally:
+        broker.close()
+
+
+def test_metadata_in_zookeeper_are_not_recovered_from_folders(broker: BrokerProcess) -> None:
+    said = recover(broker, "--override", "zookeeper.connect=127.0.0.1:2181", "--execute", code=1)
+    assert said.startswith("odradek: the metadata of this broker are in ZooKeeper")
+    assert "Traceback" not in said

@@ -161,3 +161,25 @@ def test_disk_that_fails_while_bytes_are_counted_lets_a_follower_read_the_error_
     found = [(key, requested, partition, ErrorCode.NONE)]
     assert reading.count(found) == 100
     assert reading.count_for_follower(found, lambda partition, requested: None) == 100
+
+
+def test_fetch_waits_at_the_end_of_the_records_when_the_log_goes_on_at_a_later_offset() -> None:
+    replicas = Replicas()
+    replicas.lead().append([batch(NOW_MS, NOW_MS)], NOW_MS)
+    checkpoint = replicas.files.open("/a/log-start-offset-checkpoint", create=True)
+    checkpoint.truncate(0)
+    checkpoint.append((b"0\n1\norders 0 1000\n",))
+    checkpoint.close()
+    replicas.restart(is_clean=False)
+    partition = replicas.lead()
+    assert partition.log.end_offset == 1000
+
+    def is_enough(offset: int) -> bool:
+        requested = FetchPartition(offset, 1 << 20, -1, -1, -1)
+        return COMMITTED.is_enough([(("orders", 0), requested, partition, ErrorCode.NONE)])
+
+    assert is_enough(1)
+    assert not is_enough(2)
+    partition.append([batch(NOW_MS)], NOW_MS)
+    assert is_enough(2)
+    assert read(partition, 2).records is not None

@@ -482,3 +482,19 @@ def test_directory_not_wholly_loaded_keeps_its_checkpoints_and_its_mark() -> Non
         assert files.exists("/a/.kafka_cleanshutdown") == was_clean
         assert files.read("/a/recovery-point-offset-checkpoint") == checkpoint
     assert [log.high_watermark for log in Broker(files, ["/a"]).start().manager.all()] == [3, 3]
+
+
+def test_log_that_ends_below_its_high_watermark_is_reported_at_the_start() -> None:
+    files = MemoryFileSystem(folders=("/a",))
+    broker = Broker(files, ["/a"]).start()
+    append(broker.create("orders"), 3)
+    for directory in broker.manager.directories.values():
+        directory.release()
+    checkpoint = files.open("/a/replication-offset-checkpoint", create=True)
+    checkpoint.truncate(0)
+    checkpoint.append((b"0\n1\norders 0 40\n",))
+    checkpoint.close()
+    again = Broker(files, ["/a"]).start()
+    (event,) = [one for one in again.events if "below its high watermark 40" in one.text]
+    assert event.place == "/a/orders-0"
+    assert event.is_warning

@@ -164,6 +164,29 @@ def test_log_start_above_the_end_keeps_the_records_and_assigns_no_offset_twice(
     assert again.end_offset == start_offset + 1
 
 
+@pytest.mark.parametrize("was_clean", [True, False])
+@pytest.mark.parametrize("content", [CONTENT, {}])
+def test_log_start_that_is_too_great_for_records_is_reported_and_ignored(
+    content: dict[str, bytes], was_clean: bool
+) -> None:
+    folder = restored(dict(content))
+    log = folder.open(log_start_offset=2**63 - 1, was_clean=was_clean)
+    assert log.log_start_offset == 0
+    assert log.end_offset < 2**32
+    assert [text for text in folder.warnings() if f"offset {2**63 - 1}, is ignored" in text]
+    append(log, batch(1), leader_epoch=9)
+    log.check()
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+def test_file_whose_name_is_too_great_for_records_is_no_segment(was_clean: bool) -> None:
+    log = restored({**CONTENT, "09223372036854775807.log": b""}).open(was_clean=was_clean)
+    assert read_all(log) == ENDS[-1][1][-1]
+    assert log.end_offset < 2**32
+    append(log, batch(1), leader_epoch=9)
+    log.check()
+
+
 def test_log_without_a_record_begins_at_its_start() -> None:
     content = {names.file_name(3, names.LOG): b"", names.file_name(9, names.LOG): b""}
     log = restored(content).open(log_start_offset=5_000)
