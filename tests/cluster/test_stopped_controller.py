@@ -1,7 +1,7 @@
 """A controller that moves a partition to itself alone is stopped before the replicas that it
 removes have left the in-sync replicas: one of them is elected meanwhile.
 
-When the former controller goes on, it leads in an epoch that has passed, until it is told so.  What
+When the former controller goes on, it leads in an epoch that has passed until it learns that.  What
 it acknowledges then must be there afterwards.
 """
 
