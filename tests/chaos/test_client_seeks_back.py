@@ -65,7 +65,7 @@ WAIT_S: Final = 60.0
 COUNT: Final = 3
 """Records of an epoch."""
 VERSIONS: Final = ((0, 3, 8), (1, 4, 11), (3, 0, 9), (10, 0, 2), (18, 0, 3), (23, 2, 3))
-"""(API key, lowest, highest) of what is served, and of Produce, without which nothing is fetched."""
+"""(API key, lowest, highest) of what is served, and of Produce: a client asks for both to fetch."""
 EPOCH_POSITION: Final = 12
 ENDS: Final = {1: COUNT, 2: 2 * COUNT, 3: 2 * COUNT}
 """The end offsets of the leader epochs; nothing was appended in the last one."""
