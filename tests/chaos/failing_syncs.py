@@ -40,6 +40,10 @@ class FailingSyncs:
     def begin(self, directory: Path) -> None:
         """Let every fsync below a directory fail from now on."""
         self._calls.unlink(missing_ok=True)
+        self.turn_to(directory)
+
+    def turn_to(self, directory: Path) -> None:
+        """Let those below another directory fail; the calls so far are not forgotten."""
         aside = self._control.with_suffix(".new")
         aside.write_text(str(directory.absolute()))
         aside.rename(self._control)

@@ -6,6 +6,7 @@ The faults of a lane follow each other; those of different lanes are there at th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from threading import Event
 from time import monotonic
@@ -14,6 +15,8 @@ from typing import Final
 from tests.chaos.scene import BROKERS, HOLD_MAX_S, SESSION_S, Lane, Toothless
 
 BITE_S: Final = 30.0
+TURN_S: Final = 4.0
+"""Longer than the time between two checkpoints of the high watermarks."""
 POLL_S: Final = 0.05
 SLOWEST_KBITS: Final = 64
 FASTEST_KBITS: Final = 256
@@ -132,13 +135,30 @@ def fill_disk(lane: Lane) -> str:
 
 
 def fail_syncs(lane: Lane) -> str:
-    """fsync fails in one directory, which goes offline; then it is started with good disks."""
+    """fsync fails in one directory, which goes offline; then it is started with good disks.
+
+    A directory without a log that is written to is not synced: the next one has its turn then.
+    """
     victim = lane.broker()
-    directory = lane.random.choice(lane.scene.disks[victim]).path
+    paths = [disk.path for disk in lane.scene.disks[victim]]
+    lane.random.shuffle(paths)
     syncs = lane.scene.syncs[victim]
+    turns = cycle(paths)
+    directory = next(turns)
     syncs.begin(directory)
+    turn_began_s = monotonic()
+
+    def has_failed() -> bool:
+        nonlocal directory, turn_began_s
+        if syncs.failed() > 0:
+            return True
+        if monotonic() - turn_began_s > TURN_S:
+            directory, turn_began_s = next(turns), monotonic()
+            syncs.turn_to(directory)
+        return False
+
     try:
-        wait_for_bite(lambda: syncs.failed() > 0, f"fsync fails in {directory}")
+        wait_for_bite(has_failed, f"fsync fails in {', '.join(map(str, paths))} in turn")
         wait_for_bite(lambda: lane.scene.is_damaged(victim), f"{syncs.failed()} fsyncs have failed")
     finally:
         syncs.end()

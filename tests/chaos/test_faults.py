@@ -79,3 +79,55 @@ def test_victim_that_had_ended_by_itself_is_no_victim(fault: Fault) -> None:
     process.wait()
     with pytest.raises(Toothless, match="had ended by itself"):
         fault(lane_of(process.pid))
+
+
+class OneSynced:
+    """fsync errors of a broker that syncs one of its directories."""
+
+    def __init__(self, synced: Path) -> None:
+        self._synced = synced
+        self.directories: list[Path] = []
+        """Those in which fsync was to fail."""
+
+    def begin(self, directory: Path) -> None:
+        """As `FailingSyncs.begin`."""
+        self.directories = [directory]
+
+    def turn_to(self, directory: Path) -> None:
+        """As `FailingSyncs.turn_to`."""
+        self.directories.append(directory)
+
+    def failed(self) -> int:
+        """As `FailingSyncs.failed`."""
+        return int(self.directories[-1] == self._synced)
+
+    def repeated(self) -> list[str]:
+        """As `FailingSyncs.repeated`."""
+        return []
+
+    def end(self) -> None:
+        """As `FailingSyncs.end`."""
+
+
+@pytest.mark.parametrize("synced", [Path("/data"), Path("/data-2")], ids=str)
+@pytest.mark.parametrize("seed", range(3))
+def test_fsync_errors_come_to_the_directory_that_is_synced(
+    synced: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(faults, "TURN_S", 0.0)
+    monkeypatch.setattr(faults, "BITE_S", 1.0)
+    syncs = OneSynced(synced)
+    scene: Any = Ineffective(
+        cluster=Ineffective(),
+        network=Ineffective(),
+        controller=lambda: None,
+        disks=dict.fromkeys(
+            BROKERS, (Ineffective(path=Path("/data")), Ineffective(path=Path("/data-2")))
+        ),
+        syncs=dict.fromkeys(BROKERS, syncs),
+        is_damaged=lambda _: True,
+    )
+    assert faults.fail_syncs(HastyLane(scene, Random(seed))).startswith(
+        f"fail fsync in {synced.name} of "
+    )
+    assert syncs.directories[-1] == synced

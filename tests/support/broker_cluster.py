@@ -82,9 +82,9 @@ class BrokerCluster:
             settings = {
                 **SMALL_CLUSTER,
                 **(overrides or {}),
+                **coordination,
                 **(of_broker or {}).get(broker_id, {}),
                 "broker.id": str(broker_id),
-                **coordination,
             }
             kind = ApacheProcess if broker_id in apache else BrokerProcess
             self.brokers[broker_id] = kind(
