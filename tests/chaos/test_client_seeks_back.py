@@ -8,7 +8,8 @@ log for truncated, and seeks to the end of E.
 
 A consumer of a group begins with an epoch, the one that ListOffsets has returned; a run with one
 `nonmonotonic poll` of it shows no error of a broker as such.  When this test fails, librdkafka has
-been mended, and such a poll is an anomaly again.
+been mended, and such a poll is an anomaly again; that is why it is slow, which `make test` leaves
+out: it is about the version of a library.
 Source: librdkafka 2.16, rd_kafka_toppar_leader_update, rd_kafka_toppar_handle_OffsetForLeaderEpoch.
 """
 
@@ -22,6 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
+import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from odradek.protocol.errors import ErrorCode
@@ -243,6 +245,7 @@ def scripted_brokers() -> Iterator[Brokers]:
             one.close()
 
 
+@pytest.mark.slow
 def test_librdkafka_reads_records_twice_that_arrive_while_it_validates_its_position() -> None:
     with scripted_brokers() as brokers:
         consumer = Consumer(
