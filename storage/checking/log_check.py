@@ -190,8 +190,11 @@ class LogCheck:
     def _is_of_lost_segment(self, base_offset: int, name: str) -> bool:
         """Whether an index shows that its segment had batches, and was not taken out of the log.
 
-        Apache Kafka renames the `.log` file first, and preallocates indexes with zeros.
+        Only after a clean stop: a start that was killed may have removed the renamed `.log` file
+        and not the index yet.  Apache Kafka preallocates indexes with zeros.
         """
+        if not self._facts.is_clean:
+            return False
         folder, files = self._facts.folder, self._shared.files
         path = f"{folder}/{names.file_name(base_offset, names.LOG)}"
         if any(files.exists(path + one) for one in (names.DELETED, names.CLEANED, names.SWAP)):
