@@ -16,10 +16,12 @@ import json
 import os
 import sys
 import tempfile
+import traceback
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NoReturn
 
 if TYPE_CHECKING:
+    from odradek.controller.coordination.tree import Tree
     from odradek.runtime.files import FileSystem
     from odradek.storage.checking.findings import Verdict
 
@@ -50,14 +52,33 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str]) -> int:
     """Print findings and a summary; returns the exit code."""
-    options = build_parser().parse_args(list(arguments))
+    parser = build_parser()
+    options = parser.parse_args(list(arguments))
+    if "" in options.directories:
+        parser.error("a directory has no name")
+    try:
+        verdict = _check(options.directories)
+    except Exception:  # noqa: BLE001 - Python would exit with 1, which says that nothing is lost
+        traceback.print_exc()
+        return NOT_CHECKED
+    if verdict is None:
+        return NOT_CHECKED
+    text = json.dumps(as_json(verdict)) if options.json else "\n".join(lines(verdict))
+    # Names of files need not be text.
+    encoding = sys.stdout.encoding
+    print(text.encode(encoding, "backslashreplace").decode(encoding))
+    return int(verdict.severity)
+
+
+def _check(directories: Sequence[str]) -> Verdict | None:
+    """Check them; None, with a line for the operator, when that is not possible."""
     from odradek.runtime.clock import SystemClock
     from odradek.runtime.read_only_files import ReadOnlyFileSystem
     from odradek.runtime.system_files import SystemFile
     from odradek.storage.checking.directories_check import check_directories, lock_directories
     from odradek.storage.directories.log_directory import DirectoryInUse
 
-    paths = list(dict.fromkeys(os.path.abspath(path) for path in options.directories))
+    paths = list(dict.fromkeys(os.path.abspath(path) for path in directories))
     files = ReadOnlyFileSystem()
     try:
         for path in paths:
@@ -74,10 +95,9 @@ def main(arguments: Sequence[str]) -> int:
                 lock.release()
     except (DirectoryInUse, OSError) as error:
         print(f"odradek: {error}", file=sys.stderr)
-        return NOT_CHECKED
+        return None
     _check_coordination(files, paths, verdict)
-    print(json.dumps(as_json(verdict)) if options.json else "\n".join(lines(verdict)))
-    return int(verdict.severity)
+    return verdict
 
 
 def lines(verdict: Verdict) -> list[str]:
@@ -141,7 +161,10 @@ def _check_coordination(files: FileSystem, paths: Sequence[str], verdict: Verdic
     for path in paths:
         if not any(find_files(files, path)):
             continue
-        problem = salvage(files, path).problem
+        salvaged = salvage(files, path)
+        problem = salvaged.problem
+        if problem is None:
+            _check_cluster_id(files, paths, verdict, salvaged.tree)
         severity, start = (
             (Severity.REPAIR, "does without it: the other files have all of it")
             if problem is None
@@ -158,3 +181,39 @@ def _check_coordination(files: FileSystem, paths: Sequence[str], verdict: Verdic
                     is_final=True,
                 )
             )
+
+
+def _check_cluster_id(
+    files: FileSystem, paths: Sequence[str], verdict: Verdict, tree: Tree
+) -> None:
+    """The directories belong to the cluster of the coordination files."""
+    from odradek.controller.znodes.zk_data import CLUSTER_ID, decode_cluster_id
+    from odradek.storage.checking.findings import IDENTITY, Finding, Severity
+    from odradek.storage.checkpoints.meta_properties import (
+        META_PROPERTIES_FILE,
+        MetaPropertiesError,
+        read_meta_properties,
+    )
+
+    node = tree.nodes.get(CLUSTER_ID)
+    if node is None:
+        return
+    joined = decode_cluster_id(node.data)
+    for path in paths:
+        try:
+            found = read_meta_properties(files, path)
+        except MetaPropertiesError:
+            continue  # It is a finding already.
+        if found is None or found.cluster_id in (None, joined):
+            continue
+        verdict.findings.append(
+            Finding(
+                kind=IDENTITY,
+                path=f"{path}/{META_PROPERTIES_FILE}",
+                text=f"belongs to cluster {found.cluster_id!r}, the coordination files are those "
+                f"of cluster {joined!r}",
+                severity=Severity.DAMAGE,
+                start="refuses the directory",
+                is_final=True,
+            )
+        )

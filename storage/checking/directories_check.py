@@ -232,9 +232,11 @@ class _DirectoryCheck:
         except CorruptCheckpoint as error:
             self._report(CHECKPOINT, path, str(error), Severity.REPAIR, WITHOUT[name])
             return {}
-        is_missing = not offsets and not self.files.exists(path)
-        if is_missing and has_logs and self.is_clean and name in _WRITTEN_BY_STOP:
-            self._report(CHECKPOINT, path, "is missing", Severity.REPAIR, WITHOUT[name])
+        if has_logs and self.is_clean and name in _WRITTEN_BY_STOP:
+            # A stop writes the number of lines at least.
+            flaw = "is missing" if not self.files.exists(path) else "is empty"
+            if flaw == "is missing" or not self.files.size(path):
+                self._report(CHECKPOINT, path, flaw, Severity.REPAIR, WITHOUT[name])
         return offsets
 
     def facts_of(self, folder: str, key: PartitionName) -> CheckpointedLog:

@@ -6,7 +6,7 @@ from odradek.protocol.records.batch import RecordBatch
 from odradek.runtime.files import FileSystem
 from odradek.storage.checking.findings import EPOCH_FILE, LEADER_EPOCH, Finding, Report, Severity
 from odradek.storage.checkpoints.checkpoint_file import CorruptCheckpoint
-from odradek.storage.checkpoints.leader_epochs import LeaderEpochs, epoch_path
+from odradek.storage.checkpoints.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs, epoch_path
 
 
 class EpochsCheck:
@@ -15,7 +15,7 @@ class EpochsCheck:
     def __init__(self, files: FileSystem, folder: str, report: Report) -> None:
         self._report = report
         self._path = epoch_path(folder)
-        self._newest_epoch = -1
+        self._newest_epoch = UNDEFINED_EPOCH
         self._falling = 0
         self._has_flaw = False
         self._has_replaced_lines = False
@@ -34,21 +34,23 @@ class EpochsCheck:
     def note(self, path: str, batch: RecordBatch, log_start_offset: int) -> None:
         """The next batch, of the segment at `path`."""
         epoch = batch.leader_epoch
-        if epoch < 0:
-            return
-        if epoch < self._newest_epoch:
+        if epoch < self._newest_epoch or epoch < UNDEFINED_EPOCH:
             if not self._falling:
                 self._report(
                     Finding(
                         kind=LEADER_EPOCH,
                         path=path,
                         offset=batch.base_offset,
-                        text=f"leader epoch {epoch} after {self._newest_epoch}",
+                        text=f"leader epoch {epoch} after {self._newest_epoch}"
+                        if self._newest_epoch > UNDEFINED_EPOCH
+                        else f"leader epoch {epoch}, which no leader has",
                         severity=Severity.DAMAGE,
                         start="leaves it, and reports it if it checks the segment",
                     )
                 )
             self._falling += 1
+            return
+        if epoch == UNDEFINED_EPOCH:
             return
         self._newest_epoch = epoch
         if self._has_flaw or batch.last_offset < log_start_offset:

@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from odradek.protocol.records.batch import LOG_OVERHEAD, MAGIC, MAGIC_POSITION, RecordBatch
+from odradek.protocol.records.batch import (
+    BATCH_OVERHEAD,
+    CRC_START,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_POSITION,
+    RecordBatch,
+)
+from odradek.protocol.records.checksum import crc32c
 from odradek.storage.checking.epochs_check import EpochsCheck
 from odradek.storage.checking.findings import (
     BATCH,
@@ -30,7 +38,12 @@ from odradek.storage.checkpoints.partition_metadata import (
     read_topic_id,
 )
 from odradek.storage.files import names
-from odradek.storage.files.batch_scan import FoundBatch, iterate_batches, iterate_headers
+from odradek.storage.files.batch_scan import (
+    LARGE_BATCH_BYTES,
+    FoundBatch,
+    iterate_batches,
+    iterate_headers,
+)
 from odradek.storage.files.descriptors import Descriptors
 from odradek.storage.indexes.index_file import CorruptIndex
 from odradek.storage.recovery.torn_segments import flaw_of, old_format_at
@@ -40,6 +53,10 @@ from odradek.storage.segments.segment import Segment
 ALIKE_MAX = 10
 """Findings of one kind in one segment; the rest is counted."""
 _ZEROS_CHUNK_BYTES = 1 << 20
+_ENTRY_BYTES_MAX = 34
+"""Of an index: an entry of the transaction index."""
+_ENDS_MAX = 16
+"""Offsets of a next batch that are looked at: records may contain the same bytes."""
 _KNOWN_FILES = (LEADER_EPOCH_FILE, PARTITION_METADATA_FILE)
 _REBUILT = "leaves it; the first lookup that it misleads rebuilds it"
 
@@ -73,6 +90,7 @@ class LogCheck:
         """Base of the first segment."""
         self.log_bytes = 0
         self._is_last = False
+        self._is_checked_by_start = False
         self._counts: dict[str, int] = {}
         """Findings of each kind in the segment."""
         self._producers: ProducersCheck
@@ -130,6 +148,7 @@ class LogCheck:
         bases: list[int] = []
         snapshots: list[int] = []
         indexes: list[tuple[int, str]] = []
+        lost: dict[int, None] = {}
         for name in self._shared.files.list(folder):
             parsed = names.parse_file_name(name)
             if parsed is not None and parsed[1] == names.LOG:
@@ -143,6 +162,8 @@ class LogCheck:
         known = dict.fromkeys(bases)
         for base_offset, name in indexes:
             if base_offset not in known:
+                if base_offset not in lost and self._is_of_lost_segment(base_offset, name):
+                    lost[base_offset] = None
                 self._report(
                     Finding(
                         kind=LEFTOVER,
@@ -152,7 +173,39 @@ class LogCheck:
                         severity=Severity.REPAIR,
                     )
                 )
+        for base_offset in lost:
+            self._report(
+                Finding(
+                    kind=OFFSETS,
+                    path=f"{folder}/{names.file_name(base_offset, names.LOG)}",
+                    offset=base_offset,
+                    text="is missing, and an index of its batches is there",
+                    severity=Severity.DAMAGE,
+                    start="removes the indexes: the records are lost here",
+                    is_final=True,
+                )
+            )
         return bases, snapshots
+
+    def _is_of_lost_segment(self, base_offset: int, name: str) -> bool:
+        """Whether an index shows that its segment had batches, and was not taken out of the log.
+
+        Only after a clean stop: a start that was killed may have removed the renamed `.log` file
+        and not the index yet.  Apache Kafka preallocates indexes with zeros.
+        """
+        if not self._facts.is_clean:
+            return False
+        folder, files = self._facts.folder, self._shared.files
+        path = f"{folder}/{names.file_name(base_offset, names.LOG)}"
+        if any(files.exists(path + one) for one in (names.DELETED, names.CLEANED, names.SWAP)):
+            return False
+        if base_offset < self._facts.log_start_offset:
+            return False
+        file = files.open(f"{folder}/{name}")
+        try:
+            return any(file.read_at(0, min(_ENTRY_BYTES_MAX, file.size())))
+        finally:
+            file.close()
 
     def _leftover(self, name: str) -> None:
         severity = Severity.NOTE
@@ -228,10 +281,10 @@ class LogCheck:
     def _check_opened(self, segment: Segment, following: int | None) -> None:
         facts, base_offset = self._facts, segment.base_offset
         indexes = _IndexesCheck(segment)
-        is_whole = self._check_batches(segment, indexes)
-        is_checked_by_start = not facts.is_clean and (
+        is_checked_by_start = self._is_checked_by_start = not facts.is_clean and (
             following is None or following > facts.recovery_point
         )
+        is_whole = self._check_batches(segment, indexes)
         self.end_offset = max(self.end_offset, base_offset)
         if is_whole:
             for kind, suffix, flaw in indexes.finish(is_complete=not is_checked_by_start):
@@ -330,12 +383,14 @@ class LogCheck:
     def _not_a_batch(self, segment: Segment, position: int) -> None:
         rest = segment.size - position
         if _is_zero(segment, position):
+            # A start that checks the segment removes those after it.
+            is_loss = self._is_checked_by_start and not self._is_last
             self._torn(
                 segment,
                 position,
                 f"{rest} bytes from byte {position} on are zeros: space that was preallocated, or "
                 "not written when the power failed",
-                severity=Severity.REPAIR,
+                severity=Severity.DAMAGE if is_loss else Severity.REPAIR,
             )
         elif self._is_unfinished_write(segment, position):
             self._torn(
@@ -361,6 +416,7 @@ class LogCheck:
             header[MAGIC_POSITION] == MAGIC
             and int.from_bytes(header[:8], "big", signed=True) == self.end_offset
             and size > segment.size - position
+            and not _is_whole_with_another_length(segment, position)
         )
 
     def _torn(
@@ -430,3 +486,25 @@ def _is_zero(segment: Segment, position: int) -> bool:
             return False
         position += len(data)
     return True
+
+
+def _is_whole_with_another_length(segment: Segment, position: int) -> bool:
+    """Whether the batch there ends before the next one or at the end of the file, by its checksum.
+
+    Then its length is damaged.  Searched are `LARGE_BATCH_BYTES`.
+    """
+    data = segment.handle.use().read_at(position, min(LARGE_BATCH_BYTES, segment.size - position))
+    if len(data) < BATCH_OVERHEAD:
+        return False
+    expected = int.from_bytes(data[CRC_START - 4 : CRC_START], "big")
+    next_offset = int.from_bytes(data[:8], "big") + 1 + int.from_bytes(data[23:27], "big")
+    needle = next_offset.to_bytes(9, "big")[1:]
+    end = BATCH_OVERHEAD
+    for _ in range(_ENDS_MAX):
+        end = data.find(needle, end)
+        if crc32c(data[CRC_START : end if end >= 0 else len(data)]) == expected:
+            return True
+        if end < 0:
+            return False
+        end += 1
+    return False

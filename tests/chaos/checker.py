@@ -27,10 +27,15 @@ FAILED_READ: Final = "failed read"
 """A value whose send failed was read."""
 UNKNOWN_VALUE: Final = "unknown value"
 """A value that was not sent, or in another partition."""
+LOST_READ: Final = "lost read"
+"""A consumer got a value that the last full read has not: it was not committed."""
+DIVERGED_EPOCHS: Final = "diverged epochs"
+"""The record at one offset was read with two leader epochs."""
 POLL_SKIP: Final = "poll skip"
 """A consumer passed over a record that is there."""
 RESUME_GAP: Final = "resume gap"
-"""A consumer began above the offset that its group had committed, and passed over records."""
+"""A consumer began above the offset that its group had committed, or above the start that it had
+asked for, and passed over records."""
 NONMONOTONIC_POLL: Final = "nonmonotonic poll"
 """A consumer went back; librdkafka may by itself (test_client_seeks_back.py)."""
 NONMONOTONIC_SEND: Final = "nonmonotonic send"
@@ -62,6 +67,8 @@ ANOMALIES: Final = (
     DUPLICATE,
     FAILED_READ,
     UNKNOWN_VALUE,
+    LOST_READ,
+    DIVERGED_EPOCHS,
     POLL_SKIP,
     RESUME_GAP,
     NONMONOTONIC_POLL,
@@ -95,7 +102,7 @@ class _Log:
         self.read: set[int] = set()
         """Values."""
         self.greatest_read = -1
-        self.epochs: dict[int, int] = {}
+        self.epochs: dict[int, set[int]] = defaultdict(set)
         self.visible: set[int] = set()
         """Offsets of values that a read_committed consumer must not pass over."""
 
@@ -110,7 +117,7 @@ class _Log:
         self.read.add(seen.value)
         self.greatest_read = max(self.greatest_read, seen.offset)
         if seen.leader_epoch is not None:
-            self.epochs[seen.offset] = seen.leader_epoch
+            self.epochs[seen.offset].add(seen.leader_epoch)
 
 
 def anomalies(history: History) -> list[Anomaly]:
@@ -156,10 +163,12 @@ def _of_logs(logs: dict[int, _Log]) -> Iterator[Anomaly]:
             if len(offsets) > 1:
                 yield Anomaly(DUPLICATE, f"{partition}: {value} at {sorted(offsets)}")
         last = -1
-        for offset, epoch in sorted(log.epochs.items()):
-            if epoch < last:
-                yield Anomaly(EPOCH_REGRESS, f"{partition}@{offset}: {epoch} after {last}")
-            last = max(last, epoch)
+        for offset, epochs in sorted(log.epochs.items()):
+            if len(epochs) > 1:
+                yield Anomaly(DIVERGED_EPOCHS, f"{partition}@{offset}: {sorted(epochs)}")
+            if min(epochs) < last:
+                yield Anomaly(EPOCH_REGRESS, f"{partition}@{offset}: {min(epochs)} after {last}")
+            last = max(last, *epochs)
 
 
 def _of_sends(history: History, logs: dict[int, _Log]) -> Iterator[Anomaly]:
@@ -172,6 +181,10 @@ def _of_sends(history: History, logs: dict[int, _Log]) -> Iterator[Anomaly]:
             elif send.outcome is Outcome.FAIL:
                 yield Anomaly(FAILED_READ, f"{partition}: {value}")
     final = {(seen.partition, seen.value) for seen in history.final}
+    for partition, log in sorted(logs.items()):
+        for value in sorted(log.read):
+            if (partition, value) not in final:
+                yield Anomaly(LOST_READ, f"{partition}: {value}")
     for send in history.sends:
         if not is_committed(history, send):
             continue
@@ -193,16 +206,16 @@ def _of_orders(sends: Iterable[Send]) -> Iterator[Anomaly]:
     given_up = _given_up(sends)
     for (producer, partition), mine in sorted(by_producer.items()):
         mine.sort(key=lambda one: one.invoked_ns)
-        last: dict[int, Send] = {}
+        greatest: dict[int, Send] = {}
+        """Of those whose responses came after so many records were given up, the one with the
+        greatest offset."""
         for later in mine:
             period = bisect_right(given_up[producer], _end(later))
-            former = last.get(period)
-            last[period] = later
-            if former is None:
-                continue
-            assert former.offset is not None
-            assert later.offset is not None
-            if later.offset < former.offset:
+            earlier = [one for number, one in greatest.items() if number <= period]
+            former = max(earlier, key=_offset, default=later)
+            if _offset(later) > _offset(greatest.get(period, later)) or period not in greatest:
+                greatest[period] = later
+            if _offset(later) < _offset(former):
                 yield Anomaly(
                     NONMONOTONIC_SEND,
                     f"{partition}: producer {producer}, {former.value} at {former.offset}, "
@@ -217,7 +230,9 @@ def _given_up(sends: Iterable[Send]) -> dict[int, list[int]]:
 
     It then takes another epoch and sends again what waits after that record (KIP-360).  What was
     stored before may have been after it, too: a leader that has nothing of a producer takes any
-    sequence, also after it has refused the one before for want of replicas, as in Apache Kafka.
+    sequence, also after it has refused the one before for want of replicas, as in Apache Kafka.  So
+    of two records the first may be stored last, if its response came after a record was given up,
+    and that of the second one before.
     """
     found: dict[int, list[int]] = defaultdict(list)
     for send in sends:
@@ -243,6 +258,11 @@ def _real_time(partition: int, sends: list[Send]) -> Iterator[Anomaly]:
                 REAL_TIME_ORDER,
                 f"{partition}: {send.value} at {send.offset}, sent after {greatest} was known",
             )
+
+
+def _offset(send: Send) -> int:
+    assert send.offset is not None
+    return send.offset
 
 
 def _end(send: Send) -> int:
@@ -289,14 +309,17 @@ def _of_resumes(history: History, logs: dict[int, _Log]) -> Iterator[Anomaly]:
             if session in begun:
                 continue
             begun.add(session)
-            if poll.group is None:
+            if poll.group is None and not poll.is_from_start:
                 continue
-            base = greatest.get((poll.group, seen.partition), 0)
+            base = 0
+            if poll.group is not None:
+                base = greatest.get((poll.group, seen.partition), 0)
             offsets = visible[seen.partition]
             count = bisect_left(offsets, seen.offset) - bisect_left(offsets, base)
             if count > 0:
-                text = f"{poll.group}, {seen.partition}: {count} records from {base} to"
-                yield Anomaly(RESUME_GAP, f"{text} {seen.offset}")
+                who = poll.group or f"consumer {poll.consumer}"
+                text = f"{who}, {seen.partition}: {count} records from {base} to {seen.offset}"
+                yield Anomaly(RESUME_GAP, text)
 
 
 def _of_commits(history: History) -> Iterator[Anomaly]:
@@ -311,8 +334,9 @@ def _of_commits(history: History) -> Iterator[Anomaly]:
             if commit.is_fetch and offset < known:
                 text = f"{commit.group}, {partition}: {offset} after {known}"
                 yield Anomaly(COMMIT_LOSS, text)
-            if commit.is_fetch and offset > possible.get(key, offset):
-                text = f"{commit.group}, {partition}: {offset} after {possible[key]}"
+            perhaps = possible.get(key, -1)
+            if commit.is_fetch and offset > perhaps:
+                text = f"{commit.group}, {partition}: {offset} after {perhaps}"
                 yield Anomaly(ABORTED_OFFSETS, text)
             if commit.is_ok and not commit.is_fetch:
                 committed[key] = max(known, offset)

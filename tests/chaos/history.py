@@ -61,6 +61,7 @@ class Poll:
 
     session  counts the assignments of the consumer: nothing is said of two polls of different ones
     group    the group whose committed offsets the session goes on from; None: from elsewhere
+    is_from_start  the session begins at offset 0
     """
 
     consumer: int
@@ -69,6 +70,7 @@ class Poll:
     records: list[Seen]
     transaction: int | None = None
     group: str | None = None
+    is_from_start: bool = False
 
 
 @dataclass(slots=True)

@@ -53,6 +53,16 @@ def unknown(history: History) -> None:
     history.final.append(Seen(0, COUNT, 4_711))
 
 
+def lost_read(history: History) -> None:
+    """A send of unknown outcome, which a consumer got, and which a new leader did not have."""
+    history.sends.append(Send(2, 0, 7, 600))
+    history.polls.append(Poll(2, 1, 800, [Seen(0, COUNT, 7, 1)]))
+
+
+def diverged(history: History) -> None:
+    history.polls.append(Poll(2, 1, 800, [Seen(0, 5, 50, 2)]))
+
+
 def skip(history: History) -> None:
     history.polls[1].records.pop(0)
 
@@ -148,6 +158,8 @@ HISTORIES: dict[str, Callable[[History], None]] = {
     checker.DUPLICATE: duplicate,
     checker.FAILED_READ: failed,
     checker.UNKNOWN_VALUE: unknown,
+    checker.LOST_READ: lost_read,
+    checker.DIVERGED_EPOCHS: diverged,
     checker.POLL_SKIP: skip,
     checker.RESUME_GAP: resume,
     checker.NONMONOTONIC_POLL: back,
@@ -241,6 +253,34 @@ def test_producer_that_has_given_a_record_up_sends_again_the_records_after_it() 
     assert {one.kind for one in anomalies(history)} == set()
     history.sends[-1].producer = 2
     assert {one.kind for one in anomalies(history)} == {checker.NONMONOTONIC_SEND}
+
+
+def test_record_acknowledged_before_another_was_given_up_is_not_stored_after_later_ones() -> None:
+    history = sound()
+    out_of_order(history)
+    # Both are sent before either is acknowledged, so that real time says nothing of them.
+    former, later = history.sends[4], history.sends[5]
+    later.invoked_ns = former.invoked_ns + 1
+    former.ended_ns, later.ended_ns = 450, 900
+    history.sends.append(Send(1, 0, 5, 10, 800, Outcome.INFO))
+    assert {one.kind for one in anomalies(history)} == {checker.NONMONOTONIC_SEND}
+
+
+def test_consumer_that_asked_for_the_start_does_not_begin_above_it() -> None:
+    history = sound()
+    history.polls.append(Poll(2, 1, 800, history.final[2:], is_from_start=True))
+    assert {one.kind for one in anomalies(history)} == {checker.RESUME_GAP}
+    history.polls[-1].records[:0] = history.final[:2]
+    assert anomalies(history) == []
+
+
+def test_offset_of_a_group_that_only_an_aborted_transaction_has_committed_is_found() -> None:
+    history = sound()
+    history.commits.append(Commit("h", {0: 5}, 550, False, is_aborted=True))
+    history.commits.append(Commit("h", {0: -1}, 600, True, is_fetch=True))
+    assert anomalies(history) == []
+    history.commits.append(Commit("h", {0: 5}, 700, True, is_fetch=True))
+    assert {one.kind for one in anomalies(history)} == {checker.ABORTED_OFFSETS}
 
 
 def test_clients_that_did_nothing_are_named() -> None:

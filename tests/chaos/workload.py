@@ -122,14 +122,21 @@ class Workload:
             consumer.assign([TopicPartition(self._topic, one, 0) for one in range(PARTITIONS)])
             try:
                 while self._reading.is_set():
-                    self._note(number, session, consumer.consume(500, timeout=0.2))
+                    messages = consumer.consume(500, timeout=0.2)
+                    self._note(number, session, messages, is_from_start=True)
             except KafkaException:
                 continue
             finally:
                 consumer.close()
 
     def _note(
-        self, number: int, session: int, messages: Sequence[Message], group: str | None = None
+        self,
+        number: int,
+        session: int,
+        messages: Sequence[Message],
+        group: str | None = None,
+        *,
+        is_from_start: bool = False,
     ) -> list[Seen]:
         found: list[Seen] = []
         for message in messages:
@@ -140,7 +147,8 @@ class Workload:
                 raise KafkaException(error)
         if found:
             with self._lock:
-                self.history.polls.append(Poll(number, session, monotonic_ns(), found, group=group))
+                poll = Poll(number, session, monotonic_ns(), found, None, group, is_from_start)
+                self.history.polls.append(poll)
         return found
 
     def _consume_in_group(self, number: int) -> None:

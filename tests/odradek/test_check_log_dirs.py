@@ -6,28 +6,35 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
 from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.storage.checking import directories_check
+from odradek.tools import check_log_dirs
 from tests.cluster.stored_logs import assert_undamaged
 from tests.controller.coordination.test_state_files import FOLDER, grow
 from tests.support.broker_process import BrokerProcess
+from tests.support.processes import ProcessFailed
 
 TIMEOUT_S = 90.0
 CLEAN, REPAIRED, DAMAGED, NOT_CHECKED = 0, 1, 2, 3
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-def check(*words: str | Path) -> subprocess.CompletedProcess[str]:
+def check(
+    *words: str | Path, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "odradek", "check-log-dirs", *map(str, words)],
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
         check=False,
+        env={**os.environ, **(environment or {})},
     )
 
 
@@ -115,6 +122,40 @@ def test_missing_directory_and_wrong_words_are_not_checked(tmp_path: Path) -> No
     assert missing.stderr == f"odradek: there is no directory {tmp_path / 'no'}\n"
     assert check().returncode == NOT_CHECKED
     assert check("--jsn", tmp_path).returncode == NOT_CHECKED
+    assert check("").returncode == NOT_CHECKED
+
+
+def test_names_that_are_no_text_are_printed(tmp_path: Path) -> None:
+    os.mkdir(os.fsencode(tmp_path) + b"/caf\xe9-0")
+    found = check(tmp_path, environment={"PYTHONIOENCODING": "utf-8:strict"})
+    assert found.returncode == REPAIRED
+    assert "caf\\udce9-0" in found.stdout, found
+
+
+def test_check_that_fails_has_checked_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError("a flaw of the check")
+
+    monkeypatch.setattr(directories_check, "check_directories", fail)
+    assert check_log_dirs.main([str(tmp_path)]) == NOT_CHECKED
+
+
+def test_directory_of_another_cluster_than_the_coordination_files_is_damage(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path / "broker-1").start()
+    try:
+        assert broker.stop() == 0
+        path = broker.data / "meta.properties"
+        (line,) = [one for one in path.read_text().splitlines() if one.startswith("cluster.id=")]
+        path.write_text(path.read_text().replace(line, "cluster.id=kVSgfurUQFGGpHMTBqBPiw"))
+        found = check(broker.data)
+        assert found.returncode == DAMAGED, found.stdout
+        assert f"damage: {path}: belongs to cluster 'kVSgfurUQFGGpHMTBqBPiw'" in found.stdout
+        with pytest.raises(ProcessFailed, match="belongs to cluster 'kVSgfurUQFGGpHMTBqBPiw'"):
+            broker.start()
+    finally:
+        broker.close()
 
 
 def test_damaged_coordination_files_are_named(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ plan            what a seed decides: the cluster, and when which fault happens
 faults          how faults are made
 script          waiting and cutting, for scripted faults
 failovers       two failovers in a row
+lagging_followers  a follower that does not hear its leader leaves the in-sync replicas
 controller_moves  a controller is deposed within a change of in-sync replicas
 transaction_ends  what strikes while a transaction ends
 administration  topics that come and go, reassignments

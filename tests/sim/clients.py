@@ -10,6 +10,12 @@ from odradek.broker.interbroker.network_client import NetworkClient
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
+from odradek.protocol.messages.list_offsets import (
+    LATEST_TIMESTAMP,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from odradek.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -33,6 +39,7 @@ TOPIC: Final = "orders"
 PRODUCE_VERSION: Final = 9
 FETCH_VERSION: Final = 12
 INIT_VERSION: Final = 4
+LIST_VERSION: Final = 7
 REQUEST_TIMEOUT_MS: Final = 2_500
 RETRY_US: Final = 150_000
 REFUSED_BEFORE_APPEND: Final = (
@@ -297,3 +304,53 @@ class LastReader(Consumer):
             if offset < end:
                 return f"{key}: the last reader is at {offset} of {end}"
         return None
+
+
+class EndReader:
+    """Asks for the end of a partition, in the newest leader epoch: it never falls (KIP-207).
+
+    Half of the requests are sent to any broker, which may be a leader that was deposed.
+    """
+
+    def __init__(self, clients: ClientHost, keys: list[TopicPartition], pause_us: int) -> None:
+        self._clients = clients
+        self._pause_us = pause_us
+        self._ends = dict.fromkeys(keys, 0)
+        for key in keys:
+            clients.after(pause_us, lambda key=key: self._ask(key))  # type: ignore[misc]
+
+    def _ask(self, key: TopicPartition) -> None:
+        clients = self._clients
+        state = clients.oracle.state_of(key)
+        if state is None:
+            clients.after(self._pause_us, lambda: self._ask(key))
+            return
+        wanted = ListOffsetsPartition(
+            partition_index=key.partition,
+            current_leader_epoch=state.leader_epoch,
+            timestamp_ms=LATEST_TIMESTAMP,
+        )
+        topic = ListOffsetsTopic(name=key.topic, partitions=[wanted])
+        request = ListOffsetsRequest(replica_id=-1, topics=[topic])
+        is_any = clients.world.random.randrange(2)
+        broker_id = clients.any_broker() if is_any else clients.leader_of(key)
+        known = self._ends[key]
+        pending = clients.send(broker_id, request, LIST_VERSION)
+        pending.on_done(lambda done: self._on_response(key, known, done))
+
+    def _on_response(self, key: TopicPartition, known: int, done: Pending[Any]) -> None:
+        """known  the greatest end that was known when the request was sent"""
+        clients = self._clients
+        clients.after(self._pause_us, lambda: self._ask(key))
+        try:
+            (topic,) = done.result().topics
+            (found,) = topic.partitions
+        except BrokerError:
+            return
+        if found.error_code:
+            return
+        if found.offset < known:
+            clients.world.fail(f"{key}: its end falls from {known} to {found.offset}")
+        clients.oracle.on_end(key, found.offset)
+        clients.world.counts["end"] += 1
+        self._ends[key] = max(self._ends[key], found.offset)

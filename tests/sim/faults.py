@@ -14,9 +14,10 @@ from tests.sim.controller_moves import ControllerMoves
 from tests.sim.coordinator_deaths import CoordinatorDeaths
 from tests.sim.ensemble import HOST, Ensemble
 from tests.sim.failovers import TwoFailovers
+from tests.sim.lagging_followers import LaggingFollowers
 from tests.sim.network import Network
 from tests.sim.oracle import Oracle
-from tests.sim.plan import Fault
+from tests.sim.plan import LAGGING, Fault
 from tests.sim.process import Process
 from tests.sim.reassignments import StoppedLeader
 from tests.sim.script import Script
@@ -92,6 +93,7 @@ class Faults:
             "topic": lambda _, fault: administration.create_topic(fault.second, fault.length_ms),
             "two failovers": self._fail_twice,
             "stopped leader": self._stop_new_leader,
+            LAGGING: lambda *_: LaggingFollowers(self._script).make(keys[0]),
             "controller moves in a change": self._move_controller_in_a_change,
             "marker of a dead leader": self._end_transaction,
             "disk full at the end": self._end_transaction,

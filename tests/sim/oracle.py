@@ -32,6 +32,8 @@ HEADER: Final = Struct(">qiibIhiqqqhii")
 HEADER_BYTES: Final = 61
 OFFSET: Final = Struct(">q")
 PATHS_MAX: Final = 1_024
+MIN_IN_SYNC: Final = 2
+"""min.insync.replicas of all topics."""
 
 
 class StoredBatch(NamedTuple):
@@ -108,6 +110,8 @@ class ReplicaView(NamedTuple):
     log_start_offset: int
     high_watermark: int
     end_offset: int
+    in_sync: int
+    """How many replicas are in sync, as the controller has confirmed them to this leader."""
 
 
 class Oracle:
@@ -201,6 +205,12 @@ class Oracle:
         if offset > len(self.of(key).batches):
             self.world.fail(f"{key}: a consumer got beyond the end, to {offset}")
 
+    def on_end(self, key: TopicPartition, offset: int) -> None:
+        """A response says that a partition ends there."""
+        is_seen = offset <= len(self.of(key).batches) or self.world.counts["power cut"]
+        if not is_seen and not self._is_below_unseen_high_watermark(key, offset - 1):
+            self.world.fail(f"{key}: its end is {offset} for a client, that is not committed")
+
     # What brokers do.
 
     def after_turn(self, process: Process) -> bool:
@@ -236,7 +246,7 @@ class Oracle:
                 log = partition.log
                 head = log.head
                 try:
-                    _, leader, epoch, start, high_watermark, end = latest[partition]
+                    _, leader, epoch, start, high_watermark, end, _ = latest[partition]
                 except KeyError:
                     self._look(process, partition)
                     is_truncating = is_truncating or head.is_truncating
@@ -267,6 +277,7 @@ class Oracle:
             log.log_start_offset,
             log.high_watermark,
             log.head.end_offset,
+            0 if partition.leader is None else len(partition.leader.in_sync.committed),
         )
         name = (process.broker_id, partition.topic, partition.index)
         before = self._views.get(name)
@@ -327,6 +338,10 @@ class Oracle:
             return f"the high watermark of a leader falls from {before} to {now}"
         if is_led and now.end_offset < before.end_offset:
             return f"the end of a leader's log falls from {before} to {now}"
+        if is_led and now.high_watermark > before.high_watermark:
+            required = min(MIN_IN_SYNC, 1 + len(now.leader.followers))
+            if max(before.in_sync, now.in_sync) < required:
+                return f"records are committed by fewer than {required} replicas: {before}, {now}"
         if now.high_watermark < before.high_watermark and now.high_watermark < now.end_offset:
             return f"the high watermark falls from {before} to {now}"
         return None

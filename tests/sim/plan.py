@@ -44,6 +44,11 @@ CHECK_INTERVAL_MS: Final = 1_000
 """Between two looks for transactions that have timed out."""
 SCRIPTS_ONE_IN: Final = 8
 """Of how many other histories one has scripted faults instead of random ones."""
+END_READER_ONE_IN: Final = 4
+LAGGING: Final = "lagging follower"
+LAGGING_ONE_IN: Final = 4
+"""Of how many histories with scripted faults one has followers that do not hear their leader."""
+LAGGING_LENGTH_MS: Final = 9_000
 SCRIPTS: Final = ("two failovers", "controller moves in a change", "stopped leader")
 SCRIPTED_ENDS_ONE_IN: Final = 2
 """Of how many histories with transactions one has scripted faults instead of random ones."""
@@ -114,6 +119,8 @@ class Plan:
     """How many members each group has; most plans have none."""
     group_kinds: tuple[str, ...] = ()
     """One of GROUP_KINDS for each group."""
+    has_end_reader: bool = False
+    """Whether a client asks where partitions end."""
 
     def settings(self) -> dict[str, str]:
         """Those of the brokers."""
@@ -205,6 +212,7 @@ def make_plan(seed: int) -> Plan:
         faults=tuple(faults),
         transactional_clients=(),
         group_members=(),
+        has_end_reader=not random.Random(f"ends {seed}").randrange(END_READER_ONE_IN),
     )
     clients = rng.randrange(KINDS_OF_CLIENTS)
     if clients not in (GROUPS, TRANSACTIONAL):
@@ -246,7 +254,11 @@ def _with_scripted_ends(plan: Plan, rng: random.Random) -> Plan:
 
 def _scripted(plan: Plan, rng: random.Random) -> Plan:
     """The same with scripted faults in a row, and clients that write more."""
-    faults = _in_a_row(plan, rng, rng.choice(SCRIPTS))
+    kind = rng.choice(SCRIPTS)
+    if not random.Random(f"lagging {plan.seed}").randrange(LAGGING_ONE_IN):
+        kind = LAGGING
+        plan = replace(plan, length_ms=max(plan.length_ms, LAGGING_LENGTH_MS))
+    faults = _in_a_row(plan, rng, kind)
     return replace(plan, partitions=1, has_scribbler=True, pause_us=100_000, faults=faults)
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.handlers import produce
+from odradek.broker.handlers import list_offsets, produce
 from odradek.broker.interbroker.controller_channel import ControllerChannel
 from odradek.broker.replication.follower import fetcher_state, followed_log
 from odradek.broker.replication.follower.followed_log import FollowedLog
@@ -435,3 +435,39 @@ def consumers_get_nothing_of_the_newest_epoch(patch: pytest.MonkeyPatch) -> None
         )
 
     patch.setattr(Partition, "fetch_end", former)
+
+
+@BUGS.add
+def min_insync_replicas_is_ignored(patch: pytest.MonkeyPatch) -> None:
+    """KIP-966: a leader that is alone commits, and acknowledges what no one else has."""
+    patch.setattr(PartitionLeader, "is_under_min_isr", lambda self, required: False)
+    patch.setattr(PartitionLeader, "lost_min_isr", lambda self, required: False)
+
+
+@BUGS.add
+def lagging_replicas_stay_in_sync(patch: pytest.MonkeyPatch) -> None:
+    """A follower that a leader does not hear of holds up every acks=all."""
+    patch.setattr(PartitionLeader, "propose_shrink", lambda self, log_end_offset, now_ms: None)
+
+
+@BUGS.add
+def leader_epochs_of_requests_are_not_checked(patch: pytest.MonkeyPatch) -> None:
+    """KIP-320: a leader that does not know of the next one responds to who does."""
+    patch.setattr(Partition, "check_leader_epoch", lambda self, current_leader_epoch: None)
+
+
+@BUGS.add
+def new_leaders_do_not_wait_with_the_end(patch: pytest.MonkeyPatch) -> None:
+    """KIP-207: the high watermark of a new leader may be lower than that of the one before."""
+    look_up = list_offsets._look_up
+
+    def early(context: Any, request: Any, topic: str, wanted: Any, lookup: Any) -> Any:
+        try:
+            return look_up(context, request, topic, wanted, lookup)
+        except BrokerError as error:
+            if error.code is not ErrorCode.OFFSET_NOT_AVAILABLE:
+                raise
+            log = context.services.partitions.get(topic, wanted.partition_index).log
+            return log.high_watermark, -1, -1
+
+    patch.setattr(list_offsets, "_look_up", early)

@@ -21,7 +21,15 @@ from odradek.broker.auto_topic_creation import first_use_topic
 from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.protocol.topic_partition import TopicPartition
 from tests.sim.administration import Administration
-from tests.sim.clients import TOPIC, ClientHost, Consumer, LastReader, Producer, Scribbler
+from tests.sim.clients import (
+    TOPIC,
+    ClientHost,
+    Consumer,
+    EndReader,
+    LastReader,
+    Producer,
+    Scribbler,
+)
 from tests.sim.ensemble import HOST, Ensemble
 from tests.sim.faults import CLOCK_MS_MAX, Faults
 from tests.sim.group_workload import GroupWorkload
@@ -32,6 +40,7 @@ from tests.sim.process import Process
 from tests.sim.transactional_workload import TransactionalWorkload
 from tests.sim.world import Broken, World
 
+END_PAUSE_US: Final = 20_000
 CALM_STEP_MS: Final = 250
 CALM_MAX_MS: Final = 90_000
 LEVEL_STEPS_MAX: Final = 1_000
@@ -154,6 +163,8 @@ class Simulation:
             self.scribblers = [Scribbler(clients, self._lasting_keys, self.plan.pause_us)]
         self.clients = clients
         Consumer(clients, self.partition_keys(), 2 * self.plan.pause_us)
+        if self.plan.has_end_reader:
+            EndReader(clients, self.partition_keys(), END_PAUSE_US)
         if self.plan.transactional_clients:
             self.workload = TransactionalWorkload(
                 self.plan, clients, self.oracle, self.partition_keys()

@@ -116,12 +116,12 @@ def segment_path(base_offset: int, suffix: str = ".log") -> str:
     return f"{FOLDER}/{base_offset:020d}{suffix}"
 
 
-def flip(path: str, position: int) -> Damage:
-    """Change one byte; a negative position counts from the end."""
+def flip(path: str, position: int, mask: int = 0x41) -> Damage:
+    """Change bits of one byte; a negative position counts from the end."""
 
     def run(files: MemoryFileSystem) -> None:
         data = bytearray(files.read(path))
-        data[position] ^= 0x41
+        data[position] ^= mask
         files.replace(path, bytes(data))
 
     return run

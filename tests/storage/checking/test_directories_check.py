@@ -101,6 +101,16 @@ AFTER_A_CLEAN_STOP: dict[str, Row] = {
         *(remove(segment_path(80)), LEFTOVER, REPAIR, segment_path(80, ".index"), 80),
         "removed: its segment has no .log file",
     ),
+    "lost .log file of the first segment": (
+        remove(segment_path(0)),
+        *(OFFSETS, DAMAGE, segment_path(0), 0, "the records are lost here"),
+    ),
+    "negative leader epoch": (
+        *(set_leader_epoch(39, 1 << 31), LEADER_EPOCH, DAMAGE, segment_path(39), 79, "leaves it"),
+    ),
+    "negative leader epoch of the first batch": (
+        *(flip(segment_path(0), 12, 0x80), LEADER_EPOCH, DAMAGE, segment_path(0), 0, "leaves it"),
+    ),
     "fallen leader epoch": (
         *(set_leader_epoch(158, 1), LEADER_EPOCH, DAMAGE, segment_path(158), 179, "leaves"),
     ),
@@ -208,6 +218,9 @@ AFTER_A_CLEAN_STOP: dict[str, Row] = {
     "lost high watermarks": (
         *(remove(HIGH_WATERMARKS), CHECKPOINT, REPAIR, HIGH_WATERMARKS, None, "high watermarks st"),
     ),
+    "empty high watermarks": (
+        *(write(HIGH_WATERMARKS, b""), CHECKPOINT, REPAIR, HIGH_WATERMARKS, None, "high water"),
+    ),
     "lost log starts": (remove(LOG_STARTS), CHECKPOINT, REPAIR, LOG_STARTS, None, "logs start at"),
     "unreadable high watermarks": (
         write(HIGH_WATERMARKS, b"0\n9\n"),
@@ -284,6 +297,12 @@ AFTER_A_KILL: dict[str, Row] = {
     "unfinished write": (
         *(cut(segment_path(209), 5), BATCH, REPAIR, segment_path(209), 209, "truncated"),
     ),
+    "longer length of a batch with others after it": (
+        *(flip(segment_path(189), 10, 1), BATCH, DAMAGE, segment_path(189), 189, "truncated"),
+    ),
+    "longer length of the first of the last batches": (
+        *(flip(segment_path(209), 9, 1), BATCH, DAMAGE, segment_path(209), 209, "truncated"),
+    ),
     "cut batch below the recovery point": (
         *(cut(segment_path(119), 5), BATCH, DAMAGE, segment_path(119), 157, "leaves it: reading"),
     ),
@@ -293,6 +312,10 @@ AFTER_A_KILL: dict[str, Row] = {
     "preallocated space": (
         *(extend(segment_path(209), bytes(999)), BATCH, REPAIR, segment_path(209), 210),
         "999 of 1969 bytes are truncated",
+    ),
+    "zeros before the last segment": (
+        *(extend(segment_path(189), bytes(12)), BATCH, DAMAGE, segment_path(189), 209),
+        "1 segments with 970 bytes are removed, after a torn one",
     ),
     "misleading index": (
         *(flip(segment_path(189, ".index"), 7), INDEX, REPAIR, segment_path(189, ".index"), 189),
