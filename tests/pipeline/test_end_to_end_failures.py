@@ -15,6 +15,7 @@ from odradek.pipeline.jobs import lifecycle, reachability, run
 from odradek.pipeline.spec.load import parse
 from odradek.pipeline.spec.model import Pipeline
 from tests.pipeline.crashes import READ_TIMEOUT_S, create_topics
+from tests.pipeline.mirroring import create
 from tests.pipeline.test_run import payment, produce
 from tests.support.broker_process import BrokerProcess
 from tests.support.ports import free_port
@@ -110,7 +111,7 @@ def test_deleted_records_and_a_deleted_topic_fail_the_source(
         ran(spark, broker, tmp_path, topic=topic)
     line = said(failed, tmp_path, TOPICS)
     assert line == f"topic {topic!r} does not exist on cluster main"
-    create_topics(broker.address, topic, partitions=1)
+    create(broker.address, topic, 1, {"retention.ms": "-1"})
     produce(broker.address, topic, [payment(number) for number in range(2)])
     with pytest.raises(PartFailed) as failed:
         ran(spark, broker, tmp_path, topic=topic)
