@@ -72,15 +72,16 @@ def command(
 
 
 def finish_replacement(cluster: BrokerCluster, broker_id: int) -> None:
-    """The commands of the recipe, at the broker that was replaced."""
+    """The commands of the recipe, at another broker than the one that was replaced."""
+    other = next(one for one in BROKERS if one != broker_id)
 
     def is_replicated() -> bool:
-        done = command(cluster, broker_id, "topics", "--describe", "--under-replicated-partitions")
+        done = command(cluster, other, "topics", "--describe", "--under-replicated-partitions")
         return not done.returncode and not done.stdout.strip()
 
     cluster.wait(is_replicated, "nothing under-replicated", timeout_s=WAIT_S)
     kinds = ("--election-type", "preferred", "--all-topic-partitions")
-    done = command(cluster, broker_id, "leader-election", *kinds)
+    done = command(cluster, other, "leader-election", *kinds)
     assert not done.returncode, done
     cluster.wait_for_leaders(TOPIC, LEADERS, isr=3)
 
