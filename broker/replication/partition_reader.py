@@ -141,9 +141,10 @@ class Reading:
                 log.shared.rebuilding and log.is_index_unready(requested.fetch_offset)
             ):
                 continue
-            # A log may end with offsets that have no record, if its start was above its end: a
-            # response without records would be asked for again at once.
-            if self.min_bytes == 1 and log.active.size:
+            # Below the active segment there may be no record: a log whose start was above its end
+            # has such offsets.  A response without records would be asked for again at once.
+            active = log.active
+            if self.min_bytes == 1 and active.size and end > active.base_offset:
                 return 1
             available_bytes += self._bytes_up_to(end, partition, requested)
             if available_bytes >= self.min_bytes:
@@ -186,14 +187,14 @@ class Reading:
 
     def _bytes_up_to(self, end: int, partition: Partition, requested: FetchPartition) -> int:
         """Bytes of records that may be read; none while an index is rebuilt, `min_bytes` when the
-        disk fails, which the read finds again and reports."""
+        disk fails or a batch is damaged, which the read finds again and reports."""
         try:
             return partition.log.bytes_between(
                 requested.fetch_offset, end, requested.partition_max_bytes
             )
         except IndexUnready:
             return 0
-        except OSError:
+        except (BrokerError, OSError):
             return self.min_bytes
 
     def is_unchanged(

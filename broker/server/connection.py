@@ -189,11 +189,12 @@ class Connection:
         elif took_ns > 2 * SHORT_SLICE_NS:
             # A busy machine makes short turns long, but leaves no work behind.
             self._trust = max(NEW_TRUST, self._trust - 1)
-        elif took_ns > SHORT_SLICE_NS:
-            # A client that sends little finds the processor's caches cold.
-            self._trust = max(NEW_TRUST + 1, self._trust - 1)
         elif frames:
-            self._trust = min(TRUST_MAX, self._trust + 1)
+            if took_ns <= SHORT_SLICE_NS:
+                self._trust = min(TRUST_MAX, self._trust + 1)
+            else:
+                # A client that sends little finds the processor's caches cold.
+                self._trust = max(NEW_TRUST + 1, self._trust - 1)
 
     def _read(self, deadline_ns: int | None = None) -> list[memoryview]:
         """A turn: handle what was received; returns its frames.
@@ -362,7 +363,12 @@ class Connection:
 
     def is_unread(self) -> bool:
         """Whether nothing is read, the end of the stream neither, until waiting requests end."""
-        return bool(self.waiting) and not (self._reading or self._is_put_off or self.under_way)
+        return bool(self.waiting) and not (
+            self._reading
+            or self._is_put_off
+            or self.under_way
+            or self._server.rounds.is_waiting(self)
+        )
 
     def reserve(self) -> ResponseSlot:
         """A place for a response that is made later."""

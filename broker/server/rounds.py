@@ -81,6 +81,10 @@ class Rounds:
         self._waiting[runnable] = None
         self._schedule()
 
+    def is_waiting(self, runnable: Runnable) -> bool:
+        """Whether it is queued for one more slice."""
+        return runnable in self._waiting
+
     def _schedule(self) -> None:
         if not self._is_scheduled:
             self._is_scheduled = True

@@ -283,8 +283,9 @@ class SocketServer:
         poller = select.poll()
         for descriptor in unread:
             poller.register(descriptor, PEER_HAS_CLOSED)
-        for descriptor, _ in poller.poll(0):
-            unread[descriptor].close()
+        for descriptor, events in poller.poll(0):
+            if events & (PEER_HAS_CLOSED | select.POLLHUP | select.POLLERR):
+                unread[descriptor].close()
 
     def stop_accepting(self) -> None:
         """Close the listening sockets; open connections go on."""

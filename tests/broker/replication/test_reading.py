@@ -11,7 +11,7 @@ from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.partition_reader import PartitionRead, Reading, read_partition
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.storage.log.log import Log
-from tests.support.logs import NOW_MS, batch
+from tests.support.logs import NOW_MS, batch, marker
 from tests.support.replicas import Replicas
 
 COMMITTED = Reading(read_committed=True, min_bytes=1, max_bytes=1 << 20, version=12)
@@ -146,21 +146,27 @@ def test_replica_that_was_stopped_serves_no_consumer_any_more() -> None:
     assert read(partition, 0).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_disk_that_fails_while_bytes_are_counted_lets_a_follower_read_the_error_at_once(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    "failure", [OSError("the disk is broken"), BrokerError(ErrorCode.CORRUPT_MESSAGE)]
+)
+def test_partition_that_fails_while_bytes_are_counted_lets_a_follower_read_the_error_at_once(
+    monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:
-    partition = led(1)
+    partition = Replicas().lead(in_sync=(1, 2))
+    partition.append([batch(NOW_MS, NOW_MS)], NOW_MS)
     reading = replace(COMMITTED, read_committed=False, min_bytes=100, replica_id=2)
     requested = FetchPartition(0, 1 << 20, -1, -1, -1)
 
     def fail(log: Log, start: int, end: int, max_bytes: int) -> int:
-        raise OSError("the disk is broken")
+        raise failure
 
     monkeypatch.setattr(Log, "bytes_between", fail)
     key = ("orders", 0)
-    found = [(key, requested, partition, ErrorCode.NONE)]
+    found = [(key, requested, partition, ErrorCode.NONE)] * 2
     assert reading.count(found) == 100
-    assert reading.count_for_follower(found, lambda partition, requested: None) == 100
+    recorded: list[Partition] = []
+    assert reading.count_for_follower(found, lambda one, _: recorded.append(one)) == 100
+    assert recorded == [partition] * 2
 
 
 def test_fetch_waits_at_the_end_of_the_records_when_the_log_goes_on_at_a_later_offset() -> None:
@@ -180,6 +186,11 @@ def test_fetch_waits_at_the_end_of_the_records_when_the_log_goes_on_at_a_later_o
 
     assert is_enough(1)
     assert not is_enough(2)
-    partition.append([batch(NOW_MS)], NOW_MS)
+    partition.append(
+        [batch(producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)], NOW_MS
+    )
+    assert partition.log.last_stable_offset == 1000
+    assert not is_enough(2)
+    partition.append([marker(producer_id=7, is_commit=True)], NOW_MS)
     assert is_enough(2)
     assert read(partition, 2).records is not None

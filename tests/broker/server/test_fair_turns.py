@@ -36,6 +36,7 @@ from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from odradek.runtime.loop_watch import LoopWatch
+from tests.scripts.chapters.batches import batch, produce_request
 from tests.support.attacks import PIPELINED, REQUESTS, named_topics
 from tests.support.machine_speed import slowness
 from tests.support.node_here import Caller, NodeHere, decoded, framed, node_here
@@ -64,6 +65,8 @@ BROKER_RESOURCE: Final = 4
 OBJECTS_OF_A_FETCH_MAX: Final = 34
 """That the garbage collector walks for one that waits; 27 are seen."""
 HOUR_MS: Final = 3_600_000
+SENT_BEFORE_LEAVING: Final = 500
+TURNS_OF_REQUESTS_MAX: Final = 2_000
 
 
 @pytest.fixture
@@ -438,6 +441,23 @@ def test_client_that_leaves_while_too_many_of_its_requests_wait_is_noticed(here:
             return metrics.delayed_requests <= left * OUTSTANDING_MAX
 
         here.until(waits, "the client's leaving is not noticed")
+
+
+def test_requests_of_a_client_that_has_left_are_served_when_only_an_earlier_one_waits(
+    here: NodeHere,
+) -> None:
+    caller = here.caller()
+    record = framed(produce_request("topic", batch(1), acks=0), 9, 1)
+    caller.send_bytes(waiting_fetch(HOUR_MS) + record * SENT_BEFORE_LEAVING)
+    caller.close()
+    partition = here.node.services.partitions.get("topic", 0)
+    assert partition is not None
+
+    def are_stored() -> bool:
+        here.server.close_left()
+        return partition.log.end_offset == SENT_BEFORE_LEAVING
+
+    here.until(are_stored, "requests are dropped", turns_max=TURNS_OF_REQUESTS_MAX)
 
 
 def test_expensive_expressions_of_many_groups_delay_no_other_connection(here: NodeHere) -> None:
