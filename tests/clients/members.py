@@ -7,6 +7,7 @@ JVM takes a second to start.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import threading
@@ -177,8 +178,10 @@ class Member:
         self.say("leave")
 
     def pause(self) -> None:
-        """SIGSTOP: its connections stay, its heartbeats do not."""
+        """SIGSTOP, and wait until each thread has stopped: its connections stay, its heartbeats do
+        not."""
         self._child.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._child.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """SIGCONT."""
