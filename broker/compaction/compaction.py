@@ -146,7 +146,7 @@ class Compaction:
         if self.worker.pid is not None:
             idle_ms = now_ms - self._last_job_ms
             if idle_ms >= IDLE_MS:
-                self.worker.end_boost()
+                self.worker.reset_priority()
                 await self.worker.kill()
             else:
                 wait_ms = min(wait_ms, IDLE_MS - idle_ms)
@@ -166,7 +166,7 @@ class Compaction:
         context, failures = self._context, self.failures
         self.log_in_work = log
         self._on_begin(log)
-        was_boosted = self.worker.is_boosted
+        priority = self.worker.priority
         outcome: CleaningResult | CleaningError | None = None
         try:
             job = job_of(log, candidate, context.settings.value, context.clock.now_ms())
@@ -193,7 +193,7 @@ class Compaction:
         if not isinstance(outcome, CleaningResult) and not log.is_offline:
             await self._remove_leftovers(log)
         # Who has asked for the cleaning waits for a worker with a higher priority.
-        if was_boosted or not self.worker.is_boosted:
+        if self.worker.priority == priority:
             given_up = CleaningError(f"the cleaning of {log.directory} was given up")
             self._resolve(log, outcome or given_up)
         self._on_done(log)
@@ -237,7 +237,7 @@ class Compaction:
         if failure.error_number != NO_CPU_TIME:
             return self.failures.on_system_error(log, failure.reason, failure.error_number)
         logger.info("the cleaning of %s starts again with a higher priority", log.directory)
-        self.worker.boost()
+        self.worker.raise_priority()
         await self.worker.kill()
         return None
 

@@ -20,8 +20,8 @@ from typing import Final
 
 from odradek.storage.compaction.job import CleaningJob, CleaningResult
 from odradek.storage.compaction.wire import (
-    BOOSTED,
     LINE_BYTES_MAX,
+    PRIORITY_MAX,
     CleaningFailure,
     CleaningProgress,
     decode_message,
@@ -88,18 +88,23 @@ class _Running:
 class WorkerProcess:
     """At most one process, at most one job.
 
-    executor  has threads that last as long as the broker: the process ends with the thread that
-              started it
-    command   the program and its arguments; the broker's process id is appended
+    executor        has threads that last as long as the broker: the process ends with the thread
+                    that started it
+    command         the program and its arguments; the priority and the broker's process id are
+                    appended
+    priority_least  from 0 to `PRIORITY_MAX`
     """
 
-    def __init__(self, executor: Executor, command: Sequence[str] = COMMAND) -> None:
+    def __init__(
+        self, executor: Executor, command: Sequence[str] = COMMAND, priority_least: int = 0
+    ) -> None:
         self._executor = executor
         self._command = command
         self._running: _Running | None = None
         self.silence_s = SILENCE_S
-        self.is_boosted = False
-        """Whether the next process runs at a priority that gets time on busy processors."""
+        self._priority_least = priority_least
+        self.priority = priority_least
+        """Of the next process."""
         self.start_count = 0
         self._rate: float | None = None
         """The bound that was set last; None before a change: each job brings its own."""
@@ -109,13 +114,13 @@ class WorkerProcess:
         """Process id of the worker, None while there is none."""
         return None if self._running is None else self._running.process.pid
 
-    def boost(self) -> None:
-        """Run the next process, and those after it, at the higher priority."""
-        self.is_boosted = True
+    def raise_priority(self) -> None:
+        """Run the next process, and those after it, at the next priority, if there is one."""
+        self.priority = min(self.priority + 1, PRIORITY_MAX)
 
-    def end_boost(self) -> None:
-        """Run the next process at the usual priority."""
-        self.is_boosted = False
+    def reset_priority(self) -> None:
+        """Run the next process at the least priority."""
+        self.priority = self._priority_least
 
     async def clean(
         self, job: CleaningJob, is_wanted: Callable[[], bool]
@@ -170,9 +175,7 @@ class WorkerProcess:
         return running
 
     def _spawn(self) -> Popen[bytes]:
-        command = [*self._command, str(os.getpid())]
-        if self.is_boosted:
-            command.append(BOOSTED)
+        command = [*self._command, str(self.priority), str(os.getpid())]
         return Popen(command, stdin=PIPE, stdout=PIPE)
 
     def set_rate(self, bytes_per_second_max: float) -> None:

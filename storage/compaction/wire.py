@@ -23,8 +23,9 @@ from odradek.storage.segments.segments import CleanedGroup
 LINE_BYTES_MAX: Final = 16 << 20
 """A job names each segment in 20 characters: this is enough for half a million of them."""
 
-BOOSTED: Final = "boosted"
-"""On the worker's command line: run also on processors that other programs keep busy."""
+PRIORITY_MAX: Final = 2
+"""A worker's priority is 0 to this; the higher, the more time on processors that other programs
+keep busy."""
 NO_CPU_TIME: Final = errno.ETIME
 """Error number of a job that was given up because the worker got no processor."""
 

@@ -1,8 +1,8 @@
 """The process that cleans logs beside the broker.
 
-`python -I -m odradek.storage.compaction.worker PARENT [boosted]`:
+`python -I -m odradek.storage.compaction.worker PRIORITY PARENT`:
+    PRIORITY  0 to 2: how much time it gets on processors that other programs keep busy
     PARENT    process id of the broker
-    boosted   run also on processors that other programs keep busy
 
 It reads segments and writes `.cleaned` files, one job after the other, and touches nothing else;
 the broker's process puts the files into place.  It ends with the broker: by the end of its input,
@@ -11,10 +11,10 @@ opened.
 
 It yields the processor to the broker.  A low priority alone is not enough: a running process keeps
 its processor for some milliseconds (EEVDF), and a broker that wakes up waits for so long.  Under
-SCHED_IDLE the worker is preempted at once; but then it gets 0.3 % of processors that other programs
-keep busy.  So a worker that gets no processor fails with NO_CPU_TIME, and the next one is boosted:
-nice 19, 1.5 %.  Where the scheduler weighs groups of processes first, all of this counts within the
-broker's group.
+SCHED_IDLE the worker is preempted at once; but then it gets 0.3 % of a processor that one other
+program keeps busy, and less beside several.  So a worker that gets no processor fails with
+NO_CPU_TIME, and the next one has the next priority: nice 19 (1.5 %), then nice 10 (10 %).  Where
+the scheduler weighs groups of processes first, all of this counts within the broker's group.
 
 Source: Kafka's LogCleaner.CleanerThread, Throttler.
 """
@@ -38,8 +38,8 @@ from odradek.storage.compaction.clean_log import clean
 from odradek.storage.compaction.job import CleaningJob, CleaningResult
 from odradek.storage.compaction.leftovers import remove_leftovers
 from odradek.storage.compaction.wire import (
-    BOOSTED,
     NO_CPU_TIME,
+    PRIORITY_MAX,
     CleaningFailure,
     CleaningProgress,
     WorkerMessage,
@@ -52,8 +52,9 @@ OUTPUT: Final = 1
 PROGRESS_S: Final = 1.0
 RATE_LEAST: Final = 1.0
 """Bytes per second; a bound of 0 would never let a job end."""
-NICENESS: Final = 19
-STARVATION_S: Final = 30.0
+PRIORITIES: Final = ((os.SCHED_IDLE, 19), (os.SCHED_BATCH, 19), (os.SCHED_BATCH, 10))
+"""Policy of the scheduler, and by how much the worker is nicer than the broker, by priority."""
+STARVATION_S: Final = 10.0
 """Over how long the share of processor time is measured."""
 SHARE_LEAST: Final = 0.02
 """Of the time in which it was able to run."""
@@ -165,15 +166,13 @@ class Throttle:
     raises  OSError NO_CPU_TIME
     """
 
-    def __init__(
-        self, pipes: BrokerPipes, bytes_per_second_max: float, *, is_boosted: bool
-    ) -> None:
+    def __init__(self, pipes: BrokerPipes, bytes_per_second_max: float, priority: int) -> None:
         self._pipes = pipes
         self._rate = max(bytes_per_second_max, RATE_LEAST)
         self._allowed_s = time.monotonic()
         self._reported_s = self._allowed_s
         self._bytes_done = 0
-        self._starvation = None if is_boosted else CpuStarvation(self._reported_s)
+        self._starvation = CpuStarvation(self._reported_s) if priority < PRIORITY_MAX else None
 
     def __call__(self, byte_count: int) -> None:
         """Account for bytes; sleeps when they came too fast."""
@@ -206,9 +205,7 @@ class Throttle:
         self._allowed_s = time.monotonic()
 
 
-def work(
-    pipes: BrokerPipes, job: CleaningJob, *, is_boosted: bool
-) -> CleaningResult | CleaningFailure:
+def work(pipes: BrokerPipes, job: CleaningJob, priority: int) -> CleaningResult | CleaningFailure:
     """Do one job; what a failed job has written is removed."""
     files = ChunkedFileSystem()
     try:
@@ -217,7 +214,7 @@ def work(
                 files,
                 job,
                 lambda: time.monotonic_ns() // 1_000_000,
-                Throttle(pipes, job.bytes_per_second_max, is_boosted=is_boosted),
+                Throttle(pipes, job.bytes_per_second_max, priority),
             )
         except BaseException:
             remove_leftovers(files, job.directory)
@@ -230,10 +227,10 @@ def work(
         return CleaningFailure(f"{type(error).__name__}: {error}", None)
 
 
-def lower_priority(*, is_boosted: bool) -> None:
+def lower_priority(priority: int) -> None:
     """Take a low priority, as far as the host allows."""
-    os.nice(NICENESS)
-    policy = os.SCHED_BATCH if is_boosted else os.SCHED_IDLE
+    policy, niceness = PRIORITIES[priority]
+    os.nice(niceness)
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, policy, os.sched_param(0))
     number = _SYSTEM_CALL_IO_PRIORITY.get(os.uname().machine)
@@ -252,9 +249,9 @@ def main() -> None:
     """Serve jobs until the broker closes the pipe."""
     # Ctrl-C reaches the whole process group of a terminal; the broker ends its worker.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    end_with_parent(int(sys.argv[1]))
-    is_boosted = BOOSTED in sys.argv[2:]
-    lower_priority(is_boosted=is_boosted)
+    priority, parent_pid = int(sys.argv[1]), int(sys.argv[2])
+    end_with_parent(parent_pid)
+    lower_priority(priority)
     pipes = BrokerPipes()
     while True:
         line = pipes.next_line(wait=True)
@@ -262,7 +259,7 @@ def main() -> None:
         wanted = decode_request(line)
         # A bound that comes between jobs has been overtaken: each job brings its own.
         if isinstance(wanted, CleaningJob):
-            pipes.send(work(pipes, wanted, is_boosted=is_boosted))
+            pipes.send(work(pipes, wanted, priority))
 
 
 if __name__ == "__main__":

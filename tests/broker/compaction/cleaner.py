@@ -28,6 +28,7 @@ from odradek.runtime.tasks import Supervisor
 from odradek.runtime.timers import TimingWheel
 from odradek.runtime.wheel_driver import WheelDriver
 from odradek.storage.checkpoints.checkpoint_file import CLEANER_OFFSET_FILE, read_offsets
+from odradek.storage.compaction.wire import PRIORITY_MAX
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
 from tests.support.log_directories import Broker
@@ -71,7 +72,9 @@ TALKS_NONSENSE = fake("print('nonsense', flush=True)")
 class Cleaner:
     """Logs and their cleaner on a loop, without a node."""
 
-    def __init__(self, folder: Path, command: Sequence[str], slice_ms: int) -> None:
+    def __init__(
+        self, folder: Path, command: Sequence[str], slice_ms: int, priority_least: int
+    ) -> None:
         self.files = SystemFileSystem()
         self.stored = Broker(self.files, [str(folder / "a"), str(folder / "b")], now_ms=NOW_MS)
         self.stored.start(lambda topic: CONFIG)
@@ -79,7 +82,7 @@ class Cleaner:
         self.begun: list[Log] = []
         self.done: list[Log] = []
         executor = ThreadPoolExecutor(2)
-        self.worker = WorkerProcess(executor, command)
+        self.worker = WorkerProcess(executor, command, priority_least)
         clock = SystemClock()
         loop = asyncio.get_running_loop()
         metrics = BrokerMetrics()
@@ -138,10 +141,14 @@ class Cleaner:
 
 @asynccontextmanager
 async def cleaner(
-    folder: Path, command: Sequence[str] = COMMAND, *, slice_ms: int = SLICE_MS
+    folder: Path,
+    command: Sequence[str] = COMMAND,
+    *,
+    slice_ms: int = SLICE_MS,
+    priority_least: int = PRIORITY_MAX,
 ) -> AsyncIterator[Cleaner]:
-    """Started by the test, ended here."""
-    made = Cleaner(folder, command, slice_ms)
+    """Started by the test, ended here; its worker gets time on a busy machine, too."""
+    made = Cleaner(folder, command, slice_ms, priority_least)
     try:
         yield made
     finally:

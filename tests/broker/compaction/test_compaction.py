@@ -13,7 +13,7 @@ import pytest
 from odradek.broker.compaction.failures import CleaningError
 from odradek.broker.compaction.worker_process import COMMAND
 from odradek.storage.compaction.job import CleaningJob, CleaningResult
-from odradek.storage.compaction.wire import NO_CPU_TIME, CleaningFailure
+from odradek.storage.compaction.wire import NO_CPU_TIME, PRIORITY_MAX, CleaningFailure
 from odradek.storage.log.log import Log
 from tests.broker.compaction.cleaner import (
     CONFIG,
@@ -180,23 +180,26 @@ def test_failure_of_the_last_directory_is_fatal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_requested", [False, True])
-def test_starved_worker_is_replaced_by_a_boosted_one(tmp_path: Path, is_requested: bool) -> None:
+def test_starved_worker_is_replaced_by_ones_of_higher_priorities(
+    tmp_path: Path, is_requested: bool
+) -> None:
     config = replace(CONFIG, min_cleanable_dirty_ratio=1.0) if is_requested else CONFIG
     starving = fake(
-        "if 'boosted' not in sys.argv:\n"
+        f"if int(sys.argv[1]) < {PRIORITY_MAX}:\n"
         f"    say(failure=dict(reason='hungry', error_number={NO_CPU_TIME}))\n"
         "else:\n"
         f"    say(failure=dict(reason='fed', error_number={errno.ENOSPC}))"
     )
 
     async def test() -> None:
-        async with cleaner(tmp_path, starving) as made:
+        async with cleaner(tmp_path, starving, priority_least=0) as made:
             made.log("orders", config=config)
             made.compaction.start(made.supervisor)
             requested = made.compaction.run_now("orders", 0) if is_requested else None
-            await made.until("another worker", lambda: made.worker.start_count == 2)
-            await made.until("its response", lambda: len(made.done) >= 2)
-            assert made.worker.is_boosted
+            workers = 1 + PRIORITY_MAX
+            await made.until("more workers", lambda: made.worker.start_count == workers)
+            await made.until("the last response", lambda: len(made.done) >= workers)
+            assert made.worker.priority == PRIORITY_MAX
             if requested is not None:
                 with pytest.raises(CleaningError, match="fed"):
                     await requested

@@ -7,6 +7,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import pytest
 
 from odradek.storage.compaction.job import ActiveProducer, CleaningJob, CleaningResult
 from odradek.storage.compaction.wire import (
+    PRIORITY_MAX,
     CleaningFailure,
     CleaningProgress,
     decode_message,
@@ -113,31 +116,51 @@ def test_no_process_is_starved_where_the_kernel_does_not_count(tmp_path: Path) -
     assert not CpuStarvation(0.0, str(tmp_path / "none")).is_starved(STARVATION_S)
 
 
-def message_for(job: CleaningJob, *words: str) -> object:
-    """What a process says to one job; it ends with its input."""
-    command = [
-        sys.executable,
-        "-I",
-        "-m",
-        "odradek.storage.compaction.worker",
-        str(os.getpid()),
-        *words,
-    ]
+COMMAND = [sys.executable, "-I", "-m", "odradek.storage.compaction.worker"]
+END_S = 60.0
+
+
+@contextmanager
+def worker_of(priority: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker, which ends with its input."""
+    command = [*COMMAND, str(priority), str(os.getpid())]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(encode_job(job))
-        process.stdin.flush()
-        message = decode_message(process.stdout.readline())
+        yield process
         process.stdin.close()
-        assert process.wait(30) == 0
-    return message
+        assert process.wait(END_S) == 0
+
+
+def message_for(job: CleaningJob, process: subprocess.Popen[bytes]) -> object:
+    """What the worker says to one job."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(encode_job(job))
+    process.stdin.flush()
+    return decode_message(process.stdout.readline())
+
+
+@pytest.mark.parametrize(
+    ("priority", "policy", "niceness"),
+    [(0, os.SCHED_IDLE, 19), (1, os.SCHED_BATCH, 19), (2, os.SCHED_BATCH, 10)],
+)
+def test_process_has_the_policy_and_the_niceness_of_its_priority(
+    tmp_path: Path, priority: int, policy: int, niceness: int
+) -> None:
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    with worker_of(priority) as process:
+        # It has come so far when it responds.
+        message_for(replace(JOB, directory=str(tmp_path / "missing")), process)
+        assert os.sched_getscheduler(process.pid) == policy
+        assert os.getpriority(os.PRIO_PROCESS, process.pid) == min(own + niceness, 19)
 
 
 def test_missing_folder_fails_the_job_and_not_the_worker(tmp_path: Path) -> None:
-    failure = message_for(replace(JOB, directory=str(tmp_path / "missing")), "boosted")
-    assert isinstance(failure, CleaningFailure)
-    assert failure.error_number == errno.ENOENT
+    with worker_of(PRIORITY_MAX) as process:
+        for _ in range(2):
+            failure = message_for(replace(JOB, directory=str(tmp_path / "missing")), process)
+            assert isinstance(failure, CleaningFailure)
+            assert failure.error_number == errno.ENOENT
 
 
 def test_damage_is_a_failure_without_error_number_and_leaves_no_files(tmp_path: Path) -> None:
@@ -150,7 +173,8 @@ def test_damage_is_a_failure_without_error_number_and_leaves_no_files(tmp_path: 
         later_aborts=(),
         active_producers=(),
     )
-    failure = message_for(job)
+    with worker_of(0) as process:
+        failure = message_for(job, process)
     assert isinstance(failure, CleaningFailure)
     assert failure.error_number is None
     assert f"{0:020d}.log" in failure.reason
@@ -158,8 +182,9 @@ def test_damage_is_a_failure_without_error_number_and_leaves_no_files(tmp_path: 
 
 
 def test_worker_of_a_parent_that_has_ended_ends_at_once() -> None:
-    command = [sys.executable, "-I", "-m", "odradek.storage.compaction.worker", "1"]
-    ended = subprocess.run(command, stdin=subprocess.PIPE, capture_output=True, timeout=30)
+    ended = subprocess.run(
+        [*COMMAND, "0", "1"], stdin=subprocess.PIPE, capture_output=True, timeout=END_S
+    )
     assert (ended.returncode, ended.stdout) == (0, b"")
 
 
