@@ -18,7 +18,7 @@ from kazoo.client import KazooClient
 
 from tests.support.broker_process import BrokerProcess, odradek_broker
 from tests.support.ports import free_port
-from tests.support.processes import LoggedProcess, ProcessFailed
+from tests.support.processes import LoggedProcess, ProcessFailed, pause_process
 from tests.support.zookeeper import (
     ZooKeeperServer,
     connect_text,
@@ -190,7 +190,7 @@ def test_broker_whose_session_expires_before_it_is_registered_begins_another_one
         ) as process:
             process.wait_for_line("waiting for the end of its session", timeout_s=WAIT_S)
             count = sessions()
-            os.kill(process.pid, signal.SIGSTOP)
+            pause_process(process.pid)
             until(lambda: sessions() < count, "the session has expired")
             client.delete("/expires/brokers/ids/0")
             os.kill(process.pid, signal.SIGCONT)
@@ -218,7 +218,7 @@ def test_start_outlasts_a_loss_of_the_connection_to_zookeeper(
                     server.kill()
                     process.wait_for_line("asks the coordination service again", timeout_s=WAIT_S)
                 else:
-                    os.kill(server.pid, signal.SIGSTOP)
+                    pause_process(server.pid)
                     process.wait_for_line("the connection to the coord.* is lost", timeout_s=WAIT_S)
                 until(lambda: time.monotonic() > over_s, "the other's session would have ended")
                 if is_killed:

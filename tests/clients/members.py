@@ -7,7 +7,6 @@ JVM takes a second to start.
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import threading
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.clients.libraries import GROUP_LIBRARIES, member_command
-from tests.support.processes import die_with_parent
+from tests.support.processes import die_with_parent, pause_process
 
 WAIT_S = 90.0
 LEAVE_TIMEOUT_S = 60.0
@@ -178,10 +177,8 @@ class Member:
         self.say("leave")
 
     def pause(self) -> None:
-        """SIGSTOP, and wait until each thread has stopped: its connections stay, its heartbeats do
-        not."""
-        self._child.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, self._child.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        """Its connections stay, its heartbeats do not."""
+        pause_process(self._child.pid)
 
     def resume(self) -> None:
         """SIGCONT."""

@@ -13,6 +13,7 @@ import pytest
 
 from tests.clients.confluent_client import Confluent
 from tests.support.broker_process import odradek_broker
+from tests.support.processes import pause_process
 from tests.support.stalled_broker import SHORT_SESSIONS
 
 with warnings.catch_warnings():
@@ -69,7 +70,7 @@ def test_member_keeps_its_partitions_when_the_broker_stood_still_beyond_the_sess
         poll_until(lambda: len(consumer.assignment()) == 2)
         before = assignments.count
         poll_for(3 * HEARTBEAT_MS / 1000)
-        os.kill(broker.process.pid, signal.SIGSTOP)
+        pause_process(broker.process.pid)
         poll_for(STALL_S)
         os.kill(broker.process.pid, signal.SIGCONT)
         poll_for(STALL_S)

@@ -21,7 +21,7 @@ from tests.clients.contract import WAIT_S, Client, transacted
 from tests.clients.libraries import NAMES
 from tests.support import tool_cache
 from tests.support.broker_process import odradek_broker
-from tests.support.processes import LoggedProcess
+from tests.support.processes import LoggedProcess, pause_process
 from tests.support.transactional_workers import (
     committed_values,
     producer_of,
@@ -142,7 +142,7 @@ def test_producer_that_was_paused_is_fenced(tmp_path: Path, timeout_ms: int) -> 
             folder=tool_cache.PROJECT,
         ) as zombie:
             zombie.wait_for_line("^sent", timeout_s=WAIT_S)
-            os.kill(zombie.pid, signal.SIGSTOP)
+            pause_process(zombie.pid)
             expected: list[bytes] = []
             if timeout_ms == 60_000:
                 other = producer_of(broker.address, "tx")

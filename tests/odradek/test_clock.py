@@ -18,6 +18,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from odradek.testing import Broker, Cluster, ControlFailed, wait_for
+from tests.support.processes import pause_process
 
 WAIT_S = 60.0
 SECOND_MS = 1_000
@@ -159,7 +160,7 @@ def test_stopped_follower_leaves_the_in_sync_replicas_and_others_stay() -> None:
         leader, replicas, in_sync = cluster.replicas(topic)
         assert sorted(in_sync) == sorted(replicas) == [0, 1, 2]
         stopped = next(one for one in (2, 1) if one != leader)
-        os.kill(cluster.brokers[stopped].pid, signal.SIGSTOP)
+        pause_process(cluster.brokers[stopped].pid)
         try:
             producer.produce(topic, b"two")
             assert producer.flush(WAIT_S) == 0

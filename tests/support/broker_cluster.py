@@ -25,6 +25,7 @@ from tests.support.apache_process import ApacheProcess
 from tests.support.broker_process import BrokerProcess
 from tests.support.machines import HERE, Machine
 from tests.support.ports import free_port
+from tests.support.processes import pause_process
 from tests.support.wire import Closed, Wire
 
 WAIT_S = 90.0
@@ -129,8 +130,8 @@ class BrokerCluster:
         self.brokers[broker_id].kill()
 
     def pause(self, broker_id: int) -> None:
-        """SIGSTOP: the process keeps its sockets and says nothing."""
-        os.kill(self.brokers[broker_id].process.pid, signal.SIGSTOP)
+        """The process keeps its sockets and says nothing."""
+        pause_process(self.brokers[broker_id].process.pid)
 
     def resume(self, broker_id: int) -> None:
         os.kill(self.brokers[broker_id].process.pid, signal.SIGCONT)

@@ -20,6 +20,9 @@ from typing import Self
 
 PR_SET_PDEATHSIG = 1
 TAIL_LINES = 60
+STOP_S = 60.0
+STOPPED = "TtZX"
+"""The letters of /proc for a thread that is stopped, traced or has ended."""
 LIBC = ctypes.CDLL(None)
 
 
@@ -34,6 +37,28 @@ def take_interrupts() -> None:
     A shell that starts a command in the background has it ignore SIGINT, and all its children.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pause_process(pid: int) -> None:
+    """SIGSTOP, and wait until each of its threads has stopped: the signal alone is not enough."""
+    os.kill(pid, signal.SIGSTOP)
+    deadline_s = time.monotonic() + STOP_S
+    pause = threading.Event()
+    while not _is_stopped(pid):
+        assert time.monotonic() < deadline_s, f"process {pid} does not stop"
+        pause.wait(0.001)
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether no thread of a process runs; one that ends meanwhile does not count."""
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            state = (task / "stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if state not in STOPPED:
+            return False
+    return True
 
 
 class ProcessFailed(AssertionError):

@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.support.class_archives import SMALL, ZOOKEEPER, options
 from tests.support.machines import HERE, Machine
 from tests.support.ports import free_port
-from tests.support.processes import LoggedProcess
+from tests.support.processes import LoggedProcess, pause_process
 
 JARS = (
     "/usr/share/java/zookeeper.jar",
@@ -159,8 +159,8 @@ class ZooKeeperServer:
         return self._process.pid
 
     def pause(self) -> None:
-        """SIGSTOP: it keeps its connections and is silent."""
-        os.kill(self.pid, signal.SIGSTOP)
+        """It keeps its connections and is silent."""
+        pause_process(self.pid)
 
     def go_on(self) -> None:
         """SIGCONT."""

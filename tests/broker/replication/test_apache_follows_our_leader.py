@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.apache import ApacheBroker, apache_kafka
 from tests.support.broker_process import odradek_broker
+from tests.support.processes import pause_process
 from tests.support.scripted_follower import LeadingBroker, Replicated
 from tests.support.wire import Wire
 from tests.support.zookeeper import zookeeper
@@ -100,7 +101,7 @@ def test_apache_follows_and_leaves_and_comes_back(tmp_path: Path, controller: st
         assert topic.consume(0).high_watermark == end
 
         assert cluster.apache is not None
-        os.kill(cluster.apache.process.pid, signal.SIGSTOP)
+        pause_process(cluster.apache.process.pid)
         end = append(topic, producer, 10, end)
         topic.until(lambda: topic.in_sync() == [0], "it is out of sync")
         os.kill(cluster.apache.process.pid, signal.SIGCONT)

@@ -17,6 +17,7 @@ from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.broker.group.classic.conversation import Conversation
 from tests.support.broker_process import BrokerProcess, odradek_broker
+from tests.support.processes import pause_process
 from tests.support.wire import Wire
 
 ROUNDS = 20
@@ -94,7 +95,7 @@ def test_members_whose_joins_arrive_together_share_the_first_generation(
     wires = [Wire(broker.address) for _ in range(size)]
     for number in range(ROUNDS):
         # The joins wait in the sockets of a broker that stands still, however slow this machine is.
-        os.kill(broker.process.pid, signal.SIGSTOP)
+        pause_process(broker.process.pid)
         for place, wire in enumerate(wires):
             instance_id = f"i{place}" if is_static else None
             wire.send(join(f"{is_static}-{size}-{number}", instance_id), version)

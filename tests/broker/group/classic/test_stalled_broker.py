@@ -15,6 +15,7 @@ from odradek.protocol.messages.heartbeat import HeartbeatRequest
 from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from odradek.protocol.messages.sync_group import SyncGroupRequest
 from tests.support.broker_process import odradek_broker
+from tests.support.processes import pause_process
 from tests.support.stalled_broker import SHORT_SESSIONS
 from tests.support.wire import Wire
 
@@ -33,7 +34,7 @@ def test_members_whose_heartbeats_arrived_during_a_stall_stay(
         responses = (wires[0].call(asked, 3).error_code for _ in range(10_000))
         assert ErrorCode.NONE in responses
         heartbeats = [joined(wire, f"g{number}") for number, wire in enumerate(wires)]
-        os.kill(broker.process.pid, signal.SIGSTOP)
+        pause_process(broker.process.pid)
         if sends_heartbeats:
             for wire, heartbeat in zip(wires, heartbeats, strict=True):
                 wire.send(heartbeat, 4)
