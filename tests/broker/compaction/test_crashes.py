@@ -8,6 +8,7 @@ import resource
 import signal
 import threading
 import time
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -31,10 +32,13 @@ from tests.support.compacted import (
     wait_until,
     worker_of,
 )
+from tests.support.processes import pause_process
 
 TOPIC = "keyed"
 SLOW = {**BROKER, "log.cleaner.io.max.bytes.per.second": "2000000"}
 """So that a kill finds a cleaning under way."""
+CRAWLING = {**BROKER, "log.cleaner.io.max.bytes.per.second": "100000"}
+"""So that no cleaning of a whole segment ends between two looks."""
 STOP_S = 15.0
 """Half of what a broker waits at most for its worker, which cleans for minutes or hangs."""
 
@@ -44,7 +48,17 @@ def leftovers(broker: BrokerProcess) -> list[Path]:
     return [*files_of(broker, TOPIC, ".cleaned"), *files_of(broker, TOPIC, ".swap")]
 
 
-@pytest.mark.timeout(180)
+def write_until_cleaning(broker: BrokerProcess, written: Keyed, *, keys: int) -> None:
+    """Write on until a cleaning is seen: one may have come and gone between two looks."""
+
+    def is_cleaning() -> bool:
+        written.write_some(100, keys=keys)
+        return bool(leftovers(broker))
+
+    wait_until("a cleaning", is_cleaning)
+
+
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("victim", ["broker", "worker"])
 def test_killed_worker_or_broker_loses_no_record(tmp_path: Path, victim: str) -> None:
     chance = random.Random(victim)
@@ -54,7 +68,7 @@ def test_killed_worker_or_broker_loses_no_record(tmp_path: Path, victim: str) ->
         written = Keyed(TOPIC).connect(broker)
         for _ in range(3):
             written.write_some(2_000, keys=400)
-            wait_until("a cleaning", lambda: leftovers(broker))
+            write_until_cleaning(broker, written, keys=400)
             pause.wait(chance.uniform(0, 0.3))
             if victim == "broker":
                 worker = worker_of(broker)
@@ -72,8 +86,7 @@ def test_killed_worker_or_broker_loses_no_record(tmp_path: Path, victim: str) ->
 
 
 def test_stop_in_the_midst_of_a_cleaning_is_quick_and_clean(tmp_path: Path) -> None:
-    crawling = {**BROKER, "log.cleaner.io.max.bytes.per.second": "400000"}
-    with odradek_broker(tmp_path, overrides=crawling) as broker:
+    with odradek_broker(tmp_path, overrides=CRAWLING) as broker:
         # The first cleaning is of everything: none ends while records are being written.
         create_topic(broker, TOPIC, {**COMPACT, "cleanup.policy": "delete"})
         written = Keyed(TOPIC).connect(broker)
@@ -109,7 +122,7 @@ def test_full_disk_postpones_a_cleaning_and_the_log_is_served(tmp_path: Path) ->
         written.flush()
         changes = {"segment.bytes": "1000000", "cleanup.policy": "compact"}
         alter(broker, ResourceType.TOPIC, TOPIC, changes)
-        line = broker.process.wait_for_line("was not cleaned, the next attempt", timeout_s=60)
+        line = broker.process.wait_for_line("was not cleaned, the next attempt", timeout_s=WAIT_S)
         assert "File too large" in line
         wait_until("an end of its files", lambda: not leftovers(broker))
         assert len(check_log(broker, written)) == 3_000
@@ -128,14 +141,14 @@ def test_full_disk_postpones_a_cleaning_and_the_log_is_served(tmp_path: Path) ->
 
 
 def test_worker_that_hangs_does_not_keep_the_broker_from_serving(tmp_path: Path) -> None:
-    with odradek_broker(tmp_path, overrides=SLOW) as broker:
+    with odradek_broker(tmp_path, overrides=CRAWLING) as broker:
         create_topic(broker, TOPIC, COMPACT)
         written = Keyed(TOPIC).connect(broker)
         written.write_some(2_500, keys=2_000)
-        wait_until("a cleaning", lambda: leftovers(broker))
+        write_until_cleaning(broker, written, keys=2_000)
         worker = worker_of(broker)
         assert worker is not None
-        os.kill(worker, signal.SIGSTOP)
+        pause_process(worker)
         written.write_some(500, keys=2_000)
         written.flush()
         assert len(check_log(broker, written)) == written.sent
@@ -143,6 +156,12 @@ def test_worker_that_hangs_does_not_keep_the_broker_from_serving(tmp_path: Path)
         assert broker.stop() == 0
         assert time.monotonic() - started_s < STOP_S
         wait_until("the end of the worker", lambda: has_ended(worker))
+
+
+def set_rate(broker: BrokerProcess, settings: Mapping[str, str]) -> None:
+    """Give the running broker the worker's rate of other settings."""
+    name = "log.cleaner.io.max.bytes.per.second"
+    alter(broker, ResourceType.BROKER, "0", {name: settings[name]})
 
 
 def is_created(broker: BrokerProcess, topic: str) -> bool:
@@ -156,7 +175,7 @@ def is_created(broker: BrokerProcess, topic: str) -> bool:
     return True
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 def test_cleaning_ends_when_its_topic_is_deleted(tmp_path: Path) -> None:
     with odradek_broker(tmp_path, overrides=SLOW) as broker:
         create_topic(broker, TOPIC, COMPACT)
@@ -164,14 +183,17 @@ def test_cleaning_ends_when_its_topic_is_deleted(tmp_path: Path) -> None:
         written.write_some(3_000, keys=20)
         written.flush()
         wait_for_cleaning(broker, TOPIC)
+        set_rate(broker, CRAWLING)
         written.write_some(8_000, keys=8_000)
+        write_until_cleaning(broker, written, keys=8_000)
+        # The topic would be created again by what comes later.
         written.flush()
-        wait_until("another cleaning", lambda: leftovers(broker))
         admin = AdminClient({"bootstrap.servers": broker.address})
         admin.delete_topics([TOPIC])[TOPIC].result(WAIT_S)
         wait_until("a checkpoint without it", lambda: cleaned_up_to(broker, TOPIC) == 0)
         wait_until("the end of its folder", lambda: not (broker.data / f"{TOPIC}-0").exists())
         wait_until("a new topic of the name", lambda: is_created(broker, TOPIC))
+        set_rate(broker, SLOW)
         again = Keyed(TOPIC).connect(broker)
         again.write_some(3_000)
         again.flush()
