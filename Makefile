@@ -22,14 +22,17 @@ MINUTES ?= 60
 SEEDS ?= 3
 COVERED := tests/controller tests/protocol tests/runtime tests/storage \
 	$(addprefix tests/broker/,group handlers replication settings)
-# Tests that wait for programs of others, and those of the parts below the broker; `test-broker` runs
-# all that no other row and not `lint` does.
+# Tests that wait for programs of others, those of parts of the broker, and of the parts below it;
+# `test-broker` runs all that no other row and not `lint` does.
 WITH_CLIENTS := $(addprefix tests/,attack clients examples golden packaging)
 WITH_CLUSTERS := $(addprefix tests/,chaos cluster docs plugin)
 BELOW_BROKER := $(addprefix tests/,controller protocol runtime storage)
+PARTS_OF_BROKER := $(addprefix tests/broker/,group handlers replication server transaction)
+# Whole jobs on Spark.
+JOBS := $(wildcard $(addprefix tests/pipeline/test_,demo*.py end*.py exactly_once*.py mirror*.py))
 PACKAGES := broker controller odradek protocol runtime storage
 
-.PHONY: run cluster test test-pipelines test-clusters test-tools test-clients test-broker test-parts test-mixed test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-scripts campaign-cuts campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline test-connectors demo-pipeline plugin-runs measure-start tools system-packages clean
+.PHONY: run cluster test test-pipelines test-jobs test-clusters test-tools test-clients test-broker test-broker-parts test-parts test-sim test-mixed test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-scripts campaign-cuts campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline test-connectors demo-pipeline plugin-runs measure-start tools system-packages clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/python -I -m odradek start $(CONFIG) $(AT_PORT) $(ARGS)
@@ -41,11 +44,15 @@ cluster: $(VENV)/.run system-packages
 # The rows wait for Java and for sessions most of the time: they run at once, and each prints what it
 # found at its end.
 test: tools
-	@$(MAKE) --no-print-directory -k -j7 --output-sync=target \
-		lint test-broker test-pipelines test-clients test-clusters test-tools test-parts
+	@$(MAKE) --no-print-directory -k -j10 --output-sync=target \
+		lint test-broker test-broker-parts test-pipelines test-jobs test-clients test-clusters \
+		test-tools test-parts test-sim
 
 test-pipelines:
-	$(BIN)/python -m pytest -q -m "not slow" tests/pipeline
+	$(BIN)/python -m pytest -q -m "not slow" tests/pipeline $(addprefix --ignore=,$(JOBS))
+
+test-jobs:
+	$(BIN)/python -m pytest -q -m "not slow" $(JOBS)
 
 # With them what is too short for a row: chaos of some seconds, the pytest plugin, the pages.
 test-clusters:
@@ -61,10 +68,16 @@ test-clients:
 test-broker:
 	$(BIN)/python -m pytest -q -m "not slow" tests --ignore=tests/pipeline --ignore=tests/odradek \
 		--ignore=tests/sim --ignore=tests/repository \
-		$(addprefix --ignore=,$(WITH_CLIENTS) $(WITH_CLUSTERS) $(BELOW_BROKER))
+		$(addprefix --ignore=,$(WITH_CLIENTS) $(WITH_CLUSTERS) $(BELOW_BROKER) $(PARTS_OF_BROKER))
+
+test-broker-parts:
+	$(BIN)/python -m pytest -q -m "not slow" $(PARTS_OF_BROKER)
 
 test-parts:
-	$(BIN)/python -m pytest -q -m "not slow" $(BELOW_BROKER) tests/sim
+	$(BIN)/python -m pytest -q -m "not slow" $(BELOW_BROKER)
+
+test-sim:
+	$(BIN)/python -m pytest -q -m "not slow" tests/sim
 
 # Brokers of Apache Kafka and ours in one cluster, and the way from one to the other.
 test-mixed: tools
