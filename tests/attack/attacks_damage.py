@@ -79,7 +79,7 @@ def damaged_snapshot(scene: Scene) -> None:
         command += ["--override", f"{key}={value}"]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
-        said, _ = child.communicate(timeout=10)
+        said, _ = child.communicate(timeout=30)
     except subprocess.TimeoutExpired:
         child.terminate()
         said, _ = child.communicate()

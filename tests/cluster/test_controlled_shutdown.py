@@ -15,14 +15,14 @@ from kazoo.client import KazooClient
 from tests.support.broker_cluster import BrokerCluster, broker_cluster
 
 TOPIC = "records"
-STALL_MAX_S = 5.0
-"""Far below replica.lag.time.max.ms, the longest that acks=all waits for a replica that is gone."""
+STALL_MAX_S = 15.0
+"""Half of replica.lag.time.max.ms, the longest that acks=all waits for a replica that is gone."""
 
 
 def is_refused(admin: AdminClient) -> bool:
     """Whether a controller's request is refused: the broker is not the controller any more."""
     spec = NewTopic(TOPIC, 1, 1)
-    for checked in admin.create_topics([spec], validate_only=True, request_timeout=1).values():
+    for checked in admin.create_topics([spec], validate_only=True, request_timeout=10).values():
         return checked.exception(60) is not None
     raise AssertionError("one result for one topic")
 
@@ -41,7 +41,6 @@ def test_stopped_broker_leads_nothing_when_its_process_has_ended(
     cluster.wait(
         lambda: all(one.leader_id != stopped for one in cluster.partitions(TOPIC).values()),
         "other leaders known",
-        timeout_s=5,
     )
     for index in led:
         assert cluster.partitions(TOPIC)[index].leader_epoch > before[index].leader_epoch

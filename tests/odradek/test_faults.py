@@ -188,7 +188,7 @@ def test_failing_fsync_takes_the_log_directory_offline() -> None:
         topic = new_topic(broker)
         assert produced(broker, topic) == 0
         broker.disk.fail_fsync(f"{topic}-0")
-        settings = {"message.timeout.ms": 1_000}
+        settings = {"message.timeout.ms": 10_000}
         assert produced(broker, topic, **settings) != 0
         wait_for(lambda: "offline" in broker.log() or "stopping" in broker.log(), timeout_s=WAIT_S)
 

@@ -180,7 +180,7 @@ def test_unreachable_cluster_used_port_and_used_checkpoint_fail_before_spark_sta
     ):
         reachability.check_clusters(away.clusters.items(), timeout_s=0.3)
     here = parse(FILE.format(address=f"{unused}, {broker.address}", **DEFAULTS), path)
-    reachability.check_clusters(here.clusters.items(), timeout_s=0.3)
+    reachability.check_clusters(here.clusters.items(), timeout_s=60.0)
 
     taken = lifecycle.Choices(metrics=("127.0.0.1", broker.port))
     assert lifecycle.run_file(here, path, taken) == lifecycle.BAD_COMMAND

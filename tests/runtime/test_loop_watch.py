@@ -31,20 +31,19 @@ def test_longest_callback_is_kept_and_slow_ones_are_counted_and_named(
 ) -> None:
     metrics = BrokerMetrics()
     watch = LoopWatch(metrics, lambda what: f"something with {what!r}")
-    began_ns = monotonic_ns()
     with caplog.at_level(logging.WARNING):
-        watch.ran(began_ns - 40 * MS, "short")
-        assert 40 <= metrics.loop_callback_max_ms < 100
+        watch.ran(monotonic_ns() - 5 * MS, "short")
+        assert 5 <= metrics.loop_callback_max_ms < 100
         assert metrics.loop_slow_callbacks == 0
-        watch.ran(began_ns - 5_000 * MS, keep_busy)
-        watch.ran(began_ns - 300 * MS, "left out")
-        watch.ran(began_ns - 200 * MS, [1])
+        watch.ran(monotonic_ns() - 5_000 * MS, keep_busy)
+        watch.ran(monotonic_ns() - 300 * MS, "left out")
+        watch.ran(monotonic_ns() - 200 * MS, [1])
     assert 5_000 <= metrics.loop_callback_max_ms < 6_000
     assert metrics.loop_slow_callbacks == 3
     (line,) = caplog.messages
     assert line.startswith("tests.runtime.test_loop_watch.keep_busy kept the event loop for 5")
     watch._logged_at_ns -= 10_000 * MS
-    watch.ran(monotonic_ns() - 200 * MS, [1])
+    watch.ran(monotonic_ns() - 2_000 * MS, [1])
     assert caplog.messages[-1].startswith("something with [1] kept the event loop for 2")
     assert caplog.messages[-1].endswith("; 2 more since the last line")
 
@@ -103,7 +102,7 @@ def test_slow_timer_of_any_kind_is_named_and_the_timers_after_it_fire(
         now_ms = clock.monotonic_ms()
         driver.add(now_ms + 1, slow)
         driver.add(now_ms + 1, done.set)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await done.wait()
         driver.close()
 

@@ -190,7 +190,7 @@ def test_delayed_produce_is_acknowledged_later(target: Target) -> None:
 def test_produce_whose_request_is_dropped_times_out_and_is_not_appended(target: Target) -> None:
     topic = target.topic()
     fault = target.fault("Produce", topic=topic, drop=True)
-    producer = producer_of(target, request_timeout_ms=300, message_timeout_ms=600)
+    producer = producer_of(target, request_timeout_ms=1_000, message_timeout_ms=5_000)
     error = sent(producer, topic, b"lost")
     assert isinstance(error, KafkaError)
     assert error.code() == KafkaError._MSG_TIMED_OUT
@@ -205,14 +205,14 @@ def test_response_lost_after_the_append_is_a_time_out(target: Target) -> None:
         bootstrap_servers=target.address,
         retries=0,
         enable_idempotence=False,
-        request_timeout_ms=500,
-        delivery_timeout_ms=600,
+        request_timeout_ms=5_000,
+        delivery_timeout_ms=6_000,
         linger_ms=0,
     )
     target.fault("Produce", topic=topic, drop=True, executed=True, times=1)
     with pytest.raises(RequestTimedOutError):
         producer.send(topic, b"stored", partition=0).get(WAIT_S)
-    producer.close(timeout=1)
+    producer.close(timeout=WAIT_S)
     assert sent(producer_of(target), topic, b"second record") == 1
 
 

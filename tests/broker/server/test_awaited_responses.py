@@ -103,7 +103,7 @@ class Client:
                 found.append((int.from_bytes(frame[:4], "big"), number))
             return len(found) >= count
 
-        self.here.until(has_received, "responses are missing", turns_max=500)
+        self.here.until(has_received, "responses are missing")
         return found
 
 

@@ -199,7 +199,7 @@ def play(here: NodeHere, scene: list[tuple[Any, int]], fault: Fault | None) -> t
         return len(frames) == len(scene) or caller.is_closed
 
     try:
-        here.until(is_over, "neither responses nor an end", turns_max=500)
+        here.until(is_over, "neither responses nor an end")
     except AssertionError as error:
         raise AssertionError(f"{error} after {fault and fault.place}") from error
     finally:
