@@ -17,7 +17,6 @@ def test_every_finding_of_the_ledger_has_an_attack() -> None:
     assert {one.finding for one in ATTACKS.values()} >= set(range(1, 13))
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", QUICK)
 def test_broker_serves_and_stays_within_bounds_during_an_attack(name: str) -> None:
     figures, harm = perform(ATTACKS[name], seed=SEED, bars=RELAXED, scale=SCALE)

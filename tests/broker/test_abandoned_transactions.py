@@ -68,7 +68,6 @@ class Abandoned:
         pytest.param(2_000, 50, 100, 10_000, marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.timeout(300)
 def test_abandoned_transactions_are_aborted_at_their_timeout_and_no_others_are(
     tmp_path: Path,
     id_count: int,

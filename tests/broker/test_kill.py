@@ -86,7 +86,6 @@ def read_all(broker: BrokerProcess) -> dict[tuple[int, int], bytes]:
     return found
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize(("acks", "idempotent"), [("1", False), ("all", False), ("all", True)])
 def test_acknowledged_records_survive_every_kill(
     tmp_path: Path, acks: str, idempotent: bool

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.scripts.talk import Talk
 from tests.support.broker_process import BrokerProcess
 from tests.support.transaction_history import (
@@ -16,7 +14,6 @@ from tests.support.transaction_history import (
 )
 
 
-@pytest.mark.timeout(120)
 def test_broker_killed_amid_transactions_shows_the_same_after_its_start(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path, overrides=SETTINGS).start()
     try:

@@ -21,7 +21,7 @@ import aiokafka.errors
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaException, Message, Producer
 
-WAIT_S: Final = 30.0
+WAIT_S: Final = 60.0
 TIMEOUT_MS: Final = 20_000
 IDLE_S: Final = 0.3
 SESSION_MS: Final = 6_000

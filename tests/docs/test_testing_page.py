@@ -15,7 +15,7 @@ from tests.support.tool_cache import PROJECT
 PAGE = (PROJECT / "docs" / "testing.md").read_text()
 PYTHON = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```$", re.M | re.S)
 SCRIPT = re.compile(r"^```sh\n(.*?)^```$", re.M | re.S)
-RUN_TIMEOUT_S = 170.0
+RUN_TIMEOUT_S = 500.0
 PRINT_BROKERS = """
 import os
 from confluent_kafka.admin import AdminClient

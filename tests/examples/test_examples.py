@@ -21,10 +21,10 @@ EXAMPLES = tool_cache.PROJECT / "examples"
 README = (EXAMPLES / "README.md").read_text()
 JUNIT_LAUNCHER = "org.junit.platform:junit-platform-console-standalone:1.11.4"
 GREETINGS = "0 hello\n1 from\n2 Odradek\n"
-RUN_TIMEOUT_S = 240.0
+RUN_TIMEOUT_S = 500.0
 PYTHON = ("confluent_greetings.py", "kafka_python_greetings.py", "aiokafka_greetings.py")
 
-pytestmark = [pytest.mark.client, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.client
 
 
 @pytest.fixture

@@ -24,8 +24,6 @@ from tests.scripts.conversation import (
 from tests.scripts.differences import Difference, compare, read_accepted
 from tests.support.target import KIND_VARIABLE, target_broker
 
-pytestmark = pytest.mark.timeout(300)
-
 HERE = Path(__file__).parent
 ACCEPTED = read_accepted(HERE / "differences.md")
 ACCEPTED_4_3 = read_accepted(HERE / "differences_4_3.md")

@@ -20,7 +20,7 @@ from tests.support.broker_process import BrokerProcess, odradek_broker
 from tests.support.moved_directory import seed_zookeeper, znodes
 from tests.support.zookeeper import zookeeper
 
-pytestmark = [pytest.mark.judge, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.judge
 
 CHROOT = "/kafka"
 SETTINGS = {"log.index.size.max.bytes": "1200", "log.cleaner.enable": "false"}

@@ -20,7 +20,7 @@ from tests.support.moved_directory import seed_zookeeper, znodes
 from tests.support.processes import ProcessFailed
 from tests.support.zookeeper import zookeeper
 
-pytestmark = [pytest.mark.judge, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.judge
 
 
 def refused_start(folder: Path, data: Path) -> str:

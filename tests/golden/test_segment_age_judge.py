@@ -13,7 +13,7 @@ from tests.scripts.talk import Talk
 from tests.support.apache import apache_node
 from tests.support.broker_process import odradek_broker
 
-pytestmark = [pytest.mark.judge, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.judge
 
 START_MS = 1_751_328_000_000
 MINUTE_MS = 60_000

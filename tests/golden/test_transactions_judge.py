@@ -14,7 +14,7 @@ from tests.support.broker_process import odradek_broker
 from tests.support.transaction_history import PARTITIONS, SETTINGS, TransactionHistory, seen
 from tests.support.zookeeper import zookeeper
 
-pytestmark = [pytest.mark.judge, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.judge
 
 Play = Callable[[TransactionHistory, str], dict[str, Any]]
 

@@ -37,7 +37,7 @@ from tests.odradek.console_tools import (
 from tests.support.broker_process import odradek_broker
 from tests.support.processes import take_interrupts
 
-pytestmark = [pytest.mark.client, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.client
 
 LINES = 100_000
 LINES_SECONDS_MAX = 30.0

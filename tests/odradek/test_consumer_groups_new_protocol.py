@@ -19,7 +19,7 @@ from tests.odradek.consumer_groups_conversation_scene import scene
 from tests.support.apache_kraft import apache_kraft_node
 from tests.support.wire import Wire
 
-pytestmark = [pytest.mark.judge, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.judge
 
 FIRST, SECOND = "11111111-2222-3333-4444-555555555555", "61111111-2222-3333-4444-555555555555"
 DEADLINE_S = 120.0

@@ -86,7 +86,6 @@ def damage(cluster: TestCluster, topic: str, batch: int, offset: int, data: byte
 
 
 @pytest.mark.judge
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("is_ours", [True, False], ids=["ours", "apache"])
 def test_equal_replicas_have_no_lag(cluster: TestCluster, tmp_path: Path, is_ours: bool) -> None:
     line = said(cluster, tmp_path, "equal", f"at offset {BATCHES} among", is_ours=is_ours)
@@ -94,7 +93,6 @@ def test_equal_replicas_have_no_lag(cluster: TestCluster, tmp_path: Path, is_our
 
 
 @pytest.mark.judge
-@pytest.mark.timeout(600)
 def test_both_tools_find_the_replicas_of_our_brokers_equal_and_then_a_difference(
     tmp_path: Path,
 ) -> None:
@@ -113,7 +111,6 @@ def test_both_tools_find_the_replicas_of_our_brokers_equal_and_then_a_difference
 
 
 @pytest.mark.judge
-@pytest.mark.timeout(600)
 def test_both_tools_report_a_batch_with_another_checksum(
     cluster: TestCluster, tmp_path: Path
 ) -> None:
@@ -131,7 +128,6 @@ def test_both_tools_report_a_batch_with_another_checksum(
 
 
 @pytest.mark.judge
-@pytest.mark.timeout(600)
 def test_both_tools_end_when_offsets_differ(cluster: TestCluster, tmp_path: Path) -> None:
     damage(cluster, "offsets", 4, 0, (3).to_bytes(8, "big"))
     lines = [
@@ -145,7 +141,6 @@ def test_both_tools_end_when_offsets_differ(cluster: TestCluster, tmp_path: Path
 
 
 @pytest.mark.judge
-@pytest.mark.timeout(600)
 def test_no_matching_topic_and_invalid_pattern_are_reported(cluster: TestCluster) -> None:
     at = ["--broker-list", cluster.bootstrap]
     result = our_tool(NAME, [*at, "--topics-include", "nothing"])

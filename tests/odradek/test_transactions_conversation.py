@@ -17,8 +17,6 @@ from tests.odradek.transactions_conversation_scene import SETTINGS, make_scene
 from tests.support.apache import apache_node
 from tests.support.broker_process import odradek_broker
 
-pytestmark = pytest.mark.timeout(300)
-
 
 def test_our_tool_with_our_broker_prints_the_recorded_lines(tmp_path: Path) -> None:
     with odradek_broker(tmp_path, overrides=SETTINGS) as broker:

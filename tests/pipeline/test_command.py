@@ -36,7 +36,7 @@ def without(names: tuple[str, ...], *arguments: str) -> subprocess.CompletedProc
         text=True,
         check=False,
         cwd=Path(__file__).parents[2],
-        timeout=180,
+        timeout=500,
     )
 
 

@@ -244,7 +244,7 @@ def test_running_job_prints_no_value_from_outside(path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=180,
+        timeout=500,
     )
     assert done.returncode == 1
     assert "clusters.main: no broker responds: ${BROKERS}: Connection refused" in done.stderr

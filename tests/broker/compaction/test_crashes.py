@@ -58,7 +58,6 @@ def write_until_cleaning(broker: BrokerProcess, written: Keyed, *, keys: int) ->
     wait_until("a cleaning", is_cleaning)
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("victim", ["broker", "worker"])
 def test_killed_worker_or_broker_loses_no_record(tmp_path: Path, victim: str) -> None:
     chance = random.Random(victim)
@@ -175,7 +174,6 @@ def is_created(broker: BrokerProcess, topic: str) -> bool:
     return True
 
 
-@pytest.mark.timeout(600)
 def test_cleaning_ends_when_its_topic_is_deleted(tmp_path: Path) -> None:
     with odradek_broker(tmp_path, overrides=SLOW) as broker:
         create_topic(broker, TOPIC, COMPACT)

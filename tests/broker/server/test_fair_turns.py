@@ -65,6 +65,8 @@ BROKER_RESOURCE: Final = 4
 OBJECTS_OF_A_FETCH_MAX: Final = 34
 """That the garbage collector walks for one that waits; 27 are seen."""
 HOUR_MS: Final = 3_600_000
+NOT_YET: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+"""Until the broker leads the partition of the group and has read it."""
 SENT_BEFORE_LEAVING: Final = 500
 TURNS_OF_REQUESTS_MAX: Final = 2_000
 
@@ -97,7 +99,9 @@ def commit(here: NodeHere, caller: Caller, group: str, topic: str) -> None:
     )
     named = OffsetCommitRequestTopic(name=topic, partitions=[partition])
     request = OffsetCommitRequest(group_id=group, topics=[named])
-    assert here.call(caller, request, 8).topics[0].partitions[0].error_code == 0
+    while (stored := here.call(caller, request, 8).topics[0].partitions[0]).error_code in NOT_YET:
+        pass
+    assert stored.error_code == 0
 
 
 class Canary:

@@ -23,7 +23,7 @@ from tests.storage.recovery.test_shared_directory import create_at_last
 from tests.support.apache import ApacheBroker, apache_kafka
 from tests.support.zookeeper import zookeeper
 
-pytestmark = [pytest.mark.judge, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.judge
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 WAIT_S = 60.0

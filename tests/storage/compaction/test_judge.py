@@ -26,7 +26,7 @@ from tests.support.apache import DUMP_LOG_TOOL, JUDGE_VERSION, java_command, run
 from tests.support.logs import NOW_MS
 from tests.support.maven import broker_libraries
 
-pytestmark = [pytest.mark.judge, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.judge
 
 CONFIG = LogConfig(
     segment_bytes=2_000, index_interval_bytes=300, cleanup_delete=False, cleanup_compact=True
@@ -72,7 +72,7 @@ def judge() -> Iterator[Judge]:
         yield Judge(process)
         assert process.stdin is not None
         process.stdin.close()
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=60) == 0
 
 
 @contextmanager

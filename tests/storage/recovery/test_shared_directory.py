@@ -25,7 +25,7 @@ from tests.support.apache import ApacheBroker, apache_kafka
 from tests.support.stored_batches import data_bytes
 from tests.support.zookeeper import zookeeper
 
-pytestmark = [pytest.mark.judge, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.judge
 
 COUNT = 400
 ATTEMPTS_MAX = 4

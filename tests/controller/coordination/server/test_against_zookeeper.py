@@ -31,7 +31,6 @@ def streams(address: str, scripts: int) -> Streams:
 
 
 @pytest.mark.judge
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("scripts", [SCRIPTS, pytest.param(CAMPAIGN, marks=pytest.mark.slow)])
 def test_served_tree_and_zookeeper_return_equal_responses_to_random_scripts(
     tmp_path: Path, scripts: int
