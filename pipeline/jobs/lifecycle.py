@@ -9,12 +9,12 @@ from __future__ import annotations
 import fcntl
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -46,7 +46,8 @@ BAD_COMMAND: Final = 2
 LOCK: Final = "pipeline.lock"
 """Lock file in a checkpoint folder; its name cannot be a query's, which has no dot."""
 STOP_TIMEOUT_MS: Final = 5_000
-EVENTS_TIMEOUT_MS: Final = 5_000
+EVENTS_TIMEOUT_MS: Final = 30_000
+"""For the last progress of queries that have ended: on a busy machine it comes late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,12 +235,26 @@ def progress_shown(spark: SparkSession, progress: Progress) -> Iterator[None]:
             try:
                 yield
             finally:
-                context = java_context(spark)
-                with suppress(Py4JError, OSError):
-                    context.sc().listenerBus().waitUntilEmpty(EVENTS_TIMEOUT_MS)
+                _await_events(spark)
     finally:
         for line in progress.losses():
             print(f"WARN {line}", file=sys.stderr)
+
+
+def _await_events(spark: SparkSession) -> None:
+    """Wait for the last events of Spark, unless it has ended already."""
+    context = java_context(spark)
+    try:
+        context.sc().listenerBus().waitUntilEmpty(EVENTS_TIMEOUT_MS)
+    except Py4JJavaError as error:
+        if "TimeoutException" in str(error.java_exception):
+            print(
+                f"WARN the last progress did not come within {EVENTS_TIMEOUT_MS} ms: what was"
+                " printed, recorded and counted lacks it",
+                file=sys.stderr,
+            )
+    except (Py4JError, OSError):
+        pass
 
 
 def _progress(job: Job, choices: Choices, stop: Stop, stack: ExitStack) -> Progress:

@@ -10,16 +10,18 @@ from collections.abc import Mapping
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event, Timer
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from odradek.pipeline.jobs import run
+from odradek.pipeline.jobs import lifecycle, run
 from odradek.pipeline.jobs.lifecycle import progress_shown
 from odradek.pipeline.metrics import serve
-from odradek.pipeline.progress import Progress, record
+from odradek.pipeline.progress import Progress, QueryProgress, record
+from odradek.pipeline.spark_gateway import java_context
 from odradek.pipeline.spec.event_time import event_times, stateful_steps
 from odradek.pipeline.spec.load import parse
 from odradek.pipeline.spec.model import Pipeline
@@ -320,6 +322,44 @@ def test_row_far_ahead_drops_no_other_row_and_late_rows_are_counted(
     assert any(f" {late} late, " in line for line in lines if line.startswith("events: batch 2, "))
     ahead = "WARN arrivals: step per_arrival has dropped 1 row whose times"
     assert any(line.startswith(ahead) for line in lines[-4:])
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_end_waits_for_the_last_progress_and_warns_when_it_does_not_come(
+    spark: SparkSession,
+    is_late: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Also for progress that takes longer than the 5 s in which an idle machine has it."""
+    progress = Progress()
+    is_released = Event()
+
+    def hold(one: QueryProgress) -> None:
+        """Delay all events after the start."""
+        if one.batch_id >= 0:
+            is_released.wait(END_TIMEOUT_S)
+
+    progress.on_change.append(hold)
+    if is_late:
+        monkeypatch.setattr(lifecycle, "EVENTS_TIMEOUT_MS", 100)
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+    release = Timer(6.0, is_released.set)
+    try:
+        with progress_shown(spark, progress):
+            writer = rows.writeStream.format("noop").queryName("rows").trigger(once=True)
+            assert writer.start().awaitTermination(int(END_TIMEOUT_S))
+            if not is_late:
+                release.start()
+        states = [one.state for one in progress.queries()]
+    finally:
+        is_released.set()
+        release.cancel()
+        java_context(spark).sc().listenerBus().waitUntilEmpty(int(END_TIMEOUT_S * 1_000))
+        spark.streams.removeListener(progress)
+    warning = "WARN the last progress did not come within 100 ms: "
+    assert (warning in capfd.readouterr().err) == is_late
+    assert states == ["running" if is_late else "ended"]
 
 
 def _send_poisoned(address: str, begin_ms: int, now_ms: int) -> None:
