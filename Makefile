@@ -28,11 +28,13 @@ WITH_CLIENTS := $(addprefix tests/,attack clients examples golden packaging)
 WITH_CLUSTERS := $(addprefix tests/,chaos cluster docs plugin)
 BELOW_BROKER := $(addprefix tests/,controller protocol runtime storage)
 PARTS_OF_BROKER := $(addprefix tests/broker/,group handlers replication server transaction)
-# Whole jobs on Spark.
+# Steps of pipelines on Spark, and whole jobs; `test-pipelines` runs the others.
+STEPS := $(wildcard $(addprefix tests/pipeline/test_,transforms*.py registry.py python_steps.py \
+	lookup_tables.py shared_queries.py sharing.py upsert.py webhook.py))
 JOBS := $(wildcard $(addprefix tests/pipeline/test_,demo*.py end*.py exactly_once*.py mirror*.py))
 PACKAGES := broker controller odradek protocol runtime storage
 
-.PHONY: run cluster test test-pipelines test-jobs test-clusters test-tools test-clients test-broker test-broker-parts test-parts test-sim test-mixed test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-scripts campaign-cuts campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline test-connectors demo-pipeline plugin-runs measure-start tools system-packages clean
+.PHONY: run cluster test test-pipelines test-steps test-jobs test-clusters test-tools test-clients test-broker test-broker-parts test-parts test-sim test-mixed test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-scripts campaign-cuts campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline test-connectors demo-pipeline plugin-runs measure-start tools system-packages clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/python -I -m odradek start $(CONFIG) $(AT_PORT) $(ARGS)
@@ -44,12 +46,15 @@ cluster: $(VENV)/.run system-packages
 # The rows wait for Java and for sessions most of the time: they run at once, and each prints what it
 # found at its end.
 test: tools
-	@$(MAKE) --no-print-directory -k -j10 --output-sync=target \
-		lint test-broker test-broker-parts test-pipelines test-jobs test-clients test-clusters \
-		test-tools test-parts test-sim
+	@$(MAKE) --no-print-directory -k -j11 --output-sync=target \
+		lint test-broker test-broker-parts test-pipelines test-steps test-jobs test-clients \
+		test-clusters test-tools test-parts test-sim
 
 test-pipelines:
-	$(BIN)/python -m pytest -q -m "not slow" tests/pipeline $(addprefix --ignore=,$(JOBS))
+	$(BIN)/python -m pytest -q -m "not slow" tests/pipeline $(addprefix --ignore=,$(JOBS) $(STEPS))
+
+test-steps:
+	$(BIN)/python -m pytest -q -m "not slow" $(STEPS)
 
 test-jobs:
 	$(BIN)/python -m pytest -q -m "not slow" $(JOBS)
