@@ -25,6 +25,8 @@ COVERED := tests/controller tests/protocol tests/runtime tests/storage \
 # Tests that wait for programs of others, those of parts of the broker, and of the parts below it;
 # `test-broker` runs all that no other row and not `lint` does.
 WITH_CLIENTS := $(addprefix tests/,attack clients examples golden packaging)
+# Groups of all client libraries; `test-clients` runs the others.
+GROUPS := $(wildcard tests/clients/test_group*.py tests/clients/test_consumer_protocol.py)
 WITH_CLUSTERS := $(addprefix tests/,chaos cluster docs plugin)
 BELOW_BROKER := $(addprefix tests/,controller protocol runtime storage)
 PARTS_OF_BROKER := $(addprefix tests/broker/,group handlers replication server transaction)
@@ -34,7 +36,7 @@ STEPS := $(wildcard $(addprefix tests/pipeline/test_,transforms*.py registry.py 
 JOBS := $(wildcard $(addprefix tests/pipeline/test_,demo*.py end*.py exactly_once*.py mirror*.py))
 PACKAGES := broker controller odradek protocol runtime storage
 
-.PHONY: run cluster test test-pipelines test-steps test-jobs test-clusters test-tools test-clients test-broker test-broker-parts test-parts test-sim test-mixed test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-scripts campaign-cuts campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline test-connectors demo-pipeline plugin-runs measure-start tools system-packages clean
+.PHONY: run cluster test test-pipelines test-steps test-jobs test-clusters test-tools test-clients test-groups test-broker test-broker-parts test-parts test-sim test-mixed test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-scripts campaign-cuts campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline test-connectors demo-pipeline plugin-runs measure-start tools system-packages clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/python -I -m odradek start $(CONFIG) $(AT_PORT) $(ARGS)
@@ -46,9 +48,9 @@ cluster: $(VENV)/.run system-packages
 # The rows wait for Java and for sessions most of the time: they run at once, and each prints what it
 # found at its end.
 test: tools
-	@$(MAKE) --no-print-directory -k -j11 --output-sync=target \
+	@$(MAKE) --no-print-directory -k -j12 --output-sync=target \
 		lint test-broker test-broker-parts test-pipelines test-steps test-jobs test-clients \
-		test-clusters test-tools test-parts test-sim
+		test-groups test-clusters test-tools test-parts test-sim
 
 test-pipelines:
 	$(BIN)/python -m pytest -q -m "not slow" tests/pipeline $(addprefix --ignore=,$(JOBS) $(STEPS))
@@ -68,7 +70,10 @@ test-tools:
 	$(BIN)/python -m pytest -q -m "not slow" tests/odradek
 
 test-clients:
-	$(BIN)/python -m pytest -q -m "not slow" $(WITH_CLIENTS)
+	$(BIN)/python -m pytest -q -m "not slow" $(WITH_CLIENTS) $(addprefix --ignore=,$(GROUPS))
+
+test-groups:
+	$(BIN)/python -m pytest -q -m "not slow" $(GROUPS)
 
 test-broker:
 	$(BIN)/python -m pytest -q -m "not slow" tests --ignore=tests/pipeline --ignore=tests/odradek \
