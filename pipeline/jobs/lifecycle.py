@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -244,17 +244,17 @@ def progress_shown(spark: SparkSession, progress: Progress) -> Iterator[None]:
 def _await_events(spark: SparkSession) -> None:
     """Wait for the last events of Spark, unless it has ended already."""
     context = java_context(spark)
-    try:
-        context.sc().listenerBus().waitUntilEmpty(EVENTS_TIMEOUT_MS)
-    except Py4JJavaError as error:
-        if "TimeoutException" in str(error.java_exception):
-            print(
-                f"WARN the last progress did not come within {EVENTS_TIMEOUT_MS} ms: what was"
-                " printed, recorded and counted lacks it",
-                file=sys.stderr,
-            )
-    except (Py4JError, OSError):
-        pass
+    # To ask for the text of an error is a call of Spark, too.
+    with suppress(Py4JError, OSError):
+        try:
+            context.sc().listenerBus().waitUntilEmpty(EVENTS_TIMEOUT_MS)
+        except Py4JJavaError as error:
+            if "TimeoutException" in str(error.java_exception):
+                print(
+                    f"WARN the last progress did not come within {EVENTS_TIMEOUT_MS} ms: what was"
+                    " printed, recorded and counted lacks it",
+                    file=sys.stderr,
+                )
 
 
 def _progress(job: Job, choices: Choices, stop: Stop, stack: ExitStack) -> Progress:

