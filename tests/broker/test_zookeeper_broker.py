@@ -156,7 +156,7 @@ def test_killed_broker_is_removed_after_its_session_and_recovers(
         taken_s = until(
             lambda: client.exists("/killed/brokers/ids/0") is None, "the registration ends"
         )
-        assert taken_s < SESSION_MS / 1000 + 2
+        assert taken_s < 5 * SESSION_MS / 1000
         broker.start()
         assert client.get("/killed/brokers/ids/0")[1].czxid > first
         assert client.get("/killed/controller_epoch")[0] == b"2"
@@ -167,7 +167,8 @@ def test_killed_broker_is_removed_after_its_session_and_recovers(
 def test_broker_restarted_at_once_waits_for_its_earlier_session(
     tmp_path: Path, server: ZooKeeperServer, client: KazooClient
 ) -> None:
-    with odradek_broker(tmp_path, overrides=settings(f"{server.address}/quick")) as broker:
+    long_session = settings(f"{server.address}/quick", zookeeper_session_timeout_ms="10000")
+    with odradek_broker(tmp_path, overrides=long_session) as broker:
         first = client.get("/quick/brokers/ids/0")[1].ephemeralOwner
         broker.kill()
         broker.start()

@@ -20,7 +20,7 @@ from tests.support.zookeeper import zookeeper
 pytestmark = pytest.mark.judge
 
 COMMON = {
-    "zookeeper.session.timeout.ms": "3000",
+    "zookeeper.session.timeout.ms": "6000",
     "replica.lag.time.max.ms": "1500",
     "replica.fetch.wait.max.ms": "200",
 }
@@ -97,7 +97,7 @@ def test_apache_follows_and_leaves_and_comes_back(tmp_path: Path, controller: st
         topic = Replicated(LeadingBroker(cluster.address, lambda: None, lambda: None), "t")
         producer = topic.wire()
         end = append(topic, producer, 100, 0)
-        assert topic.in_sync() == [0, 1]
+        topic.until(lambda: topic.in_sync() == [0, 1], "it follows")
         assert topic.consume(0).high_watermark == end
 
         assert cluster.apache is not None
