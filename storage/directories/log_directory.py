@@ -336,7 +336,7 @@ class LogDirectory:
         if name == CLEANER_OFFSET_FILE:
             return self.cleaner_offsets
         if name == RECOVERY_POINT_FILE:
-            return {(log.topic, log.partition): log.recovery_point for log in self.all_logs()}
+            return {(log.topic, log.partition): _checked_up_to(log) for log in self.all_logs()}
         return {
             (log.topic, log.partition): log.log_start_offset
             for log in self.all_logs()
@@ -499,3 +499,9 @@ class LogDirectory:
         self.cleaner_offsets.pop(key, None)
         for forgotten in self._forgotten.values():
             forgotten[key] = None
+
+
+def _checked_up_to(log: Log) -> int:
+    """The recovery point; a gap that has not been filled yet is to be found again."""
+    gap_offset = log.segment_gap_offset
+    return log.recovery_point if gap_offset is None else min(log.recovery_point, gap_offset)

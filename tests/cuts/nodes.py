@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from uuid import UUID
@@ -15,26 +15,30 @@ from odradek.broker.replication.partition import Partition
 from odradek.controller.active.topic_admin import TopicResult
 from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.protocol.errors import BrokerError, ErrorCode
-from odradek.protocol.records.batch import RecordBatch
+from odradek.protocol.records.batch import RecordBatch, iterate_batches
 from odradek.protocol.records.builder import build_batch
 from odradek.protocol.records.record import Record
 from odradek.runtime.pending import Pending
 from odradek.runtime.testing.memory_files import MemoryFileSystem
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.runtime.timers import TimingWheel
+from odradek.storage.directories.disk_jobs import DiskJob
+from odradek.storage.log.head import Appended
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
 from tests.cuts.checks import Stored, check_findings, check_log, check_start
 from tests.cuts.promises import LogPromise
 from tests.cuts.protocols import Play, Played
 from tests.cuts.scene import ALL, ORDERS, Key, Recorder, Scene
-from tests.support.logs import NOW_MS
+from tests.support.logs import NOW_MS, batch, read_all
 from tests.support.replicas import Replicas
 from tests.support.stored_node import FOLDER, StoredNode
 
 NAMES: Final = ("t", "u", "v")
 STEPS_MAX: Final = 1_000
 FOLDERS: Final = ("/a", "/b")
+EPOCHS_MAX: Final = 1_000
+"""More than a protocol has."""
 
 
 @dataclass
@@ -262,6 +266,72 @@ def _play_group_commit(seed: int, wanted: Iterable[int] = ALL) -> Played:
     return Played(scene.recorder, scene.check)
 
 
+def moves_of(
+    replicas: Replicas,
+    wheel: TimingWheel,
+    defer: Callable[[Callable[[], None]], None],
+    run_jobs: Callable[[Sequence[DiskJob]], None],
+    rng: SeededRandomness,
+) -> LogDirectoryMoves:
+    """The moves of a broker, at any rate."""
+    return LogDirectoryMoves(
+        MovesContext(
+            logs=replicas.stored.manager,
+            upkeep=replicas.stored.upkeep,
+            partitions=replicas.partitions,
+            purgatory=replicas.purgatory,
+            clock=replicas.clock,
+            rng=rng,
+            wheel=wheel,
+            defer=defer,
+            rate=lambda: 1 << 40,
+            run_jobs=run_jobs,
+            on_moved=lambda partition: None,
+            on_storage_failure=lambda: None,
+            on_fatal=replicas.fatal.append,
+        )
+    )
+
+
+def batches_of(log: Log) -> list[bytes]:
+    """From its start to its end."""
+    return [bytes(one.view) for one in iterate_batches(memoryview(read_all(log)))]
+
+
+def check_resumed_move(stored: Stored, promise: LogPromise) -> None:
+    """A move that was under way at the cut goes on, and loses nothing that the log has.
+
+    What the cut has taken from the log the copy may have kept.
+    """
+    replicas = Replicas(config=stored.config, folders=stored.folders, files=stored.files)
+    if replicas.stored.manager.future(*ORDERS) is not None:
+        deferred: deque[Callable[[], None]] = deque()
+        wheel = TimingWheel(replicas.clock.monotonic_ms())
+        moves = moves_of(
+            replicas, wheel, deferred.append, replicas.stored.perform, SeededRandomness(1)
+        )
+        replicas.observers.append(moves)
+        replicas.leader_epoch = EPOCHS_MAX
+        partition = replicas.lead()
+        # A copy does not reach the end of a log whose last records were lost before the next one.
+        (result,) = partition.append([batch(NOW_MS)], NOW_MS)
+        assert isinstance(result, Appended), result
+        replicas.stored.flush(*replicas.awaited)
+        former = partition.log
+        before = batches_of(former)
+        steps = 0
+        while replicas.step(deferred, wheel):
+            steps += 1
+            assert steps < STEPS_MAX, "the move does not end"
+        assert partition.log is not former
+        partition.log.check()
+        after = batches_of(partition.log)
+        appended = {one for content in promise.contents() for one in content.batches}
+        assert [one for one in after if one not in appended.difference(before)] == before
+        assert not replicas.fatal
+    stored.files.kill()
+
+
 class MovingScene(Scene):
     """Partitions of a broker with two directories; flushes and moves run when they are let."""
 
@@ -272,22 +342,8 @@ class MovingScene(Scene):
         self.replicas = Replicas(config=self.config, folders=FOLDERS, files=self.files)
         self.broker = self.replicas.stored
         self.wheel = TimingWheel(self.replicas.clock.monotonic_ms())
-        self.moves = LogDirectoryMoves(
-            MovesContext(
-                logs=self.broker.manager,
-                upkeep=self.broker.upkeep,
-                partitions=self.replicas.partitions,
-                purgatory=self.replicas.purgatory,
-                clock=self.replicas.clock,
-                rng=SeededRandomness(seed),
-                wheel=self.wheel,
-                defer=self.deferred.append,
-                rate=lambda: 1 << 40,
-                run_jobs=self.perform,
-                on_moved=lambda partition: None,
-                on_storage_failure=lambda: None,
-                on_fatal=self.replicas.fatal.append,
-            )
+        self.moves = moves_of(
+            self.replicas, self.wheel, self.deferred.append, self.perform, SeededRandomness(seed)
         )
         self.replicas.observers.append(self.moves)
 
@@ -324,7 +380,10 @@ class MovingScene(Scene):
         assert not self.replicas.fatal
 
         def check(files: MemoryFileSystem, promises: dict[Key, LogPromise], deep: bool) -> None:
-            check_start(Stored(files, self.folders, self.config_after), promises, is_thorough=deep)
+            stored = Stored(files, self.folders, self.config_after)
+            if ORDERS in promises:
+                check_resumed_move(replace(stored, files=files.copied()), promises[ORDERS])
+            check_start(stored, promises, is_thorough=deep)
 
         return Played(self.recorder, check)
 

@@ -282,10 +282,16 @@ class LogDirectoryMoves:
         return 0
 
     def _truncate(self, log: Log, future: Log) -> bool:
-        """Truncate the copy where it diverges from the log; whether that is under way."""
+        """Truncate the copy where it diverges from the log; whether that is under way.
+
+        Also where a power cut has left it without the end of a segment that the log has.
+        """
         truncations, now_ms = self._context.upkeep.truncations, self._context.clock.now_ms()
         job: FinishTruncation | None = None
-        if future.end_offset < log.log_start_offset and future.end_offset < log.end_offset:
+        gap_offset = future.segment_gap_offset
+        if gap_offset is not None:
+            job = truncations.truncate_to(future, gap_offset, now_ms=now_ms)
+        elif future.end_offset < log.log_start_offset and future.end_offset < log.end_offset:
             start = self._first_batch_offset(log)
             if start == future.end_offset:
                 return False

@@ -16,6 +16,7 @@ from odradek.protocol.errors import ErrorCode
 from odradek.runtime.testing.memory_files import MemoryFileSystem
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.runtime.timers import TimingWheel
+from odradek.storage.files.names import LOG
 from odradek.storage.log.head import Appended
 from odradek.storage.log_config import LogConfig
 from tests.support.logs import NOW_MS, batch, read_all
@@ -66,6 +67,14 @@ class Moving:
     def _on_failure(self) -> None:
         self.failures += 1
         self.moves.drop_offline()
+
+    def end(self, *, is_clean: bool) -> None:
+        """Stop in order, or die."""
+        stored = self.replicas.stored
+        if is_clean:
+            stored.stop()
+        for directory in stored.manager.directories.values():
+            directory.release()
 
     def lead(self, count: int) -> Partition:
         partition = self.replicas.lead()
@@ -286,9 +295,43 @@ def test_power_cut_at_every_operation_of_a_move_loses_nothing() -> None:
         again.replicas.leader_epoch = 5
         partition = again.replicas.lead()
         assert partition.log.end_offset >= (done[0] if done else 0), number
+        stored = read_all(partition.log)
         again.finish()
         partition.log.check()
-        assert partition.log.end_offset >= (done[0] if done else 0), number
+        assert read_all(partition.log) == stored, number
+
+
+@pytest.mark.parametrize("stops", [(), (True,), (True, True), (True, False), (False,)])
+@pytest.mark.parametrize("lost", [0, 2])
+def test_copy_that_has_lost_a_segment_in_a_power_cut_is_copied_again_from_there(
+    stops: tuple[bool, ...], lost: int
+) -> None:
+    """stops  of the brokers after the power cut that never knew what they lead: in order or not"""
+    moving = Moving()
+    partition = moving.lead(80)
+    moving.replicas.stored.flush(partition.log)
+    moving.replicas.checkpoint()
+    stored, target = read_all(partition.log), moving.other(partition)
+    moving.rate = 4_000
+    moving.moves.move("orders", 0, target)
+    future = moving.replicas.stored.manager.future("orders", 0)
+    assert future is not None
+    while len(future.segments) < 5:
+        assert moving.step()
+    moving.replicas.files.open(future.segments[lost].path(LOG)).truncate(0)
+    again = moving
+    for is_clean in (False, *stops):
+        again.end(is_clean=is_clean)
+        again = Moving(moving.replicas.files)
+    again.replicas.leader_epoch = moving.replicas.leader_epoch
+    partition = again.replicas.lead()
+    again.finish()
+    assert partition.log.directory == f"{target}/orders-0"
+    assert read_all(partition.log) == stored
+    again.replicas.restart(is_clean=True)
+    moved = again.replicas.stored.manager.get("orders", 0)
+    assert moved is not None
+    assert read_all(moved) == stored
 
 
 def test_rate_that_was_raised_ends_the_wait_of_a_batch_that_was_larger_than_the_rate() -> None:
