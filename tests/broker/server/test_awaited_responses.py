@@ -27,9 +27,12 @@ from odradek.protocol.frames import SCRATCH_BYTES, BufferPool, FrameReader
 from odradek.protocol.headers import RequestHeader
 from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.runtime.pending import Pending
+from tests.support.machine_speed import slowness
 from tests.support.node_here import NodeHere, decoded, node_here
 
 VERSION: Final = 4
+LONGEST_NS_MAX: Final = 10_000_000
+"""Processor time of a callback on the reference machine."""
 
 
 class Client:
@@ -311,7 +314,8 @@ def test_many_results_done_at_once_are_responded_in_slices(client: Client) -> No
     client.here.longest_ns = 0
     pending.resolve(1)
     assert len(client.responses(50)) == 50
-    assert client.here.longest_ns < 10_000_000, client.here.longest
+    excess = client.here.longest_ns / LONGEST_NS_MAX
+    assert excess < 1.0 or excess / slowness() < 1.0, client.here.longest
 
 
 def test_step_that_awaits_a_result_goes_on_with_its_value_or_its_error(
