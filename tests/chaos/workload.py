@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from tests.chaos.checker import missing
 from tests.chaos.history import Commit, History, Outcome, Poll, Seen, Send
+from tests.support.watermarks import watermarks
 
 PARTITIONS: Final = 3
 OUTSTANDING_MAX: Final = 200
@@ -248,8 +249,8 @@ class Workload:
         try:
             partitions = [TopicPartition(self._topic, one, 0) for one in range(PARTITIONS)]
             ends = {
-                one.partition: consumer.get_watermark_offsets(one, timeout=READ_S)[1]
-                for one in partitions
+                one: watermarks(consumer, self._topic, one, timeout_s=READ_S)[1]
+                for one in range(PARTITIONS)
             }
             unread = {partition for partition, end in ends.items() if end > 0}
             consumer.assign(partitions)

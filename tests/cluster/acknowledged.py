@@ -12,6 +12,8 @@ from uuid import uuid4
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
+from tests.support.watermarks import watermarks
+
 DELIVERY_MS = 120_000
 FLUSH_S = 180.0
 READ_S = 120.0
@@ -139,8 +141,7 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> dict[int, list[int]
     )
     try:
         ends = {
-            one: consumer.get_watermark_offsets(TopicPartition(topic, one), timeout=READ_S)[1]
-            for one in range(partitions)
+            one: watermarks(consumer, topic, one, timeout_s=READ_S)[1] for one in range(partitions)
         }
         found: dict[int, list[int]] = {one: [] for one in range(partitions)}
         unread = {one for one in range(partitions) if ends[one] > 0}

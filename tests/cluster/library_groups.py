@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.clients.group_member import NEW_PROTOCOL
 from tests.clients.members import Crew, Event, Member, Membership
+from tests.support.watermarks import watermarks
 
 SESSION_MS = 10_000
 READ_WAIT_S = 180.0
@@ -190,7 +191,7 @@ def end_offsets(bootstrap: str, topic: str, partitions: int) -> list[int]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
     try:
         return [
-            consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=READ_WAIT_S)[1]
+            watermarks(consumer, topic, number, timeout_s=READ_WAIT_S)[1]
             for number in range(partitions)
         ]
     finally:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer
 
 from odradek.protocol.errors import ErrorCode
 from odradek.storage.checkpoints.leader_epochs import EpochEntry, LeaderEpochs
@@ -17,6 +17,7 @@ from tests.cluster.acknowledged import check, producing
 from tests.cluster.replicas import assert_identical
 from tests.support.broker_cluster import BrokerCluster
 from tests.support.features import finalized_features, update_transaction_version
+from tests.support.watermarks import watermarks
 
 TOPIC = "records"
 PARTITIONS = 2
@@ -108,8 +109,7 @@ def wait_for_markers(cluster: BrokerCluster) -> None:
     stable_end = TRANSACTIONS * (RECORDS + 1)
 
     def is_stable() -> bool:
-        low, high = consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=30)
-        return (low, high) == (0, stable_end)
+        return watermarks(consumer, TOPIC, 0, timeout_s=30) == (0, stable_end)
 
     cluster.wait(is_stable, f"the last stable offset is {stable_end}")
     consumer.close()

@@ -24,6 +24,7 @@ from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
 from tests.support.pipeline_job import PipelineJob, group_of
+from tests.support.watermarks import watermarks
 
 PARTITIONS: Final = 3
 RATE_PER_SECOND: Final = 60
@@ -274,8 +275,7 @@ def read_records(address: str, topic: str) -> list[Message]:
     try:
         partitions = list(consumer.list_topics(topic, READ_TIMEOUT_S).topics[topic].partitions)
         ends = {
-            one: consumer.get_watermark_offsets(TopicPartition(topic, one), READ_TIMEOUT_S)[1]
-            for one in partitions
+            one: watermarks(consumer, topic, one, timeout_s=READ_TIMEOUT_S)[1] for one in partitions
         }
         consumer.assign([TopicPartition(topic, one, OFFSET_BEGINNING) for one in partitions])
         found: list[Message] = []
