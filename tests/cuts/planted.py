@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import pytest
 
+from odradek.broker.replication.follower.log_directory_moves import LogDirectoryMoves
 from odradek.controller.coordination.commits import Commits
 from odradek.runtime.files import FileSystem
 from odradek.runtime.testing.memory_files import MemoryFileSystem
@@ -36,6 +37,7 @@ FOUND_BY: Final[dict[str, str]] = {
     "tree_is_not_synced": "group commit of the tree",
     "awaited_flush_ends_when_it_begins": "group commit of a log",
     "copy_takes_the_place_before_the_log_is_aside": "directory move",
+    "copy_with_a_gap_is_filled_up_from_its_end": "directory move",
     "logs_are_not_flushed_at_a_stop": "clean stop",
     "snapshot_above_the_end_is_loaded": "producer snapshot",
     "epochs_above_the_end_are_kept": "epoch file",
@@ -182,6 +184,18 @@ def awaited_flush_ends_when_it_begins(patch: pytest.MonkeyPatch) -> None:
 def copy_takes_the_place_before_the_log_is_aside(patch: pytest.MonkeyPatch) -> None:
     """A start finds the partition in both directories, or in none."""
     patch.setattr(log_manager, "interrupted_replacements", lambda files, directories: [])
+
+
+@BUGS.add
+def copy_with_a_gap_is_filled_up_from_its_end(patch: pytest.MonkeyPatch) -> None:
+    """What a power cut has taken out of its middle is missing in the log that it becomes."""
+    truncate = LogDirectoryMoves._truncate
+
+    def without(self: LogDirectoryMoves, log: log_module.Log, future: log_module.Log) -> bool:
+        future.truncation.forget_gap()
+        return truncate(self, log, future)
+
+    patch.setattr(LogDirectoryMoves, "_truncate", without)
 
 
 @BUGS.add

@@ -13,7 +13,7 @@ from tests.cuts.planted import BUGS, FOUND_BY
 from tests.cuts.variants import VARIANTS
 
 CUTS_OF_A_PROTOCOL: Final = 8
-SEEDS: Final = 1
+SEEDS: Final = 3
 """Those of which the campaign was run whole."""
 BUGS_AT_ONCE: Final = 3
 SEEDS_FOR_A_BUG: Final = 6
