@@ -49,7 +49,7 @@ def test_half_a_megabyte_a_minute_is_growth() -> None:
 def test_churn_of_clients_is_served_without_an_error(tmp_path: Path) -> None:
     with odradek_broker(tmp_path, overrides=SHORT_LIVED) as broker:
         _, churn = run(broker, 2.0, rounds_per_s=1_000.0, trace=False)
-        # A slow machine has done but one.
+        # Each round checks its responses; a slow machine has done but one.
         churn.run_round(int(time.time() * 1000))
         assert churn.rounds > 1
         assert broker.stop() == 0

@@ -100,6 +100,11 @@ def check_start(stored: Stored, promises: Mapping[Key, LogPromise], *, is_thorou
     assert {key: log.end_offset for key, log in logs_of(broker).items()} == ends
 
 
+def batches_of(log: Log) -> list[bytes]:
+    """From its start to its end."""
+    return [bytes(batch.view) for batch in iterate_batches(memoryview(read_all(log)))]
+
+
 def begins_above_its_end(log: Log) -> bool:
     """Whether its end was lost, and it goes on at its start by the checkpoint, in a new segment."""
     *former, active = log.segments
@@ -132,7 +137,7 @@ def check_logs(broker: Broker, promises: Mapping[Key, LogPromise]) -> None:
 def check_log(log: Log, promise: LogPromise) -> None:
     """The promises of one log."""
     log.check()
-    data = [bytes(batch.view) for batch in iterate_batches(memoryview(read_all(log)))]
+    data = batches_of(log)
     start, end = log.log_start_offset, log.end_offset
     # A log whose unsynced end went below its start keeps its records (`log_loader.settle_start`);
     # the start may be on disk although no promise was made of it.
@@ -345,7 +350,7 @@ def go_on(broker: Broker, log: Log, promise: LogPromise) -> int:
     # An empty log knows none; a controller gives no lower one than before.
     epoch = max(0, log.leader_epochs.latest_epoch, *(one for one, _ in promise.epochs))
     log.assign_epoch(epoch, log.end_offset)
-    data = [bytes(batch.view) for batch in iterate_batches(memoryview(read_all(log)))]
+    data = batches_of(log)
     producers = list(derive(data).producers.items())[:_PRODUCERS_TRIED]
     for producer_id, known in producers:
         if known.last is None or parse(known.last.data).producer_epoch < known.epoch:

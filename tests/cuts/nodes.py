@@ -15,7 +15,7 @@ from odradek.broker.replication.partition import Partition
 from odradek.controller.active.topic_admin import TopicResult
 from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.protocol.errors import BrokerError, ErrorCode
-from odradek.protocol.records.batch import RecordBatch, iterate_batches
+from odradek.protocol.records.batch import RecordBatch
 from odradek.protocol.records.builder import build_batch
 from odradek.protocol.records.record import Record
 from odradek.runtime.pending import Pending
@@ -26,19 +26,19 @@ from odradek.storage.directories.disk_jobs import DiskJob
 from odradek.storage.log.head import Appended
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
-from tests.cuts.checks import Stored, check_findings, check_log, check_start
+from tests.cuts.checks import Stored, batches_of, check_findings, check_log, check_start
 from tests.cuts.promises import LogPromise
 from tests.cuts.protocols import Play, Played
 from tests.cuts.scene import ALL, ORDERS, Key, Recorder, Scene
-from tests.support.logs import NOW_MS, batch, read_all
+from tests.support.logs import NOW_MS, batch
 from tests.support.replicas import Replicas
 from tests.support.stored_node import FOLDER, StoredNode
 
 NAMES: Final = ("t", "u", "v")
 STEPS_MAX: Final = 1_000
 FOLDERS: Final = ("/a", "/b")
-EPOCHS_MAX: Final = 1_000
-"""More than a protocol has."""
+EPOCH_AFTER: Final = 1_000
+"""Above those of every protocol."""
 
 
 @dataclass
@@ -293,11 +293,6 @@ def moves_of(
     )
 
 
-def batches_of(log: Log) -> list[bytes]:
-    """From its start to its end."""
-    return [bytes(one.view) for one in iterate_batches(memoryview(read_all(log)))]
-
-
 def check_resumed_move(stored: Stored, promise: LogPromise) -> None:
     """A move that was under way at the cut goes on, and loses nothing that the log has.
 
@@ -311,7 +306,7 @@ def check_resumed_move(stored: Stored, promise: LogPromise) -> None:
             replicas, wheel, deferred.append, replicas.stored.perform, SeededRandomness(1)
         )
         replicas.observers.append(moves)
-        replicas.leader_epoch = EPOCHS_MAX
+        replicas.leader_epoch = EPOCH_AFTER
         partition = replicas.lead()
         # A copy does not reach the end of a log whose last records were lost before the next one.
         (result,) = partition.append([batch(NOW_MS)], NOW_MS)
@@ -326,8 +321,8 @@ def check_resumed_move(stored: Stored, promise: LogPromise) -> None:
         assert partition.log is not former
         partition.log.check()
         after = batches_of(partition.log)
-        appended = {one for content in promise.contents() for one in content.batches}
-        assert [one for one in after if one not in appended.difference(before)] == before
+        kept = {one for content in promise.contents() for one in content.batches}.difference(before)
+        assert [one for one in after if one not in kept] == before
         assert not replicas.fatal
     stored.files.kill()
 

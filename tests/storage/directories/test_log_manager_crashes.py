@@ -10,6 +10,7 @@ import pytest
 
 from odradek.runtime.testing.memory_files import MemoryFileSystem
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
+from odradek.storage.checkpoints.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from odradek.storage.directories.log_manager import NoDirectoryLeft
 from odradek.storage.log_config import LogConfig
 from tests.support.log_directories import UNIQUE, Broker, append
@@ -165,3 +166,31 @@ def test_error_at_any_operation_leaves_the_other_directory_online() -> None:
         assert broker.manager.take_failures() == []
         for log in broker.manager.all():
             log.check()
+
+
+@pytest.mark.parametrize("stops", [(), (True,), (False,), (True, True, False, True)])
+def test_gap_of_a_power_cut_is_known_over_stops_until_the_log_leads(
+    stops: tuple[bool, ...],
+) -> None:
+    """stops  of the starts that found it: in order or not"""
+    files = MemoryFileSystem(folders=("/a", "/b"))
+    broker = Broker(files, ["/a", "/b"]).start(lambda _: CONFIG)
+    log = broker.create("orders", config=CONFIG)
+    append(log, 12)
+    broker.upkeep.checkpoint()
+    directory, gap_offset = log.directory.rpartition("/")[0], log.base_offsets[1]
+    files.kill()
+    files.replace(f"{log.directory}/{gap_offset:020d}.log", b"")
+    for is_clean in stops:
+        again = Broker(files, ["/a", "/b"]).start(lambda _: CONFIG)
+        if is_clean:
+            again.stop()
+            assert not files.exists(f"{directory}/{CLEAN_SHUTDOWN_FILE}")
+        files.kill()
+    again = Broker(files, ["/a", "/b"]).start(lambda _: CONFIG)
+    found = again.manager.get("orders", 0)
+    assert found is not None
+    assert found.segment_gap_offset == gap_offset
+    found.assign_epoch(found.leader_epochs.latest_epoch + 1, found.end_offset)
+    again.stop()
+    assert files.exists(f"{directory}/{CLEAN_SHUTDOWN_FILE}")
