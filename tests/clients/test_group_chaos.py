@@ -18,6 +18,9 @@ MEMBERS_MAX = 8
 STEPS = 20
 STEP_S_MAX = 0.4
 SESSION_MS = 1_500
+LIBRARIES = ("franz-go", "sarama", "confluent-kafka")
+DOWN_S = 2.0
+"""Sarama by itself gives up after 1 s."""
 
 
 class Chaos:
@@ -113,7 +116,7 @@ class Chaos:
 @pytest.mark.parametrize(
     ("seed", "libraries", "assignor"),
     [
-        (1, ("franz-go", "sarama", "confluent-kafka"), "range"),
+        (1, LIBRARIES, "range"),
         (2, ("franz-go", "confluent-kafka"), COOPERATIVE),
     ],
 )
@@ -137,3 +140,18 @@ def test_random_member_changes_leave_one_owner_per_partition_and_no_record_out(
     read = {place for membership in chaos.ever for place in places(membership.events)}
     assert read == set(filling.places())
     assert check_generations(chaos.ever)
+
+
+def test_members_that_start_while_the_broker_is_down_join_when_it_is_up(
+    broker: BrokerProcess, crowd: Crew, topic: str
+) -> None:
+    filling = Filling(broker.address, topic, PARTITIONS)
+    members: list[Member] = []
+    broker.kill()
+    for library in (*LIBRARIES, "kafka-go"):
+        member = crowd.take(library)
+        member.join(topic, filling.group, session_ms=SESSION_MS)
+        members.append(member)
+    crowd.listen(DOWN_S)
+    broker.start()
+    filling.wait_until_shared(crowd, members)

@@ -10,6 +10,8 @@ import (
 	"github.com/IBM/sarama"
 )
 
+const connectTimeout = 30 * time.Second
+
 // the library calls saramaMember for each session; commits go through its offset manager, which keeps
 // errors for a channel: what was committed is asked for afterwards.
 type saramaMember struct {
@@ -22,6 +24,18 @@ type saramaMember struct {
 	// Both make the metadata of a commit, by which it is known from others of the same offset.
 	started string
 	commits int
+}
+
+// connected connects, also to a broker that is being started: the library gives up after 1 s.
+func connected[Client any](connect func() (Client, error)) (Client, error) {
+	deadline := time.Now().Add(connectTimeout)
+	for {
+		client, err := connect()
+		if err == nil || !errors.Is(err, sarama.ErrOutOfBrokers) || time.Now().After(deadline) {
+			return client, err
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
 }
 
 func (s saramaLibrary) live(wanted groupWanted, lines <-chan string) error {
@@ -39,12 +53,16 @@ func (s saramaLibrary) live(wanted groupWanted, lines <-chan string) error {
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
 	config.Consumer.Offsets.AutoCommit.Enable = false
 	config.Consumer.Return.Errors = true
-	admin, err := sarama.NewClusterAdmin(s.addresses(), newConfig())
+	admin, err := connected(func() (sarama.ClusterAdmin, error) {
+		return sarama.NewClusterAdmin(s.addresses(), newConfig())
+	})
 	if err != nil {
 		return err
 	}
 	defer admin.Close()
-	consumers, err := sarama.NewConsumerGroup(s.addresses(), wanted.group, config)
+	consumers, err := connected(func() (sarama.ConsumerGroup, error) {
+		return sarama.NewConsumerGroup(s.addresses(), wanted.group, config)
+	})
 	if err != nil {
 		return err
 	}
