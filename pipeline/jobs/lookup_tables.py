@@ -54,21 +54,21 @@ class LookupTable:
 
         raises  PySparkException, Py4JError when it cannot be read
         """
-        files = self._listed()
-        if files == self._files:
-            return
         for attempt in range(1, ATTEMPTS_MAX + 1):
-            # It lists the folder, and drops the rows in memory, which the count reads again.
-            self.rows.sparkSession.catalog.refreshByPath(self.path)
             try:
-                self.rows.count()
-                self._files = files
+                files = self._listed()
+                if files != self._files:
+                    # Until the count has succeeded, no list says what is in memory.
+                    self._files = None
+                    # It lists the folder, and drops the rows in memory, which the count reads.
+                    self.rows.sparkSession.catalog.refreshByPath(self.path)
+                    self.rows.count()
+                    self._files = files
                 return
             except (PySparkException, Py4JError):
-                # A file was removed or replaced after the folder was listed.
+                # A file was removed or replaced while the folder was listed, or after that.
                 if attempt == ATTEMPTS_MAX:
                     raise
-                files = self._listed()
 
     def _listed(self) -> list[tuple[str, int, int]]:
         """Path, size and time of each file."""
