@@ -69,10 +69,22 @@ class Filling:
         session_ms: int = SESSION_MS,
     ) -> list[Member]:
         """Start a member of each library; returns when they share the partitions."""
+        members = self.start(crew, libraries, assignor, session_ms=session_ms)
+        self.wait_until_shared(crew, members)
+        return members
+
+    def start(
+        self,
+        crew: Crew,
+        libraries: Sequence[str],
+        assignor: str = "range",
+        *,
+        session_ms: int = SESSION_MS,
+    ) -> list[Member]:
+        """Start a member of each library; returns at once."""
         members = [crew.take(library) for library in libraries]
         for member in members:
             member.join(self.topic, self.group, assignor, session_ms=session_ms)
-        self.wait_until_shared(crew, members)
         return members
 
     def wait_until_shared(self, crew: Crew, members: Sequence[Member]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.clients.filling import Filling
 from tests.clients.libraries import COOPERATIVE
-from tests.clients.members import Crew, Member, Membership, check_generations, places
+from tests.clients.members import Crew, Member, Membership, check_generations, places, reads
 from tests.support.broker_process import BrokerProcess
 
 PARTITIONS = 8
@@ -146,12 +146,11 @@ def test_members_that_start_while_the_broker_is_down_join_when_it_is_up(
     broker: BrokerProcess, crowd: Crew, topic: str
 ) -> None:
     filling = Filling(broker.address, topic, PARTITIONS)
-    members: list[Member] = []
     broker.kill()
-    for library in (*LIBRARIES, "kafka-go"):
-        member = crowd.take(library)
-        member.join(topic, filling.group, session_ms=SESSION_MS)
-        members.append(member)
+    members = filling.start(crowd, LIBRARIES)
     crowd.listen(DOWN_S)
     broker.start()
     filling.wait_until_shared(crowd, members)
+    filling.add()
+    filling.wait_until_committed(crowd, members)
+    assert set(reads(members)) == set(filling.places())

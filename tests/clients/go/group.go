@@ -9,6 +9,7 @@ import (
 
 const (
 	pollTime            = 50 * time.Millisecond
+	connectTimeout      = 30 * time.Second
 	rebalanceTimeout    = 30 * time.Second
 	heartbeatsInSession = 8
 )

@@ -10,8 +10,6 @@ import (
 	"github.com/IBM/sarama"
 )
 
-const connectTimeout = 30 * time.Second
-
 // the library calls saramaMember for each session; commits go through its offset manager, which keeps
 // errors for a channel: what was committed is asked for afterwards.
 type saramaMember struct {
@@ -31,10 +29,10 @@ func connected[Client any](connect func() (Client, error)) (Client, error) {
 	deadline := time.Now().Add(connectTimeout)
 	for {
 		client, err := connect()
-		if err == nil || !errors.Is(err, sarama.ErrOutOfBrokers) || time.Now().After(deadline) {
+		if !errors.Is(err, sarama.ErrOutOfBrokers) || time.Now().After(deadline) {
 			return client, err
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(pollTime)
 	}
 }
 
