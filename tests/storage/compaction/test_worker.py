@@ -133,12 +133,15 @@ def worker_of(priority: int) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def message_for(job: CleaningJob, process: subprocess.Popen[bytes]) -> object:
-    """What the worker says to one job."""
+    """What the worker says to one job in the end, its progress left out."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(encode_job(job))
     process.stdin.flush()
-    return decode_message(process.stdout.readline())
+    while True:
+        message = decode_message(process.stdout.readline())
+        if not isinstance(message, CleaningProgress):
+            return message
 
 
 @pytest.mark.parametrize(
@@ -175,7 +178,7 @@ def test_damage_is_a_failure_without_error_number_and_leaves_no_files(tmp_path: 
         later_aborts=(),
         active_producers=(),
     )
-    with worker_of(0) as process:
+    with worker_of(PRIORITY_MAX) as process:
         failure = message_for(job, process)
     assert isinstance(failure, CleaningFailure)
     assert failure.error_number is None
