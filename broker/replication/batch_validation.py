@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.protocol.errors import BrokerError, ErrorCode
-from odradek.protocol.records.batch import TRANSACTIONAL, RecordBatch, set_log_append_time
+from odradek.protocol.records.batch import TRANSACTIONAL, RecordBatch
 from odradek.protocol.records.recompress import recompress
 from odradek.protocol.records.validate import check_light, validate_produced
 from odradek.storage.log_config import LOG_APPEND_TIME, LogConfig
@@ -29,7 +29,10 @@ def validate_batch(
     now_ms: int,
     only_light: bool,
 ) -> RecordBatch:
-    """Validate the one batch in `records`; set its append time if the topic has LogAppendTime.
+    """Validate the one batch in `records`.
+
+    A batch may be validated again while the coordinator of its transaction is asked: what it was
+    sent with, its time included, is kept until it is appended.
 
     version     of the Produce request
     only_light  raise HeavyBatch rather than decode or recompress for longer than a millisecond
@@ -53,9 +56,6 @@ def validate_batch(
         raise BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if config.compression_type != AS_PRODUCED:
         batch = _recompressed(batch, config, only_light=only_light)
-    if is_log_append_time:
-        set_log_append_time(batch.view, now_ms)
-        batch = RecordBatch(batch.view)
     if batch.size > config.segment_bytes:
         raise BrokerError(
             ErrorCode.RECORD_LIST_TOO_LARGE,

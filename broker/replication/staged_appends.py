@@ -8,9 +8,10 @@ from __future__ import annotations
 from odradek.broker.purgatory import Purgatory
 from odradek.broker.replication.partition import Partition
 from odradek.protocol.errors import BrokerError
-from odradek.protocol.records.batch import RecordBatch
+from odradek.protocol.records.batch import RecordBatch, set_log_append_time
 from odradek.runtime.metrics import BrokerMetrics
 from odradek.storage.log.head import Appended
+from odradek.storage.log_config import LOG_APPEND_TIME
 
 
 class StagedAppend:
@@ -26,6 +27,11 @@ class StagedAppend:
     def own_batch(self) -> None:
         """Copy the batch, whose memory is about to be used for something else."""
         self.batch = RecordBatch(memoryview(bytearray(self.batch.view)))
+
+    def set_append_time(self, now_ms: int) -> None:
+        """Give all records of the batch the time of the append (LogAppendTime)."""
+        set_log_append_time(self.batch.view, now_ms)
+        self.batch = RecordBatch(self.batch.view)
 
 
 class StagedAppends:
@@ -56,6 +62,9 @@ class StagedAppends:
         self._staged = {}
         for partition, appends in staged.items():
             former_high_watermark = partition.log.high_watermark
+            if partition.log.config.message_timestamp_type == LOG_APPEND_TIME:
+                for append in appends:
+                    append.set_append_time(now_ms)
             results = partition.append([append.batch for append in appends], now_ms)
             for append, result in zip(appends, results, strict=True):
                 if isinstance(result, BrokerError):

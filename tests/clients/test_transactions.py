@@ -12,6 +12,7 @@ from time import monotonic
 
 import pytest
 from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from odradek.broker.topics import TRANSACTION_TOPIC
 from odradek.protocol.errors import ErrorCode
@@ -32,6 +33,13 @@ from tests.support.wire import Wire
 LIBRARIES = [name for name in NAMES if name not in ("kcat", "kafka-go")]
 """The others have no transactional producer."""
 COUNT = 20
+TOPIC_CONFIGS = {
+    "append-time": {"message.timestamp.type": "LogAppendTime"},
+    "append-time-lz4": {"message.timestamp.type": "LogAppendTime", "compression.type": "lz4"},
+    "gzip": {"compression.type": "gzip"},
+    "bounded": {"message.timestamp.before.max.ms": "3600000"},
+}
+"""By name: what has the broker change batches, or look into them, before it appends them."""
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -44,6 +52,21 @@ def test_committed_records_are_read_and_aborted_ones_are_not(
     for is_commit in (True, False, True):
         one.transact(f"tx-{library}", topic, COUNT, is_commit=is_commit)
     committed = transacted(f"tx-{library}", COUNT, is_commit=True)
+    assert committed_values(bootstrap, topic) == committed + committed
+
+
+@pytest.mark.parametrize("library", ["java-3.9.2", "confluent-kafka", "franz-go"])
+@pytest.mark.parametrize("name", TOPIC_CONFIGS)
+def test_transactions_are_written_to_topics_of_every_config(
+    bootstrap: str, client: Callable[[str], Client], library: str, name: str
+) -> None:
+    topic = f"transactions-{name}-{library}"
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    new = NewTopic(topic, 1, 1, config=TOPIC_CONFIGS[name])
+    admin.create_topics([new])[topic].result(WAIT_S)
+    for is_commit in (True, False, True):
+        client(library).transact(f"tx-{name}-{library}", topic, COUNT, is_commit=is_commit)
+    committed = transacted(f"tx-{name}-{library}", COUNT, is_commit=True)
     assert committed_values(bootstrap, topic) == committed + committed
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -106,12 +108,18 @@ class Scene:
         assert not any(p.error_code for p in response.markers[0].topics[0].partitions)
 
 
-@pytest.fixture
-def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
+@contextmanager
+def scene_with(folder: Path, monkeypatch: pytest.MonkeyPatch, **settings: str) -> Iterator[Scene]:
     verifier = ScriptedVerifier()
     monkeypatch.setattr(transaction_coordination, "CoordinatorVerifier", lambda *_, **__: verifier)
-    with node_here(tmp_path) as here:
+    with node_here(folder, **settings) as here:
         yield Scene(here, verifier)
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
+    with scene_with(tmp_path, monkeypatch) as made:
+        yield made
 
 
 def produced(*places: tuple[int, int], producer_id: int = ONE) -> ProduceRequest:
@@ -158,6 +166,25 @@ def test_batches_of_one_connection_keep_their_order_while_the_first_is_verified(
     responses = scene.responses(3)
     assert [one.responses[0].partition_responses[0].base_offset for one in responses] == [0, 1, 2]
     assert len(scene.verifier.asked) == 1
+
+
+@pytest.mark.parametrize("codec", ["producer", "lz4"])
+def test_append_time_of_a_batch_is_that_after_its_verification(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str
+) -> None:
+    settings = {"log.message.timestamp.type": "LogAppendTime", "compression.type": codec}
+    with scene_with(tmp_path, monkeypatch, **settings) as scene:
+        began_s = time.time()
+        scene.ask(produced((0, 0)), PRODUCE, 1)
+        scene.here.until(lambda: time.time() > began_s + 0.002, "the clock stands still")
+        other = scene.here.caller()
+        appended = scene.here.call(other, produce_to([(TOPIC, 0, batch(1))]), PRODUCE)
+        scene.response()
+        (response,) = scene.responses(1)
+    assert errors_of(appended) == errors_of(response) == [0]
+    first, second = (each.responses[0].partition_responses[0] for each in (appended, response))
+    assert (first.base_offset, second.base_offset) == (0, 1)
+    assert began_s * 1000 < first.log_append_time_ms <= second.log_append_time_ms
 
 
 def test_marker_during_the_verification_refuses_the_batch(scene: Scene) -> None:
