@@ -69,17 +69,12 @@ class Filling:
         session_ms: int = SESSION_MS,
     ) -> list[Member]:
         """Start a member of each library; returns when they share the partitions."""
-        members = self.start(crew, libraries, assignor, session_ms=session_ms)
+        members = self.start(crew, libraries, assignor, session_ms)
         self.wait_until_shared(crew, members)
         return members
 
     def start(
-        self,
-        crew: Crew,
-        libraries: Sequence[str],
-        assignor: str = "range",
-        *,
-        session_ms: int = SESSION_MS,
+        self, crew: Crew, libraries: Sequence[str], assignor: str, session_ms: int
     ) -> list[Member]:
         """Start a member of each library; returns at once."""
         members = [crew.take(library) for library in libraries]

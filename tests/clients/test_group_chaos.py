@@ -147,7 +147,7 @@ def test_members_that_start_while_the_broker_is_down_join_when_it_is_up(
 ) -> None:
     filling = Filling(broker.address, topic, PARTITIONS)
     broker.kill()
-    members = filling.start(crowd, LIBRARIES)
+    members = filling.start(crowd, LIBRARIES, "range", SESSION_MS)
     crowd.listen(DOWN_S)
     broker.start()
     filling.wait_until_shared(crowd, members)
