@@ -19,7 +19,7 @@ from bench import wire
 from bench.micro_log import log_cases
 from bench.micro_turn import turn_cases
 from odradek.protocol.compiler import decoder, encoder, parts_encoder
-from odradek.protocol.frames import BufferPool, FrameReader
+from odradek.protocol.frames import BufferPool, FrameReader, ScratchBuffer
 from odradek.protocol.headers import decode_request_header, encode_request_header
 from odradek.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -156,9 +156,7 @@ def _frame_cases() -> Iterator[tuple[str, Case]]:
     yield "decode request header 1", lambda: decode_request_header(head, 0)
     frame = len(head) + 200
     one = frame.to_bytes(4, "big") + bytes(head) + bytes(200)
-    scratch = memoryview(bytearray(256 * 1024))
-    pool = BufferPool(free_bytes_max=1 << 20)
-    reader = FrameReader(scratch, pool, 1 << 20)
+    reader = FrameReader(ScratchBuffer(), BufferPool(free_bytes_max=1 << 20), 1 << 20)
     for count in (1, 8):
         received = one * count
 
@@ -166,6 +164,7 @@ def _frame_cases() -> Iterator[tuple[str, Case]]:
             # what recv_into would do; at this size the copy is some 0.05 us
             reader.target()[: len(received)] = received
             reader.received(len(received))
+            reader.settle()
 
         yield f"split {count} small frames of one receive", split
 

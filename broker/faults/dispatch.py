@@ -136,7 +136,6 @@ class FaultyCall:
         """The steps in place of those of the handler."""
         call, rule, connection = self._call, self._rule, self._connection
         if rule.delay_ms:
-            _own_records(call.request, self._reader)
             yield Awaited(self._after_delay())
             if connection.is_closed:
                 return NoReply()
@@ -229,14 +228,6 @@ def _has_error(response: Any, code: int, reader: NameReader) -> bool:
         return any(found(one, name) for name, _ in arrays for one in getattr(node, name) or ())
 
     return found(response, "")
-
-
-def _own_records(request: Any, reader: NameReader) -> None:
-    """Copy batches out of the receive buffer, which belongs to the next requests."""
-    for node, field, _ in with_records(request, reader):
-        records = getattr(node, field)
-        if records is not None:
-            setattr(node, field, memoryview(bytearray(records)))
 
 
 def _content(records: Any) -> bytes:

@@ -58,7 +58,6 @@ from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.staged_appends import StagedAppend
 from odradek.broker.topics import INTERNAL_TOPICS
 from odradek.protocol.errors import BrokerError, ErrorCode
-from odradek.protocol.frames import SMALL_FRAME_BYTES
 from odradek.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -119,8 +118,7 @@ def run(context: Context, request: ProduceRequest) -> Staged | Reply | Steps[Sta
             # keeps the batches in a map).
             batches = list({data.index: data for data in batches}.values())
             if len(batches) > BATCHES_AT_ONCE:
-                # Such a request has a receive buffer of its own until it is done.
-                return _in_steps(staged, owns_memory=True)
+                return _in_steps(staged)
         for data in batches:
             if error is not None:
                 staged.refuse(topic, data.index, error, None)
@@ -131,28 +129,24 @@ def run(context: Context, request: ProduceRequest) -> Staged | Reply | Steps[Sta
             except BrokerError as refusal:
                 staged.refuse(topic, data.index, refusal, partition)
             except HeavyBatch:
-                return _in_steps(staged, owns_memory=False)
+                return _in_steps(staged)
             else:
                 assert partition is not None, "an absent partition is refused"
                 if batch.attributes & TRANSACTIONAL and is_unverified(context, partition, batch):
-                    return _in_steps(staged, owns_memory=False)
+                    return _in_steps(staged)
                 staged.add(topic, data.index, context.services.appends.stage(partition, batch))
     return staged
 
 
-def _in_steps(staged: StagedProduce, *, owns_memory: bool) -> Steps[Staged]:
+def _in_steps(staged: StagedProduce) -> Steps[Staged]:
     """Validate and verify the batches that `run` has not staged, and stage them.
 
-    None is staged before all are validated: if the connection is closed meanwhile, the memory of
-    the request is reused.
+    None is staged before all are validated: the request may be cancelled at each step, and its
+    memory is used again then.
     """
-    staged.own_batches()
-    rest = staged.rest()
-    if not owns_memory:
-        rest = iter([(topic, owned(data)) for topic, data in rest])
     context, request = staged.context, staged.request
     validated: list[ValidatedBatch] = []
-    for topic, data in rest:
+    for topic, data in staged.rest():
         yield None
         name, error = _topic_name(context, topic)
         partition = context.services.partitions.get(name, data.index)
@@ -177,6 +171,7 @@ def _in_steps(staged: StagedProduce, *, owns_memory: bool) -> Steps[Staged]:
         assert partition is not None, "an absent partition is refused"
         try:
             partition.leading()  # it may have been lost meanwhile
+            partition.check_unchanged(result)
             partition.check_predecessors(result)
             check_verified(context, row)
         except BrokerError as refusal:
@@ -205,12 +200,6 @@ class StagedProduce(Staged):
     ) -> None:
         """The batch of the partition is not appended; its response carries `error`."""
         self._rows.append((topic, index, _refused(index, error, partition)))
-
-    def own_batches(self) -> None:
-        """Copy the staged batches out of the receive buffer, which is reused before the write."""
-        for _, _, row in self._rows:
-            if isinstance(row, StagedAppend):
-                row.own_batch()
 
     def rest(self) -> Iterator[tuple[TopicProduceData, PartitionProduceData]]:
         """The batches that have no row yet."""
@@ -275,13 +264,6 @@ class StagedProduce(Staged):
         if waiting:
             return _when_stored(self.context, self.request, whole, waiting)
         return Reply(_with_leaders(self.context, whole))
-
-
-def owned(data: PartitionProduceData) -> PartitionProduceData:
-    """The same with records outside the receive buffer; longer ones are not in the shared one."""
-    if data.records is not None and len(data.records) <= SMALL_FRAME_BYTES:
-        data.records = memoryview(bytearray(data.records))
-    return data
 
 
 def failed(request: ProduceRequest, code: ErrorCode, message: str | None) -> ProduceResponse:

@@ -29,6 +29,7 @@ from odradek.protocol.headers import (
     response_header_version,
 )
 from odradek.protocol.schema import schema_of
+from odradek.runtime.lent_memory import POISON
 from odradek.runtime.loop_watch import LoopWatch
 from odradek.runtime.pending import Pending
 from odradek.runtime.timers import Timer
@@ -276,7 +277,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._after = after
         self._loop_watch = loop_watch
         self._on_end = on_end
-        self._buffer = ReceiveBuffer(RESPONSE_BYTES_MAX)
+        self._buffer = ReceiveBuffer(RESPONSE_BYTES_MAX, poison=POISON)
         self._calls: deque[_Call] = deque()
         """In the order of their requests."""
         self._unsent: list[bytes] = []
@@ -358,6 +359,7 @@ class _Connection(asyncio.BufferedProtocol):
                 self._on_frame(frame)
         except DecodeError as error:
             self.end(f"an unreadable response: {error}")
+        self._buffer.settle()
         self._after()
         if self._loop_watch is not None:
             self._loop_watch.ran(began_ns, "a response of another broker")

@@ -11,6 +11,7 @@ from struct import Struct
 from typing import Final
 
 from odradek.protocol.decode_error import DecodeError
+from odradek.runtime.lent_memory import Poison
 
 FIRST_BYTES: Final = 64 << 10
 KEPT_BYTES_MAX: Final = 16 << 20
@@ -22,12 +23,16 @@ _SIZE: Final = Struct(">i")
 
 class ReceiveBuffer:
     """Call `target`, receive into it, then `received` with the count; the frames it returns are
-    views that are valid until `target` is called again."""
+    views that are valid until `settle`.
 
-    __slots__ = ("_end", "_frame_bytes_max", "_memory", "_start", "_wanted")
+    poison  overwrites the first bytes of memory whose frames were handled; None: they stay
+    """
 
-    def __init__(self, frame_bytes_max: int) -> None:
+    __slots__ = ("_end", "_frame_bytes_max", "_memory", "_poison", "_start", "_wanted")
+
+    def __init__(self, frame_bytes_max: int, *, poison: Poison | None = None) -> None:
         self._frame_bytes_max = frame_bytes_max
+        self._poison = poison
         self._memory = memoryview(mmap(-1, FIRST_BYTES))
         self._start = 0
         self._end = 0
@@ -72,3 +77,8 @@ class ReceiveBuffer:
             start += 4 + size
         self._start = start
         return frames
+
+    def settle(self) -> None:
+        """The frames have been handled: their memory may be used again."""
+        if self._poison is not None:
+            self._poison(self._memory, self._start)

@@ -24,10 +24,6 @@ class StagedAppend:
         self.batch = batch
         self.result: Appended | BrokerError | None = None
 
-    def own_batch(self) -> None:
-        """Copy the batch, whose memory is about to be used for something else."""
-        self.batch = RecordBatch(memoryview(bytearray(self.batch.view)))
-
     def set_append_time(self, now_ms: int) -> None:
         """Give all records of the batch the time of the append (LogAppendTime)."""
         set_log_append_time(self.batch.view, now_ms)

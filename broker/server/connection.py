@@ -167,6 +167,7 @@ class Connection:
             return
         frames = self._read()
         took_ns = server.loop_watch.ran(began_ns, frames)
+        self._return_memory()
         if took_ns > SHORT_SLICE_NS:
             server.rounds.spent(took_ns)
             self._judge(took_ns, frames)
@@ -286,6 +287,7 @@ class Connection:
             self._server.budget.release(self, self._held_bytes)
             self._held_bytes = 0
         self._end_turn()
+        self._return_memory()
         return False  # `_consider_reading` has added the connection to the rounds again
 
     def _read_in_round(self, deadline_ns: int) -> None:
@@ -296,6 +298,7 @@ class Connection:
             began_ns = monotonic_ns()
             frames = self._read(deadline_ns)
             self._judge(monotonic_ns() - began_ns, frames)
+            self._return_memory()
         self.flush()  # to be read by the loop again, also if there was no request
 
     def abandon(self, error: Exception) -> None:
@@ -308,6 +311,19 @@ class Connection:
         if not self._in_turn:
             self._in_turn = True
             self._end_turn()
+            self._return_memory()
+
+    def own_frames(self) -> None:
+        """The request that is being dispatched will not be done when the turn ends: keep its memory
+        until then."""
+        self.reader.own_frames()
+
+    def _return_memory(self) -> None:
+        """Give back the memory of the frames, unless the request in slices still reads it."""
+        if self.under_way is None:
+            self.reader.settle()
+            if self.is_closed:
+                self.reader.close()
 
     def _end_turn(self) -> None:
         """Write what was staged, send, and attempt the requests that waited for it."""
@@ -317,11 +333,6 @@ class Connection:
         except Exception:  # noqa: BLE001 - the memory is given back below
             self._break("the end of a turn")
         self._in_turn = False
-        if self.under_way is None:
-            # Else the request in slices still reads the memory.
-            self.reader.settle()
-            if self.is_closed:
-                self.reader.close()
         try:
             self.flush()
             server.wake()

@@ -302,9 +302,6 @@ class Dispatcher:
         produce request is views into memory that is counted elsewhere.
         """
         budget, connection, loaded = self._budget, call.connection, call.loaded
-        if len(frame) <= SMALL_FRAME_BYTES:
-            # It is in the scratch buffer, which belongs to the next connection after this turn.
-            frame = memoryview(bytearray(frame))
         charged = 0 if loaded.api.is_staged else len(frame)
         budget.charge(connection, charged)
         try:

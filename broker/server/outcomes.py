@@ -141,7 +141,13 @@ class Outcomes:
     # Requests in slices.
 
     def begin(self, connection: Connection, steps: Steps[None]) -> None:
-        """Run the first slice of these steps; the connection's next requests wait for the last."""
+        """Run the first slice of these steps; the connection's next requests wait for the last.
+
+        Here, and nowhere else, a request outlives its turn before its response is known: it keeps
+        its memory, and what it has staged is written, since it may be cancelled.
+        """
+        connection.own_frames()
+        self.write_staged(self._clock.now_ms())
 
         def failed(error: Exception) -> None:
             self._metrics.request_errors += 1

@@ -28,7 +28,8 @@ from odradek.broker.server.dispatch import Dispatcher
 from odradek.broker.server.rounds import Rounds
 from odradek.broker.services import Services
 from odradek.protocol.api_keys import ApiKey
-from odradek.protocol.frames import SCRATCH_BYTES, BufferPool, FrameReader
+from odradek.protocol.frames import BufferPool, FrameReader, ScratchBuffer
+from odradek.runtime.lent_memory import POISON
 from odradek.runtime.tasks import Supervisor
 
 ACCEPTS_PER_TURN: Final = 64
@@ -95,8 +96,8 @@ class SocketServer:
             on_closed=self._on_closed,
             now_ms=services.clock.monotonic_ms,
         )
-        self._scratch = memoryview(bytearray(SCRATCH_BYTES))
-        self.frame_memory = BufferPool(free_bytes_max=POOL_FREE_BYTES_MAX)
+        self.scratch = ScratchBuffer(poison=POISON)
+        self.frame_memory = BufferPool(free_bytes_max=POOL_FREE_BYTES_MAX, poison=POISON)
         self.connections: dict[Connection, None] = {}
         self._numbers = count(1)
         self.connections_max = connections_max
@@ -204,7 +205,7 @@ class SocketServer:
         except OSError:
             connected.close()
             return
-        reader = FrameReader(self._scratch, self.frame_memory, settings.socket_request_max_bytes)
+        reader = FrameReader(self.scratch, self.frame_memory, settings.socket_request_max_bytes)
         connection = self._make_connection(
             self.context,
             connected,

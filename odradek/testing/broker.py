@@ -22,6 +22,8 @@ STOP_TIMEOUT_S: Final = 20.0
 """After it a broker is killed; its data are to be removed anyway."""
 PAUSE_S: Final = 0.002
 FOLDER_PREFIX: Final = "odradek-testing-"
+POISON_VARIABLE: Final = "ODRADEK_POISON_LENT_MEMORY"
+"""With 1 a broker overwrites memory that its requests have lent; the environment may say 0."""
 LOG_FILE: Final = "broker.log"
 TAIL_BYTES: Final = 16 << 10
 
@@ -168,7 +170,7 @@ class Broker(KafkaHandle):
             self._process = subprocess.Popen(
                 command,
                 # Its temporary folder is in this one, whatever becomes of the process.
-                env={**os.environ, "TMPDIR": str(self._folder)},
+                env={POISON_VARIABLE: "1", **os.environ, "TMPDIR": str(self._folder)},
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -1,13 +1,15 @@
 """Breaks a cluster of real processes for as long as asked, and checks what its clients saw.
 
     python -m tests.chaos [--minutes 60 | --runs N] [--keep-going] [--seed N] [--seconds 30]
-                          [--workload NAME]
+                          [--workload NAME] [--busy N]
 
 Three brokers and three ZooKeeper servers, each in a network namespace of its own (needs root).  A
 run is a topic of its own with its clients, administrators' operations, and faults for `--seconds`;
 a cluster is kept for `RUNS` runs.  Of the workloads, `records` is that of idempotent producers,
 `transactions` that of producers which send and poll in transactions, both with confluent-kafka;
-`java` and `java-transactions` are those of the Java client.  Without `--workload` they take turns.
+`java` and `java-transactions` are those of the Java client; `sizes` and `sized-transactions` have
+batches of all sizes (sized_workload.py).  Without `--workload` they take turns.  `--busy` runs
+processes beside them that do nothing but take processor time.
 
 Faults come in lanes (faults.py): brokers and disks, the network, ZooKeeper; those of one lane
 follow each other, and the lanes run at once.  Appends a line to `ledger.jsonl` for each run: when,
@@ -48,11 +50,13 @@ from tests.chaos.java_workload import JavaTransactionalWorkload, JavaWorkload
 from tests.chaos.namespaces import namespaces
 from tests.chaos.operations import Operations
 from tests.chaos.scene import BROKERS, SESSION_S, Lane, Scene
+from tests.chaos.sized_workload import SizedTransactionalWorkload, SizedWorkload
 from tests.chaos.transactional_workload import TIMEOUT_MS, TransactionalWorkload
 from tests.chaos.workload import PARTITIONS, Workload
 from tests.cluster.replicas import assert_identical
 from tests.cluster.stored_logs import damage_in
 from tests.support.broker_cluster import broker_cluster
+from tests.support.busy_processes import busy_processes
 from tests.support.ledger import append, commit
 from tests.support.machines import Machine
 from tests.support.stable_offsets import wait_until_stable
@@ -74,13 +78,13 @@ SETTINGS = {
     "min.insync.replicas": "2",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
 }
-FLUSHED = {"flush.messages": "20", "segment.bytes": "65536"}
-"""Of the topics of every other run: fsync and new segments are frequent."""
 WORKLOADS = {
     "records": Workload,
     "transactions": TransactionalWorkload,
     "java": JavaWorkload,
     "java-transactions": JavaTransactionalWorkload,
+    "sizes": SizedWorkload,
+    "sized-transactions": SizedTransactionalWorkload,
 }
 STABLE_S = 2 * TIMEOUT_MS / 1000 + 30
 
@@ -156,7 +160,8 @@ def run_once(found: Scene, name: str, seed: int, seconds: float, kind: str) -> d
     began_s = time.monotonic()
     found.topic = name
     cluster = found.cluster
-    cluster.create_topic(name, partitions=PARTITIONS, configs=FLUSHED if seed % 2 else None)
+    configs = WORKLOADS[kind].topic_configs(seed)
+    cluster.create_topic(name, partitions=PARTITIONS, configs=configs)
     workload = WORKLOADS[kind](cluster.bootstrap, name, seed)
     operations = Operations(found, Random(f"{seed} operations"))
     faults: list[str] = []
@@ -176,6 +181,8 @@ def run_once(found: Scene, name: str, seed: int, seconds: float, kind: str) -> d
         kinds = Counter(one.kind for one in anomalies(workload.history))
         if kinds:
             verdict = f"anomalies: {dict(kinds)}: {anomalies(workload.history)[:5]}"
+        elif kind.startswith("size"):
+            found.delete(name)  # many of them would fill the disks
     except (AssertionError, OSError) as error:
         verdict = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:300]}"
     if verdict != "held":
@@ -218,7 +225,7 @@ def run_cluster(
     numbers  seeds of the runs
     """
     is_held = True
-    with disks(folder, BROKERS) as mounted:
+    with busy_processes(arguments.busy), disks(folder, BROKERS) as mounted:
         with scene(folder, mounted) as found:
             for number, seed in enumerate(itertools.islice(numbers, RUNS)):
                 kind = arguments.workload or tuple(WORKLOADS)[number % len(WORKLOADS)]
@@ -249,6 +256,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--workload", choices=tuple(WORKLOADS))
+    parser.add_argument("--busy", type=int, default=0, help="processes that take processor time")
     arguments = parser.parse_args(words)
     # Like Ctrl-C: processes, namespaces and mounts are removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

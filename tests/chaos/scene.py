@@ -24,6 +24,7 @@ SESSION_S: Final = 6.0
 BROKERS: Final = (1, 2, 3)
 HOLD_MAX_S: Final = 1.25 * SESSION_S
 ASK_S: Final = 1.0
+DELETED_S: Final = 60.0
 IS_OFFLINE: Final = re.compile(r"directory \S+ is offline")
 
 
@@ -57,6 +58,10 @@ class Scene:
         self.threads = threads
         self.topic = ""
         self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic."""
+        self._admin.delete_topics([topic])[topic].result(DELETED_S)
 
     def leader(self, partition: int) -> int | None:
         """None when no broker says so in time, or there is none."""

@@ -21,6 +21,7 @@ from tests.chaos.workload import (
     READ_S,
     READER,
     Workload,
+    content_of,
     seen_of,
 )
 
@@ -102,6 +103,7 @@ class _Transactor:
                 "linger.ms": 2,
                 "reconnect.backoff.max.ms": 500,
                 **QUIET,
+                **workload._producer_settings(),
             }
         )
         self._consumer = Consumer(
@@ -192,8 +194,10 @@ class _Transactor:
                 transaction=transaction,
             )
             self._history.sends.append(send)
+            (size,) = workload._draw_sizes()
         self._producer.produce(
             workload._topic,
+            content_of(send.value, size),
             b"%d" % send.value,
             partition=send.partition,
             on_delivery=partial(_delivered, send),

@@ -31,7 +31,10 @@ NONE: Final = -1
 """Stands for an offset that is not committed."""
 QUIET: Final = {"log_level": 0}
 """Lost connections are what is looked for."""
+FLUSHED: Final = {"flush.messages": "20", "segment.bytes": "65536"}
+"""Of the topics of every other run: fsync and new segments are frequent."""
 READER: Final[dict[str, Any]] = {
+    "check.crcs": True,
     "enable.auto.commit": False,
     "auto.offset.reset": "earliest",
     "fetch.wait.max.ms": 100,
@@ -45,6 +48,13 @@ class Workload:
     """Producers, consumers and a group on one topic; `history` grows while they run."""
 
     IS_TRANSACTIONAL: ClassVar = False
+    PAUSE_S: ClassVar[float] = 0.003
+    """Between two sends of a producer."""
+
+    @staticmethod
+    def topic_configs(seed: int) -> dict[str, str] | None:
+        """Of the topic of a run."""
+        return FLUSHED if seed % 2 else None
 
     def __init__(self, bootstrap: str, topic: str, seed: int) -> None:
         self.history = History()
@@ -60,6 +70,14 @@ class Workload:
         self._last_ok_s = monotonic()
         self._failures: list[str] = []
 
+    def _draw_sizes(self) -> list[int]:
+        """Least bytes of the values that are sent next, at once; the caller has the lock."""
+        return [0]
+
+    def _producer_settings(self) -> dict[str, Any]:
+        """Those that differ from the other workloads'; the caller has the lock."""
+        return {}
+
     def _produce(self, number: int) -> None:
         settings = {
             "bootstrap.servers": self._bootstrap,
@@ -71,9 +89,11 @@ class Workload:
         }
         life = 0
         while self._writing.is_set():
+            with self._lock:
+                own = self._producer_settings()
             # After a fatal error an idempotent producer is of no use.
             with suppress(KafkaException):
-                self._produce_once(Producer(settings), 1_000 * number + life)
+                self._produce_once(Producer({**settings, **own}), 1_000 * number + life)
             life += 1
 
     def _produce_once(self, producer: Producer, name: int) -> None:
@@ -93,18 +113,20 @@ class Workload:
                 producer.poll(0.05)
                 continue
             with self._lock:
-                send = Send(
-                    name, self._random.randrange(PARTITIONS), next(self._values), monotonic_ns()
+                sizes = self._draw_sizes()
+                partition = self._random.randrange(PARTITIONS)
+                sends = [Send(name, partition, next(self._values), monotonic_ns()) for _ in sizes]
+                self.history.sends += sends
+            outstanding += len(sends)
+            for send, size in zip(sends, sizes, strict=True):
+                producer.produce(
+                    self._topic,
+                    content_of(send.value, size),
+                    b"%d" % send.value,
+                    partition=partition,
+                    on_delivery=partial(on_delivery, send),
                 )
-                self.history.sends.append(send)
-            outstanding += 1
-            producer.produce(
-                self._topic,
-                b"%d" % send.value,
-                partition=send.partition,
-                on_delivery=partial(on_delivery, send),
-            )
-            producer.poll(0.003)
+            producer.poll(self.PAUSE_S)
         producer.flush(DELIVERY_MS / 1000 + 5)
 
     def _note_success(self) -> None:
@@ -274,10 +296,27 @@ def _where(thread: threading.Thread) -> str:
     return f"{thread.name}: " + ", ".join(f"{one.name}:{one.lineno}" for one in calls)
 
 
+def content_of(value: int, size: int = 0) -> bytes:
+    """A number again and again, so that every part of a record says whose it is; `size` bytes, or
+    as many as the number needs."""
+    unit = b"%d " % value
+    size = max(size, len(unit) - 1)
+    return (unit * (size // len(unit) + 1))[:size]
+
+
+def value_of(content: bytes) -> int:
+    """The number; bytes that no producer has sent raise AssertionError."""
+    first = content.split(b" ", 1)[0]
+    assert first.isdigit(), f"a record of {content[:50]!r}"
+    value = int(first)
+    assert content == content_of(value, len(content)), f"{value} has bytes of another record"
+    return value
+
+
 def seen_of(message: Message) -> Seen:
     """The record of a message."""
     partition, offset, value = message.partition(), message.offset(), message.value()
     assert partition is not None
     assert offset is not None
     assert value is not None
-    return Seen(partition, offset, int(value), message.leader_epoch())
+    return Seen(partition, offset, value_of(value), message.leader_epoch())

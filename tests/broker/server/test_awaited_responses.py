@@ -23,7 +23,7 @@ from odradek.broker.server.outcomes import Outcomes
 from odradek.controller.coordination.errors import ConnectionLoss
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import BrokerError, ErrorCode
-from odradek.protocol.frames import SCRATCH_BYTES, BufferPool, FrameReader
+from odradek.protocol.frames import BufferPool, FrameReader, ScratchBuffer
 from odradek.protocol.headers import RequestHeader
 from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.runtime.pending import Pending
@@ -43,9 +43,7 @@ class Client:
         self.client, connected = socket.socketpair()
         self.client.setblocking(False)
         connected.setblocking(False)
-        reader = FrameReader(
-            memoryview(bytearray(SCRATCH_BYTES)), BufferPool(free_bytes_max=0), 1 << 20
-        )
+        reader = FrameReader(ScratchBuffer(), BufferPool(free_bytes_max=0), 1 << 20)
         self.connection = Connection(
             here.server.context,
             connected,

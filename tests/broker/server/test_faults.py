@@ -59,7 +59,12 @@ GIVES_BACK: Final = {
     "abandon",
     "_forgotten",
     "_lose",
+    "_give_back",
     "_pause",
+    "_return_memory",
+    "give_back",
+    "poison",
+    "_poison",
     "remove",
     "cancel",
     "clear",
@@ -229,6 +234,7 @@ def test_fault_at_any_call_of_a_turn_costs_its_connection_at_most(
         play(here, scene, fault)
         here.until(lambda: is_quiet(here), f"something stays after {fault.place}")
         assert here.server.frame_memory.held_bytes == 0, fault.place
+        assert here.server.scratch.taken_count == 0, fault.place
         assert here.server.budget.held_bytes == 0, fault.place
         assert here.failures == [], fault.place
         assert here.call(neighbour, ApiVersionsRequest(), 0).error_code == 0
