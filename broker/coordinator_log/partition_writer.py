@@ -73,10 +73,18 @@ class PartitionWriter:
         return Written(ErrorCode.NONE, result.base_offset, result.last_offset)
 
     def when_replicated(
-        self, last_offset: int, call: Callable[[ErrorCode], None], *, timeout_ms: int
+        self,
+        last_offset: int,
+        call: Callable[[ErrorCode], None],
+        *,
+        timeout_ms: int,
+        needs_min_isr: bool = True,
     ) -> None:
         """Call once, perhaps within this call: with NONE when all replicas in sync have the records
-        up to `last_offset`, else with the error."""
+        up to `last_offset`, else with the error.
+
+        needs_min_isr  False: also when fewer than min.insync.replicas are in sync
+        """
         when_replicated(
             self.partition,
             self._leader,
@@ -85,4 +93,5 @@ class PartitionWriter:
             purgatory=self._context.purgatory,
             clock=self._context.clock,
             timeout_ms=timeout_ms,
+            needs_min_isr=needs_min_isr,
         )

@@ -1,11 +1,14 @@
 """What one partition of an internal topic holds, while this broker leads it: it is loaded, serves
 requests, and is closed.
 
-It serves requests when all that it has loaded is replicated: a failover may take the rest back, and
-what was responded from it (an assignment, a transaction that is to be committed) with it.  When the
-disk fails meanwhile, all is loaded again later.
-Differs from Kafka: coordinators of groups and transactions there serve what the log holds, and take
-over what they could read of it.
+It serves requests when all in-sync replicas have what it has loaded: a failover may take the rest
+back, and what was responded from it (an assignment, a transaction that is to be committed) with it.
+It serves, too, when these are fewer than min.insync.replicas: no broker without it can be elected,
+and what needs an append is refused with COORDINATOR_NOT_AVAILABLE.  When the disk fails meanwhile,
+all is loaded again later.
+Differs from Kafka: coordinators of groups and transactions there serve at once what the log holds,
+and take over what they could read of it.  So does this one after `REPLICATION_WAIT_MS_MAX`, which
+passes only when no controller takes a replica out of sync that does not fetch.
 Source: Kafka's CoordinatorRuntime and CoordinatorShard.
 """
 
@@ -23,8 +26,11 @@ from odradek.broker.replication.partition import Partition
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.slicing import TimeSlice
 
-REPLICATION_WAIT_MS: Final = 5_000
+REPLICATION_WAIT_MS: Final = 1_000
 """How long one wait lasts; it is repeated."""
+REPLICATION_WAIT_MS_MAX: Final = 60_000
+"""How long a load waits for in-sync replicas; a replica that has stopped fetching leaves them after
+one and a half times replica.lag.time.max.ms, 45 s by default."""
 RELOAD_MS: Final = 1_000
 """After the first failure; twice as long after each further one."""
 RELOAD_MS_MAX: Final = 60_000
@@ -108,7 +114,8 @@ class CoordinatorShard(ABC, Generic[C, R]):
         try:
             while not self.is_closed:
                 if next(steps, steps) is steps:
-                    self._await_replication(replay)
+                    until_ms = context.clock.monotonic_ms() + REPLICATION_WAIT_MS_MAX
+                    self._await_replication(replay, until_ms)
                     return
                 if replay.wait_ms or time_slice.is_over():
                     context.after(replay.wait_ms, lambda: self._load_more(steps, replay))
@@ -120,21 +127,32 @@ class CoordinatorShard(ABC, Generic[C, R]):
             context.after(self._reload_ms, self._begin_loading)
             self._reload_ms = min(2 * self._reload_ms, RELOAD_MS_MAX)
 
-    def _await_replication(self, replay: R) -> None:
+    def _await_replication(self, replay: R, until_ms: int) -> None:
+        """Take over what was loaded once all in-sync replicas have it, or at `until_ms`."""
+
         def done(error: ErrorCode) -> None:
             if self.is_closed:
                 return
+            is_over = self._context.clock.monotonic_ms() >= until_ms
             match error:
-                case ErrorCode.NONE | ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+                case ErrorCode.REQUEST_TIMED_OUT if not is_over:
+                    self._await_replication(replay, until_ms)
+                case ErrorCode.NONE | ErrorCode.REQUEST_TIMED_OUT:
+                    if error:
+                        logger.warning(
+                            "%s: its %s are served although not all in-sync replicas have them",
+                            self,
+                            self._content,
+                        )
                     self._loading = None
                     self._loaded(replay)
-                case ErrorCode.REQUEST_TIMED_OUT:
-                    self._await_replication(replay)
                 case _:
                     pass  # This broker does not lead any more: another one loads the records.
 
         last_offset = self._writer.partition.log.end_offset - 1
-        self._writer.when_replicated(last_offset, done, timeout_ms=REPLICATION_WAIT_MS)
+        self._writer.when_replicated(
+            last_offset, done, timeout_ms=REPLICATION_WAIT_MS, needs_min_isr=False
+        )
 
     def _release_loading(self) -> None:
         replay, self._loading = self._loading, None

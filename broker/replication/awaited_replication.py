@@ -24,13 +24,19 @@ def when_replicated(
     purgatory: Purgatory,
     clock: Clock,
     timeout_ms: int,
+    needs_min_isr: bool = True,
 ) -> None:
     """Call once, perhaps within this call, when the records up to `last_offset` are replicated.
 
-    leader  of the partition when they were appended
-    call    gets NONE, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, REQUEST_TIMED_OUT or
-            NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    leader         of the partition when they were appended
+    call           gets NONE, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, REQUEST_TIMED_OUT or
+                   NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    needs_min_isr  False: the replicas that are in sync are enough, however few; since the high
+                   watermark does not tell, only a change of the partition is seen at once
     """
+
+    def end_offset() -> int:
+        return partition.high_watermark if needs_min_isr else partition.in_sync_end()
 
     def is_leading() -> bool:
         present = partition.leader
@@ -40,13 +46,13 @@ def when_replicated(
         present = partition.leader
         if present is None or not present.continues(leader):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if partition.high_watermark <= last_offset:
+        if end_offset() <= last_offset:
             return ErrorCode.KAFKA_STORAGE_ERROR if partition.log.is_offline else None
-        if present.lost_min_isr(partition.log.config.min_insync_replicas):
+        if needs_min_isr and present.lost_min_isr(partition.log.config.min_insync_replicas):
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
 
-    if is_leading() and partition.high_watermark > last_offset:
+    if is_leading() and end_offset() > last_offset:
         call(ErrorCode.NONE)
         return
     delayed = Delayed((partition,), timeout_ms, attempt, lambda: ErrorCode.REQUEST_TIMED_OUT)

@@ -150,6 +150,18 @@ class PartitionLeader:
                 end_offset = follower.log_end_offset
         return end_offset
 
+    def in_sync_end(self, end_offset: int) -> int:
+        """Exclusive end of what every replica has that a clean election may choose.
+
+        It is above the high watermark while fewer than min.insync.replicas are in sync.
+        end_offset  of this broker
+        """
+        for broker in self.in_sync.maximal:
+            follower = self.followers.get(broker)
+            if follower is not None and follower.log_end_offset < end_offset:
+                end_offset = follower.log_end_offset
+        return end_offset
+
     def low_watermark(self, log_start_offset: int) -> int:
         """The lowest log start offset of the live replicas; -1 until each of them has fetched.
 

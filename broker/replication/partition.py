@@ -264,6 +264,14 @@ class Partition:
         log.advance_high_watermark(end_offset)
         return True
 
+    def in_sync_end(self) -> int:
+        """Exclusive end of what no clean election takes back, however few replicas are in sync; the
+        high watermark while this broker does not lead."""
+        leader, log = self.leader, self.log
+        if leader is None:
+            return log.high_watermark
+        return leader.in_sync_end(log.awaited_flush.committable_end(log.end_offset))
+
     def fetch_end(self, *, read_committed: bool) -> int:
         """Exclusive end of what a consumer may read."""
         return self.last_stable_offset if read_committed else self.high_watermark

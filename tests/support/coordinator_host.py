@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 from odradek.broker.purgatory import Purgatory
@@ -18,10 +19,13 @@ from tests.support.log_directories import Broker
 class CoordinatorHost:
     """Clock, timers, purgatory, and the partition, which has no leader yet.
 
-    in_sync  ids of the brokers in sync; this one is 1
+    in_sync   ids of the brokers in sync; this one is 1
+    replicas  None: those in sync
     """
 
-    def __init__(self, topic: str, in_sync: tuple[int, ...] = (1,)) -> None:
+    def __init__(
+        self, topic: str, in_sync: tuple[int, ...] = (1,), replicas: tuple[int, ...] | None = None
+    ) -> None:
         self.clock = VirtualClock()
         self.wheel = TimingWheel(self.clock.monotonic_ms())
         self.purgatory = Purgatory(self.wheel, BrokerMetrics(), Purgatory.run_notified)
@@ -30,6 +34,7 @@ class CoordinatorHost:
         self.partition = Partition(topic, UUID(int=1), 0, log)
         self.partition.leader_epoch = 0
         self.in_sync = in_sync
+        self.replicas = replicas
 
     def lead_again(self) -> None:
         """Lead in a new leader epoch."""
@@ -40,13 +45,31 @@ class CoordinatorHost:
             PartitionLeader(
                 replica_id=1,
                 leader_epoch=leader_epoch,
-                replicas=self.in_sync,
+                replicas=self.replicas or self.in_sync,
                 in_sync=self.in_sync,
                 end_offset=log.end_offset,
                 rules=InSyncRules(30_000, lambda _: True, self.clock.monotonic_ms),
                 now_ms=self.clock.monotonic_ms(),
             ),
         )
+
+    def lose_followers(self) -> None:
+        """The others die: this broker alone is in sync, which is fewer than
+        min.insync.replicas."""
+        leader, log = self.partition.leader, self.partition.log
+        assert leader is not None
+        log.config = replace(log.config, min_insync_replicas=2)
+        self.replicas, self.in_sync = self.in_sync, (1,)
+        leader.commit(self.in_sync)
+        self.purgatory.notify(self.partition)
+        self.purgatory.run_notified()
+
+    def regain_follower(self) -> None:
+        """Broker 2 is in sync again."""
+        leader = self.partition.leader
+        assert leader is not None
+        self.in_sync = (1, 2)
+        leader.commit(self.in_sync)
 
     def wait(self, wait_ms: int) -> None:
         """Advance the clock, and run what is due."""

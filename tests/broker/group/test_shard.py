@@ -6,7 +6,11 @@ import errno
 
 import pytest
 
-from odradek.broker.coordinator_log.shard import RELOAD_MS, REPLICATION_WAIT_MS
+from odradek.broker.coordinator_log.shard import (
+    RELOAD_MS,
+    REPLICATION_WAIT_MS,
+    REPLICATION_WAIT_MS_MAX,
+)
 from odradek.broker.group.classic.events import LeavingMember
 from odradek.broker.group.classic.state import GroupState
 from odradek.broker.group.limits import GroupLimits
@@ -47,11 +51,45 @@ def test_records_that_a_failover_may_truncate_are_not_served() -> None:
     host = Host(in_sync=(1, 2))
     host.commit(5)
     shard = host.reload()
-    host.wait(REPLICATION_WAIT_MS + 100)
+    host.wait(2 * REPLICATION_WAIT_MS + 100)
     with pytest.raises(BrokerError) as refused:
         shard.check_ready()
     assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     host.replicate()
+    shard.check_ready()
+    assert host.offsets()[PARTITION].offset == 5
+
+
+@pytest.mark.parametrize("is_loading", [False, True])
+def test_lone_coordinator_returns_offsets_and_refuses_commits(*, is_loading: bool) -> None:
+    """It has lost its followers before it loads the records, or while it waits for them."""
+    host = Host(in_sync=(1, 2))
+    host.commit(5)
+    if is_loading:
+        host.reload()
+        host.wait(REPLICATION_WAIT_MS // 2)
+        assert host.shard.is_loading
+    host.lose_followers()
+    if not is_loading:
+        host.reload()
+    host.wait(2 * REPLICATION_WAIT_MS)
+    host.shard.check_ready()
+    assert host.partition.high_watermark == 0
+    assert host.offsets()[PARTITION].offset == 5
+    assert host.commit(6).result() is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert host.offsets()[PARTITION].offset == 5
+
+
+def test_shard_is_served_after_the_longest_wait_for_in_sync_replicas() -> None:
+    """No controller takes the replica that does not fetch out of sync."""
+    host = Host(in_sync=(1, 2))
+    host.commit(5)
+    shard = host.reload()
+    host.wait(REPLICATION_WAIT_MS_MAX - 100)
+    with pytest.raises(BrokerError) as refused:
+        shard.check_ready()
+    assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    host.wait(200)
     shard.check_ready()
     assert host.offsets()[PARTITION].offset == 5
 

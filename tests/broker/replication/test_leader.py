@@ -74,6 +74,19 @@ def test_in_sync_follower_that_has_not_fetched_holds_the_high_watermark() -> Non
     assert replicated(leader, 9) == 7
 
 
+def test_in_sync_end_waits_for_the_maximal_in_sync_replicas_however_few() -> None:
+    leader = led((1, 2), end_offset=5)
+    assert leader.in_sync_end(9) == -1
+    fetch(leader, 2, 7, leader_end=9)
+    assert leader.in_sync_end(9) == 7
+    assert replicated(leader, 9, min_isr=3) == UNDER_MIN_ISR
+    leader.commit((1,))
+    assert leader.in_sync_end(9) == 9
+    fetch(leader, 3, 5, leader_end=9)
+    leader.propose_expansion(3, high_watermark=5)
+    assert leader.in_sync_end(9) == 5
+
+
 def test_replicas_to_be_removed_hold_the_high_watermark_while_they_are_in_sync() -> None:
     """A reassignment to this broker alone: another one may be elected until they have left."""
     leader = led((2, 3, 1), replicas=(1,))

@@ -165,9 +165,9 @@ def test_append_that_is_not_replicated_in_time_can_be_tried_again() -> None:
     assert again.result() == (NONE, 1_000, 0)
 
 
-def begin_replicated(host: Host) -> tuple[int, int]:
-    """A transaction in one partition, whose records have a time-out of 50 ms; broker 2 has them."""
-    asked = host.ask(timeout_ms=50)
+def begin_replicated(host: Host, *, timeout_ms: int = 50) -> tuple[int, int]:
+    """A transaction in one partition, with the time-out of its records; broker 2 has them."""
+    asked = host.ask(timeout_ms=timeout_ms)
     host.replicate()
     _, producer_id, epoch = asked.result()
     host.shard.add_partitions("t", producer_id, epoch, {A0: None})
@@ -368,6 +368,26 @@ def test_nothing_is_served_while_the_partition_is_loaded_and_after_it_is_lost() 
     assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     host.wait(5)
     shard.check_ready()
+
+
+def test_lone_coordinator_knows_its_ids_and_refuses_transitions() -> None:
+    host = Host(in_sync=(1, 2))
+    producer = begin_replicated(host, timeout_ms=60_000)
+    host.shard.end_transaction("t", *producer, is_commit=True)
+    host.lose_followers()
+    host.reload()
+    assert host.state().state is TransactionState.PREPARE_COMMIT
+    host.shard.check_ready()
+    assert host.leaders.written() == [(A0, True, 0)]
+    assert host.ask("other").result().error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert host.ask().result().error is ErrorCode.CONCURRENT_TRANSACTIONS
+    host.wait(300)
+    assert host.state().state is TransactionState.PREPARE_COMMIT
+    host.regain_follower()
+    host.wait(300)
+    host.replicate()
+    assert host.state().state is TransactionState.COMPLETE_COMMIT
+    assert host.leaders.written() == [(A0, True, 0)]
 
 
 def test_append_of_a_lost_partition_returns_not_coordinator() -> None:
