@@ -172,7 +172,7 @@ def _in_steps(staged: StagedProduce) -> Steps[Staged]:
         try:
             partition.leading()  # it may have been lost meanwhile
             partition.check_unchanged(result)
-            partition.check_predecessors(result)
+            _check_predecessors(context, partition, result)
             check_verified(context, row)
         except BrokerError as refusal:
             staged.refuse(topic, index, refusal, partition)
@@ -320,8 +320,21 @@ def _accept(
         only_light=only_light,
     )
     if only_light and partition.refused_batches is not None:
-        partition.check_predecessors(batch)
+        _check_predecessors(context, partition, batch)
     return batch
+
+
+def _check_predecessors(context: Context, partition: Partition, batch: RecordBatch) -> None:
+    """Write what this turn has staged when that may be what the batch lacks; then check.
+
+    raises  BrokerError, as `Partition.check_predecessors`
+    """
+    if partition.refused_batches is None:
+        return
+    appends = context.services.appends
+    if partition.lacks_first_batch(batch) and appends.is_staged(partition):
+        appends.write(context.now_ms)
+    partition.check_predecessors(batch)
 
 
 def _without_replicas(

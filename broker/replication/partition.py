@@ -8,11 +8,11 @@ from typing import Final
 from uuid import UUID
 
 from odradek.broker.replication.leader import PartitionLeader
-from odradek.broker.replication.refused_batches import RefusedBatches
+from odradek.broker.replication.refused_batches import SETTLING_MS, RefusedBatches
 from odradek.controller.control_requests import NO_EPOCH
 from odradek.controller.image import PartitionState
 from odradek.protocol.errors import BrokerError, ErrorCode
-from odradek.protocol.records.batch import RecordBatch, has_valid_crc
+from odradek.protocol.records.batch import NO_PRODUCER_ID, RecordBatch, has_valid_crc
 from odradek.protocol.topic_partition import ZERO_UUID
 from odradek.storage.log.head import Appended
 from odradek.storage.log.log import Log
@@ -146,8 +146,9 @@ class Partition:
             return error
         if refused is None:
             refused = RefusedBatches()
-        error = refused.note(batch, error, leader.rules.monotonic_ms())
-        self.refused_batches = refused if refused else None
+        now_ms = leader.rules.monotonic_ms()
+        error = refused.note(batch, error, now_ms)
+        self.refused_batches = refused if refused or refused.is_settling(now_ms) else None
         return error
 
     def check_unchanged(self, batch: RecordBatch) -> None:
@@ -169,21 +170,30 @@ class Partition:
         self.log.go_offline()
         raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
 
+    def lacks_first_batch(self, batch: RecordBatch) -> bool:
+        """Whether a batch is not the first of its producer, and the log has none of it."""
+        is_first = not batch.base_sequence or batch.producer_id == NO_PRODUCER_ID
+        return not is_first and batch.producer_id not in self.log.producer_states.entries
+
     def check_predecessors(self, batch: RecordBatch) -> None:
         """Whether no batch before this one has to be sent again.
 
-        raises  BrokerError NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR
+        raises  BrokerError NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER
         """
         leader, refused = self.leader, self.refused_batches
         if refused is None or leader is None:
             return
-        error = refused.error_of(batch, leader.rules.monotonic_ms())
+        now_ms = leader.rules.monotonic_ms()
+        error = refused.error_of(batch, now_ms)
         if error is not None:
             if not self.log.producer_states.is_in_sequence(batch):
                 raise error
             # What was refused is in the log: it came late, of a connection that was given up.
             refused.forget(batch.producer_id)
-        if not refused:
+        elif refused.is_settling(now_ms) and self.lacks_first_batch(batch):
+            # Otherwise it would take the place of the first one.
+            raise refused.note(batch, BrokerError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), now_ms)
+        if not refused and not refused.is_settling(now_ms):
             self.refused_batches = None
 
     def _replicated_end(self, leader: PartitionLeader, end_offset: int) -> int:
@@ -217,10 +227,17 @@ class Partition:
         What a killed process has left in the page cache is flushed, if flush.messages asks for it:
         as a follower this replica acknowledges it with its first request.
         """
-        self.leader = leader
         if leader is None:
             # Another leader may take what was refused here.
             self.refused_batches = None
+        elif self.leader is None:
+            was_led_elsewhere = self.leader_id >= 0 or (leader.followers and state.leader_epoch)
+            self.refused_batches = (
+                RefusedBatches(settled_ms=leader.rules.monotonic_ms() + SETTLING_MS)
+                if was_led_elsewhere
+                else None
+            )
+        self.leader = leader
         self.leader_id = state.leader
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch

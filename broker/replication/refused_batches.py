@@ -7,6 +7,10 @@ librdkafka responds to such an error with another producer epoch, in which it se
 stored and not acknowledged yet (records twice), or with a fatal error.  So what follows a refused
 batch gets the same error, which all clients repeat, until that batch is sent again.
 
+The same happens when the leader changes: the batch before was refused by the former leader, or by
+this broker before it began to lead.  So for `SETTLING_MS` after that a batch whose predecessor is
+missing gets NOT_LEADER_OR_FOLLOWER.  What has lost its predecessor for ever waits that long.
+
 Differs from Kafka: it responds with OUT_OF_ORDER_SEQUENCE_NUMBER, or appends; and a full disk
 takes its log directory offline.
 Pure.
@@ -19,9 +23,15 @@ from typing import Final, NamedTuple
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import NO_PRODUCER_ID, SEQUENCE_MASK, RecordBatch
 
-PASSING: Final = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR)
+PASSING: Final = (
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+)
 KEPT_MS: Final = 10_000
 """After its last refusal: a producer that never sends a batch again may have given it up."""
+SETTLING_MS: Final = 5_000
+"""After a broker has begun to lead: clients repeat what was refused within a second."""
 PRODUCERS_MAX: Final = 1_000
 HALF: Final = SEQUENCE_MASK // 2
 """Sequences wrap: what is less than this ahead of another one follows it."""
@@ -41,27 +51,39 @@ class RefusedBatches:
     """The earliest refused batch of each producer, while it may be sent again.
 
     Times are of the monotonic clock.
+    settled_ms  until then a missing predecessor may have been refused under the former leader
     """
 
-    __slots__ = ("_by_producer",)
+    __slots__ = ("_by_producer", "_settled_ms")
 
-    def __init__(self) -> None:
+    def __init__(self, *, settled_ms: int | None = None) -> None:
         self._by_producer: dict[int, _Refused] = {}
+        self._settled_ms = settled_ms
 
     def __len__(self) -> int:
         return len(self._by_producer)
 
+    def is_settling(self, now_ms: int) -> bool:
+        """Whether this broker has begun to lead a short time ago."""
+        return self._settled_ms is not None and now_ms < self._settled_ms
+
     def note(self, batch: RecordBatch, error: BrokerError, now_ms: int) -> BrokerError:
         """A batch was not appended.
 
-        returns  the error of the response: `error`, or that of the refused batch it follows
+        returns  the error of the response: `error`, that of the refused batch it follows, or
+                 NOT_LEADER_OR_FOLLOWER when the former leader may have refused its predecessor
         """
         if batch.producer_id == NO_PRODUCER_ID:
             return error
         former = self.error_of(batch, now_ms)
-        if error.code not in PASSING:
-            is_out_of_order = error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-            return former if former is not None and is_out_of_order else error
+        if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            if former is not None:
+                return former
+            if not self.is_settling(now_ms):
+                return error
+            error = BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif error.code not in PASSING:
+            return error
         sequence = batch.base_sequence
         if former is not None:
             sequence = self._by_producer[batch.producer_id].sequence

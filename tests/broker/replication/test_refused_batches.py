@@ -5,20 +5,29 @@ from __future__ import annotations
 import gc
 import weakref
 from collections import deque
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.broker.replication.refused_batches import KEPT_MS, PRODUCERS_MAX, RefusedBatches
+from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.refused_batches import (
+    KEPT_MS,
+    PRODUCERS_MAX,
+    SETTLING_MS,
+    RefusedBatches,
+)
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import SEQUENCE_MASK, RecordBatch
+from odradek.storage.log.head import Appended
 from tests.support.logs import NOW_MS, batch
 from tests.support.replicas import Replicas
 
 LACK = BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS)
 FULL = BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "full")
 OUT_OF_ORDER = BrokerError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+NOT_LEADER = BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 IN_FLIGHT_MAX = 5
 
 
@@ -32,7 +41,7 @@ def sent(sequence: int, *, producer_id: int = 7, epoch: int = 0, count: int = 1)
     )
 
 
-@pytest.mark.parametrize("error", [LACK, FULL])
+@pytest.mark.parametrize("error", [LACK, FULL, NOT_LEADER])
 def test_batches_after_a_refused_one_get_its_error_until_it_is_sent_again(
     error: BrokerError,
 ) -> None:
@@ -138,6 +147,7 @@ def test_batches_refused_in_an_earlier_leadership_hold_nothing_up() -> None:
     assert broker.follow() is partition
     assert partition.refused_batches is None
     assert broker.lead(in_sync=(1, 2)) is partition
+    broker.clock.advance(SETTLING_MS)
     partition.check_predecessors(sent(6))
 
 
@@ -168,3 +178,119 @@ def test_producer_in_order_never_sees_a_sequence_out_of_order(
                 repeated.append(sequence)
         waiting.extendleft(reversed(repeated))
     assert stored == [(first + number) & SEQUENCE_MASK for number in range(20)]
+
+
+def is_refused(partition: Partition, one: RecordBatch) -> ErrorCode:
+    """What the produce handler and the end of its turn respond."""
+    if partition.leader is None:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    try:
+        partition.check_predecessors(one)
+    except BrokerError as error:
+        return error.code
+    (result,) = partition.append([one], NOW_MS)
+    if isinstance(result, Appended):
+        return ErrorCode.NONE
+    return partition.refuse(one, result).code
+
+
+@pytest.mark.parametrize("stored", [0, 5])
+def test_batch_whose_predecessor_the_former_leader_has_refused_waits_for_it(stored: int) -> None:
+    """The log knows the producer, or nothing of it."""
+    broker = Replicas()
+    partition = broker.lead()
+    partition.append([sent(sequence) for sequence in range(stored)], NOW_MS)
+    broker.follow()
+    assert broker.lead() is partition
+    later = [sent(stored + 1), sent(stored + 2)]
+    assert [is_refused(partition, one) for one in later] == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
+    assert is_refused(partition, sent(0, producer_id=8)) is ErrorCode.NONE
+    assert is_refused(partition, sent(stored)) is ErrorCode.NONE
+    assert [is_refused(partition, one) for one in later] == [ErrorCode.NONE] * 2
+    broker.clock.advance(SETTLING_MS)
+    assert is_refused(partition, sent(stored + 3)) is ErrorCode.NONE
+    assert partition.refused_batches is None
+
+
+def test_batch_that_has_lost_its_predecessor_is_out_of_order_after_a_moment() -> None:
+    broker = Replicas()
+    broker.follow()
+    partition = broker.lead()
+    partition.append([sent(0)], NOW_MS)
+    for _ in range(5):
+        assert is_refused(partition, sent(2)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert is_refused(partition, sent(3)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        broker.clock.advance(SETTLING_MS // 5)
+    assert is_refused(partition, sent(2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert is_refused(partition, sent(3)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_first_leader_of_a_partition_settles_nothing() -> None:
+    partition = Replicas().lead()
+    partition.append([sent(0)], NOW_MS)
+    assert is_refused(partition, sent(2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert is_refused(partition, sent(5, producer_id=8)) is ErrorCode.NONE
+
+
+class PipeliningProducer:
+    """An idempotent producer with batches in flight, which repeats in order what was refused."""
+
+    def __init__(self, partition: Partition, count: int) -> None:
+        self._partition = partition
+        self._waiting = deque(range(count))
+        self.is_done = False
+
+    def send(
+        self,
+        in_flight_max: int,
+        place_of_change: int = 0,
+        change: Callable[[], object] = lambda: None,
+        *,
+        to_former_leader: int = 0,
+    ) -> None:
+        """Send what may be in flight; make `change` before the batch at a place, or at the end.
+
+        to_former_leader  how many of these go to the broker that led before, and are refused
+        """
+        in_flight = [self._waiting.popleft() for _ in range(min(in_flight_max, len(self._waiting)))]
+        repeated: list[int] = []
+        for place, sequence in enumerate(in_flight):
+            if place == place_of_change:
+                change()
+            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            if place >= to_former_leader:
+                error = is_refused(self._partition, sent(sequence))
+            assert error is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, sequence
+            if error:
+                repeated.append(sequence)
+        if place_of_change >= len(in_flight):
+            change()
+        self._waiting.extendleft(reversed(repeated))
+        self.is_done = not self._waiting
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, IN_FLIGHT_MAX), st.integers(0, IN_FLIGHT_MAX)), max_size=12),
+    st.integers(1, IN_FLIGHT_MAX),
+)
+def test_producer_never_sees_a_sequence_out_of_order_when_leadership_begins_and_ends(
+    rounds: list[tuple[int, int]], in_flight_max: int
+) -> None:
+    """Before a batch of each round this broker begins or ceases to lead; when it begins, the first
+    ones of the next round may go to the former leader still."""
+    broker = Replicas()
+    partition = broker.follow()
+    producer = PipeliningProducer(partition, count=40)
+    is_leading = False
+    for place, late in rounds:
+        is_leading = not is_leading
+        producer.send(in_flight_max, place, broker.lead if is_leading else broker.follow)
+        if is_leading:
+            producer.send(in_flight_max, to_former_leader=late)
+        broker.clock.advance(100)
+    if not is_leading:
+        broker.lead()
+    for _ in range(50):
+        producer.send(in_flight_max)
+    assert producer.is_done
+    assert partition.log.end_offset == 40
