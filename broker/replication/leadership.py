@@ -289,6 +289,9 @@ class Leadership:
             if state.leader_epoch < log.leader_epochs.latest_epoch:
                 raise LogIsAhead(log.leader_epochs.latest_epoch)
             log.assign_epoch(state.leader_epoch, log.end_offset)
+            # Differs from Kafka, whose leader keeps what it knew whatever lies between: another
+            # broker may have led in an epoch that this one has missed, and followers truncated.
+            is_next_epoch = state.leader_epoch == partition.leader_epoch + 1
             leader = PartitionLeader(
                 replica_id=state.leader,
                 leader_epoch=state.leader_epoch,
@@ -297,7 +300,7 @@ class Leadership:
                 end_offset=log.end_offset,
                 rules=self._in_sync_rules,
                 now_ms=self._clock.monotonic_ms(),
-                previous=partition.leader,
+                previous=partition.leader if is_next_epoch else None,
             )
         partition.apply_state(state, leader)
         self._notify_observers(partition)

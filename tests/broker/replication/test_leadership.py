@@ -183,3 +183,25 @@ def test_high_watermark_waits_no_longer_for_a_broker_that_is_gone() -> None:
     assert partition.high_watermark == 1
     replicas.purgatory.run_notified()
     assert attempts[-1] == 1
+
+
+@pytest.mark.parametrize(
+    ("leader_epoch", "is_known"), [(2, True), (3, False), (9, False)], ids=["next", "missed", "far"]
+)
+def test_leader_keeps_what_followers_have_only_from_the_leader_epoch_before(
+    leader_epoch: int, is_known: bool
+) -> None:
+    """Another broker may have led in an epoch between, and the follower been truncated."""
+    replicas = Replicas()
+    partition = replicas.lead(in_sync=(BROKER_ID, 2))
+    former = partition.leader
+    assert former is not None
+    partition.append([batch(NOW_MS)], NOW_MS)
+    former.followers[2].on_fetch(1, 0, leader_end_offset=1, broker_epoch=-1, now_ms=0)
+    replicas.send_state(*KEY, BROKER_ID, (BROKER_ID, 2), leader_epoch)
+    assert partition.leader is not None
+    assert partition.leader.continues(former) == is_known
+    assert partition.high_watermark == (1 if is_known else 0)
+    partition.leader.followers[2].on_fetch(1, 0, leader_end_offset=1, broker_epoch=-1, now_ms=0)
+    partition.update_high_watermark()
+    assert partition.high_watermark == 1
