@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.broker.interbroker.network_client import NetworkClient, OpenConnection
@@ -64,6 +65,7 @@ def build_replica_fetchers(  # noqa: PLR0913 - connections on one side, logs on 
             limits=fetch_limits(settings),
             connect=connect,
             broker_epoch=broker_epoch,
+            in_sync_replicas=partial(newest_in_sync_replicas, metadata),
             throttle=throttle,
             clock=platform.peer_clock,
             wheel=platform.peer_wheel,
@@ -80,6 +82,22 @@ def build_replica_fetchers(  # noqa: PLR0913 - connections on one side, logs on 
     fetchers = ReplicaFetchers(make_fetcher, settings.num_replica_fetchers)
     failures.observe(fetchers.drop_offline)
     return fetchers
+
+
+def newest_in_sync_replicas(metadata: MetadataCache, partition: Partition) -> tuple[int, ...]:
+    """The in-sync replicas by the newest state that this broker has heard of.
+
+    The controller sends a change to followers by UpdateMetadata only.
+    """
+    cached = metadata.image.partition(partition.topic, partition.index)
+    state = None if cached is None else cached.state
+    if (
+        state is None
+        or state.leader_epoch < partition.leader_epoch
+        or state.partition_epoch <= partition.partition_epoch
+    ):
+        return partition.in_sync
+    return state.isr
 
 
 def _connections(

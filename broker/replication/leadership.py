@@ -289,8 +289,10 @@ class Leadership:
             if state.leader_epoch < log.leader_epochs.latest_epoch:
                 raise LogIsAhead(log.leader_epochs.latest_epoch)
             log.assign_epoch(state.leader_epoch, log.end_offset)
-            # Differs from Kafka, whose leader keeps what it knew whatever lies between: another
-            # broker may have led in an epoch that this one has missed, and followers truncated.
+            if replica.replicas == (self._broker_id,):
+                log.gaps.explain_all()
+            # Differs from Kafka, whose leader keeps what it knew after any number of epochs: in one
+            # that was missed here another broker may have led, and followers been truncated.
             is_next_epoch = state.leader_epoch == partition.leader_epoch + 1
             leader = PartitionLeader(
                 replica_id=state.leader,

@@ -29,6 +29,7 @@ class Partition:
 
     __slots__ = (
         "_on_flush_awaited",
+        "in_sync",
         "index",
         "is_stopped",
         "leader",
@@ -67,6 +68,8 @@ class Partition:
         self.leader_id = -1
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = -1
+        self.in_sync: tuple[int, ...] = ()
+        """The in-sync replicas as of `partition_epoch`."""
 
     @property
     def high_watermark(self) -> int:
@@ -241,6 +244,7 @@ class Partition:
         self.leader_id = state.leader
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch
+        self.in_sync = state.isr
         self.begin_awaited_flush(self.log.end_offset - self.log.unflushed_messages())
         self.update_high_watermark()
 
@@ -256,6 +260,7 @@ class Partition:
     def commit_in_sync(self, leader: PartitionLeader, state: PartitionState) -> None:
         """The controller has stored in-sync replicas that `leader` proposed."""
         self.partition_epoch = state.partition_epoch
+        self.in_sync = state.isr
         leader.commit(state.isr)
         self.update_high_watermark()
 

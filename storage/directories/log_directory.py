@@ -502,6 +502,6 @@ class LogDirectory:
 
 
 def _checked_up_to(log: Log) -> int:
-    """The recovery point; a gap that has not been filled yet is to be found again."""
-    gap_offset = log.segment_gap_offset
-    return log.recovery_point if gap_offset is None else min(log.recovery_point, gap_offset)
+    """The recovery point; a gap that is not explained yet is to be found again."""
+    gap = log.segment_gap
+    return log.recovery_point if gap is None else min(log.recovery_point, gap.start_offset)

@@ -509,8 +509,8 @@ class LogManager:
         """Flush and close every log, write the checkpoints, then the marks of a clean shutdown.
 
         No job may be under way.  A directory where something fails gets no mark: its logs are
-        checked at the next start; nor one with a log whose gap (`Log.segment_gap_offset`) is to be
-        filled yet.  One whose logs were not all opened gets its mark back if it had one
+        checked at the next start; nor one with a log whose gaps (`Log.gaps`) are not
+        explained yet.  One whose logs were not all opened gets its mark back if it had one
         (KAFKA-15375), and its checkpoints stay as they are, for they name logs that were not
         opened.
 
@@ -538,11 +538,12 @@ class LogManager:
             job.run(self.files)
         directory.write_now(directory.checkpoint_high_watermarks())
         directory.write_now(directory.checkpoints())
-        gaps = [log for log in directory.all_logs() if log.segment_gap_offset is not None]
-        for log in gaps:
-            text = f"its gap at offset {log.segment_gap_offset} is not filled: checked at the start"
-            self.descriptors.report(StorageEvent(log.directory, text))
-        if not gaps:
+        gaps = {log: log.segment_gap for log in directory.all_logs()}
+        for log, gap in gaps.items():
+            if gap is not None:
+                text = f"its gap at offset {gap.start_offset} is unexplained: checked at the start"
+                self.descriptors.report(StorageEvent(log.directory, text))
+        if not any(gaps.values()):
             write_clean_shutdown_mark(self.files, directory.path)
 
     def _release(self) -> None:

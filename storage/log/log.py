@@ -53,6 +53,7 @@ from odradek.storage.producers.producer_state import ProducerStates
 from odradek.storage.recovery.log_loader import LoadedLog, load
 from odradek.storage.recovery.torn_segments import CheckedAmount
 from odradek.storage.segments.segment import Segment
+from odradek.storage.segments.segment_gaps import SegmentGap, SegmentGaps
 from odradek.storage.segments.segments import CleanedGroup
 
 
@@ -72,6 +73,7 @@ class Log:
         "_flush_state",
         "awaited_flush",
         "directory",
+        "gaps",
         "head",
         "high_watermark",
         "log_start_offset",
@@ -112,7 +114,8 @@ class Log:
         self.awaited_flush = AwaitedFlush()
         self.log_start_offset = loaded.log_start_offset
         self.high_watermark = loaded.log_start_offset
-        self.truncation = LogTruncation(self.head, loaded.segment_gap_offset)
+        self.truncation = LogTruncation(self.head)
+        self.gaps = SegmentGaps(loaded.segment_gaps)
 
     def __repr__(self) -> str:
         return (
@@ -177,9 +180,9 @@ class Log:
         return self.truncation.count
 
     @property
-    def segment_gap_offset(self) -> int | None:
-        """Where following begins again: `LogTruncation.gap_offset`."""
-        return self.truncation.gap_offset
+    def segment_gap(self) -> SegmentGap | None:
+        """The first gap between segments that may be a loss (`gaps`)."""
+        return self.gaps.first(self.log_start_offset)
 
     @property
     def flush_started_at(self) -> FlushStart:
@@ -276,11 +279,9 @@ class Log:
     def assign_epoch(self, leader_epoch: int, start_offset: int) -> None:
         """Note where a leader epoch starts (KAFKA-7415: also one that has no batch yet).
 
-        Other brokers follow this log from now on, with the gap that it may have.
         The file is written but not synced: the next flush does that before the recovery point
         passes the epoch's batches, and after a crash the batches after it contain their epoch.
         """
-        self.truncation.forget_gap()
         self.head.epochs.assign(leader_epoch, start_offset)
 
     def roll(self, *, now_ms: int) -> None:
@@ -605,7 +606,8 @@ class Log:
         self._flush_state.on_truncated(end_offset)
         self.high_watermark = max(min(self.high_watermark, end_offset), self.log_start_offset)
         self.awaited_flush.truncate_to(end_offset)
-        self.truncation.on_cut(end_offset)
+        self.truncation.on_cut()
+        self.gaps.truncate_to(end_offset)
 
     def truncate_fully_and_start_at(
         self, offset: int, *, log_start_offset: int | None = None, now_ms: int = 0

@@ -32,31 +32,21 @@ class UnfinishedTruncation:
 class LogTruncation:
     """The truncations of one log.
 
-    count       how often the end was truncated since the log was opened
-    gap_offset  where a power cut has probably taken the end of a segment and left the next one;
-                None: nowhere.  What follows is kept, since it may be all there is.  A follower
-                fetches from here
+    count  how often the end was truncated since the log was opened
     """
 
-    __slots__ = ("_head", "count", "gap_offset")
+    __slots__ = ("_head", "count")
 
-    def __init__(self, head: Head, gap_offset: int | None) -> None:
+    def __init__(self, head: Head) -> None:
         self._head = head
         self.count = 0
-        self.gap_offset = gap_offset
-
-    def forget_gap(self) -> None:
-        """Followers have begun to take over what follows the gap."""
-        self.gap_offset = None
 
     def begin(self) -> None:
         """Batches are about to be dropped."""
         self.count += 1
 
-    def on_cut(self, end_offset: int) -> None:
-        """The segments end at `end_offset` now; the log takes no append until `finish`."""
-        if self.gap_offset is not None and end_offset <= self.gap_offset:
-            self.gap_offset = None
+    def on_cut(self) -> None:
+        """The segments are shorter now; the log takes no append until `finish`."""
         self._head.set_truncating(True)
 
     def unfinished(

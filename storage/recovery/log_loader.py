@@ -38,6 +38,7 @@ from odradek.storage.producers.snapshot_files import SnapshotFiles
 from odradek.storage.recovery.swap_files import finish_swaps
 from odradek.storage.recovery.torn_segments import CheckedAmount, Checker
 from odradek.storage.segments.segment import Segment
+from odradek.storage.segments.segment_gaps import SegmentGap
 from odradek.storage.segments.segments import Segments
 
 _SCAN_CHUNK_BYTES: Final = 1 << 16
@@ -56,8 +57,8 @@ class LoadedLog:
     snapshots: SnapshotFiles
     was_checked: bool
     """Whether segments were checked: the last stop was not clean, or files contradict that."""
-    segment_gap_offset: int | None
-    """As `Checker.segment_gap_offset`."""
+    segment_gaps: tuple[SegmentGap, ...]
+    """As `Checker.segment_gaps`."""
 
 
 def load(  # noqa: PLR0913 - what checkpoints say of a log
@@ -122,7 +123,7 @@ class _Loading:
     end_offset: int = 0
     was_checked: bool = False
     has_producers: bool = False
-    segment_gap_offset: int | None = None
+    segment_gaps: tuple[SegmentGap, ...] = ()
 
     def remove_before_start(self) -> None:
         """Remove the segments that end at or before the start of the log.
@@ -183,7 +184,7 @@ class _Loading:
         self._remove(segments[kept:], "after a torn one")
         del segments[kept:]
         self.end_offset = checker.end_offset
-        self.segment_gap_offset = checker.segment_gap_offset
+        self.segment_gaps = tuple(checker.segment_gaps)
         self.was_checked = self.has_producers = True
         if checker.last_end_offset < self.end_offset:
             # The last batches repeat earlier offsets; its base says where the log ends.
@@ -264,7 +265,7 @@ class _Loading:
             self.states,
             self.snapshots,
             self.was_checked,
-            self.segment_gap_offset,
+            self.segment_gaps,
         )
 
     def _next_recovery_point(self) -> int:

@@ -35,6 +35,7 @@ from odradek.storage.producers.producer_state import ProducerStates
 from odradek.storage.producers.replay import apply_batch
 from odradek.storage.producers.snapshot_files import SnapshotFiles
 from odradek.storage.segments.segment import Segment
+from odradek.storage.segments.segment_gaps import SegmentGap
 
 _LEGACY_CRC_START: Final = 16
 _LEGACY_BYTES_MIN: Final = 26
@@ -122,9 +123,8 @@ class Checker:
     """Exclusive end of what is whole so far."""
     report: Report
     amount: CheckedAmount
-    segment_gap_offset: int | None = None
-    """Where the first segment ends that does not reach the base of the next one, although it was
-    not compacted."""
+    segment_gaps: list[SegmentGap] = field(default_factory=list)
+    """Between a segment and the base of the next one, where this broker has not compacted."""
     last_end_offset: int = -1
     """Where the last batch ends, or the base of an empty last segment; at most `end_offset`."""
     _newest_epoch: int = -1
@@ -246,11 +246,10 @@ class Checker:
     def _note_segment_gap(self, base_offset: int) -> None:
         """A power cut leaves no other gap: within a segment, what is missing fails its checksum.
 
-        What a follower copied of a compacted log has such gaps too: it is fetched again then.
+        What a follower copied of a compacted log has such gaps too: it asks its leader.
         """
-        is_loss = base_offset > self.end_offset >= self.first_dirty_offset
-        if is_loss and self.segment_gap_offset is None:
-            self.segment_gap_offset = self.end_offset
+        if base_offset > self.end_offset >= self.first_dirty_offset:
+            self.segment_gaps.append(SegmentGap(self.end_offset, base_offset))
 
     def _note_gap(self, next_offset: int) -> None:
         if next_offset > self.end_offset:
@@ -278,8 +277,7 @@ class Checker:
                     directory,
                     f"{unusual.missing_offsets} offsets are missing in {unusual.gaps} gaps, the "
                     f"first at {unusual.first_gap}: compacted, or lost with a whole segment",
-                    is_warning=self.segment_gap_offset is not None
-                    or not self.config.cleanup_compact,
+                    is_warning=bool(self.segment_gaps) or not self.config.cleanup_compact,
                 )
             )
         if unusual.repeated:

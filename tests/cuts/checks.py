@@ -67,9 +67,7 @@ def check_start(stored: Stored, promises: Mapping[Key, LogPromise], *, is_thorou
     gaps = {
         folder_name(log.topic, log.partition)
         for log in broker.manager.all()
-        if log.segment_gap_offset is not None
-        or log.config.cleanup_compact
-        or begins_above_its_end(log)
+        if log.segment_gap is not None or log.config.cleanup_compact or begins_above_its_end(log)
     }
     was_clean = any(found.was_clean_shutdown for found in broker.report)
     stored.files.kill()
@@ -89,8 +87,8 @@ def check_start(stored: Stored, promises: Mapping[Key, LogPromise], *, is_thorou
         now = contents(stored.files, stored.folders)
         assert now == disk, changed(disk, now)
     ends = {key: go_on(broker, log, promises[key]) for key, log in logs_of(broker).items()}
-    # Only of a copy on its way: a gap in a log that goes on is settled.
-    is_clean = all(log.segment_gap_offset is None for log in broker.manager.all())
+    # Only of a copy on its way: a gap in a log that goes on is explained.
+    is_clean = all(log.segment_gap is None for log in broker.manager.all())
     broker.stop()
     stored.files.kill()
     if is_thorough:
@@ -178,7 +176,7 @@ def content_problem(log: Log, content: Content, data: Sequence[bytes]) -> str | 
         del allowed[0]
     if allowed and parse(allowed[0]).base_offset < content.durable_end:
         return f"lost the end from {parse(allowed[0]).base_offset} on"
-    if missing and log.segment_gap_offset is None:
+    if missing and log.segment_gap is None:
         return "has a gap and does not know it"
     return None
 
@@ -350,6 +348,8 @@ def go_on(broker: Broker, log: Log, promise: LogPromise) -> int:
     # An empty log knows none; a controller gives no lower one than before.
     epoch = max(0, log.leader_epochs.latest_epoch, *(one for one, _ in promise.epochs))
     log.assign_epoch(epoch, log.end_offset)
+    # As the leader of a partition without other replicas.
+    log.gaps.explain_all()
     data = batches_of(log)
     producers = list(derive(data).producers.items())[:_PRODUCERS_TRIED]
     for producer_id, known in producers:

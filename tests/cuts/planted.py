@@ -192,7 +192,7 @@ def copy_with_a_gap_is_filled_up_from_its_end(patch: pytest.MonkeyPatch) -> None
     truncate = LogDirectoryMoves._truncate
 
     def without(self: LogDirectoryMoves, log: log_module.Log, future: log_module.Log) -> bool:
-        future.truncation.forget_gap()
+        future.gaps.explain_all()
         return truncate(self, log, future)
 
     patch.setattr(LogDirectoryMoves, "_truncate", without)

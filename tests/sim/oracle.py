@@ -498,7 +498,7 @@ class Oracle:
         A log that a power cut has left with a gap is truncated there before it follows, and checked
         then.
         """
-        if log.segment_gap_offset is not None:
+        if log.segment_gap is not None:
             self.world.counts["gap"] += 1
             return
         epochs: dict[int, int] = {}

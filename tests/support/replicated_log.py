@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from odradek.storage.checkpoints.leader_epochs import LeaderEpochs
+from odradek.storage.segments.segment_gaps import SegmentGap
 
 
 class StoredRecord(NamedTuple):
@@ -30,7 +31,7 @@ class ReplicatedLog:
     """(epoch, offset) at which this replica became the leader."""
     high_watermark: int = 0
     truncation_count: int = 0
-    segment_gap_offset: int | None = None
+    segment_gap: SegmentGap | None = None
     is_offline: bool = False
     is_truncating: bool = False
 

@@ -8,6 +8,8 @@ Pure.  The caller sends the requests and executes the actions:
     on_response       the partitions of its response; `decide` returns an action for each
     Append            then `on_appended` or `on_append_refused`
     Truncate...       then `on_truncated`, when it is done
+    ExplainGaps       then `on_gaps_explained`
+    AwaitRemoval      only to be logged: the replica is fetched again later
     offset_requests   ListOffsets for replicas whose offset is out of range; `on_leader_offsets`
 
 Errors of a partition, by what follows:
@@ -18,6 +20,16 @@ Errors of a partition, by what follows:
     `LEADER_IS_BEHIND`    in intervals that double up to replica.fetch.backoff.ms
     others                fetched again after replica.fetch.backoff.ms
 
+An in-sync replica does not drop what is committed, whatever its leader says: it would count for
+what it does not have.  It fetches on at the same offset, which is no progress for its leader, and
+truncates when that has taken it out of the in-sync replicas (after replica.lag.time.max.ms).
+
+1. Between its segments are offsets without a batch, and recovery cannot say whether they were
+   compacted or lost (`Log.segment_gap`).  It fetches at the gap first.  When the leader's next
+   batch follows the gap, nothing is missing; else the log is truncated at the gap.
+2. It diverges below its own high watermark: its leader has lost committed records.
+
+Differs from Kafka, which truncates at once in the second case, and does not look for the first.
 Source: Kafka's AbstractFetcherThread, RemoteLeaderEndPoint.  Differs: after every error Kafka waits
 for the whole back-off, and for a response that the leader holds back meanwhile.
 """
@@ -110,7 +122,21 @@ class TruncateFully(NamedTuple):
     """At least `offset`; above it when the next batch contains the log start offset."""
 
 
-Action = Append | Truncate | TruncateFully
+class ExplainGaps(NamedTuple):
+    """The leader has no batch in the gaps below `up_to_offset`: nothing is missing there."""
+
+    replica: PartitionFetchState
+    up_to_offset: int
+
+
+class AwaitRemoval(NamedTuple):
+    """The log must be truncated to `offset`, but the replica is in sync; returned once."""
+
+    replica: PartitionFetchState
+    offset: int
+
+
+Action = Append | Truncate | TruncateFully | ExplainGaps | AwaitRemoval
 
 
 class FetchedPartition(NamedTuple):
@@ -124,10 +150,16 @@ class FetchedPartition(NamedTuple):
 class FetcherState:
     """The replicas of one fetcher, and its session with their leader."""
 
-    def __init__(self, replica_id: int, limits: FetchLimits) -> None:
-        """replica_id  this broker's id"""
+    def __init__(
+        self, replica_id: int, limits: FetchLimits, is_in_isr: Callable[[PartitionFetchState], bool]
+    ) -> None:
+        """replica_id  this broker's id
+        is_in_isr   whether this broker is among the partition's in-sync replicas, by the newest
+                    state that it has heard of
+        """
         self._replica_id = replica_id
         self._limits = limits
+        self._is_in_isr = is_in_isr
         self._session = FetchSessionHandler()
         self._replicas: dict[ReplicaKey, PartitionFetchState] = {}
         """In the order of a full request: those that got records go to the end."""
@@ -346,9 +378,7 @@ class FetcherState:
             return None
         error = ErrorCode(data.error_code)
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
-            replica.move_to(ReplicaState.OUT_OF_RANGE)
-            self._out_of_range[replica.key] = replica
-            self._changed[replica.key] = None
+            self._look_up_offsets(replica)
             return None
         if error is ErrorCode.FENCED_LEADER_EPOCH:
             self.fail(replica)
@@ -362,10 +392,12 @@ class FetcherState:
         if diverging is not None and diverging.epoch >= 0:
             offset = truncation_offset(replica.log, diverging.epoch, diverging.end_offset)
             if would_truncate(replica.log, offset):
-                return self._truncate(replica, offset)
+                return self._truncate_below(replica, offset, now_ms)
             # The leader contradicts itself: at once it would do so endlessly.
             self._delay(replica, now_ms)
             return None
+        if replica.log.segment_gap is not None:
+            return self._look_into_gap(replica, data, now_ms)
         records = data.records
         return Append(
             replica,
@@ -373,6 +405,30 @@ class FetcherState:
             data.high_watermark,
             data.log_start_offset,
         )
+
+    def _look_into_gap(
+        self, replica: PartitionFetchState, data: PartitionData, now_ms: int
+    ) -> Action | None:
+        """What follows from the leader's records from the start of the first gap on.
+
+        A response without records says nothing, since others may have filled it; unless the
+        leader's log may end there.
+        """
+        gap, records = replica.log.segment_gap, data.records
+        assert gap is not None, "a gap was looked into"
+        if not isinstance(records, memoryview) or whole_batch_size(records, 0) is None:
+            if data.high_watermark <= gap.start_offset:
+                self._look_up_offsets(replica)
+            return None
+        if parse_batch(records, 0).base_offset >= gap.end_offset:
+            return ExplainGaps(replica, gap.end_offset)
+        return self._truncate_out_of_sync(replica, gap.start_offset, now_ms)
+
+    def on_gaps_explained(self, replica: PartitionFetchState) -> None:
+        """`ExplainGaps` was executed; the replica is fetched from the next gap, or from its end."""
+        if self._is_here(replica):
+            replica.move_to(ReplicaState.FETCHING)
+            self._changed[replica.key] = None
 
     def is_current(self, append: Append, end_offset: int, truncation_count: int) -> bool:
         """Whether the rest of an append may go on, that began before other work of the broker."""
@@ -434,6 +490,23 @@ class FetcherState:
 
     # Truncations.
 
+    def _truncate_below(
+        self, replica: PartitionFetchState, offset: int, now_ms: int
+    ) -> Truncate | AwaitRemoval | None:
+        """Truncate where the log diverges from the leader's."""
+        if offset < replica.log.high_watermark:
+            return self._truncate_out_of_sync(replica, offset, now_ms)
+        return self._truncate(replica, offset)
+
+    def _truncate_out_of_sync(
+        self, replica: PartitionFetchState, offset: int, now_ms: int
+    ) -> Truncate | AwaitRemoval | None:
+        """Truncate, unless the replica is in sync: then the leader is asked again later."""
+        if not self._is_in_isr(replica):
+            return self._truncate(replica, offset)
+        self._delay(replica, now_ms)
+        return AwaitRemoval(replica, offset) if replica.await_removal() else None
+
     def _truncate(self, replica: PartitionFetchState, offset: int) -> Truncate:
         replica.move_to(ReplicaState.TRUNCATING)
         self._changed[replica.key] = None
@@ -466,6 +539,11 @@ class FetcherState:
 
     # Offsets out of range.
 
+    def _look_up_offsets(self, replica: PartitionFetchState) -> None:
+        replica.move_to(ReplicaState.OUT_OF_RANGE)
+        self._out_of_range[replica.key] = replica
+        self._changed[replica.key] = None
+
     def offset_requests(self) -> OffsetRequests | None:
         """ListOffsets for the replicas whose offset was out of range since the last call."""
         replicas = tuple(self._out_of_range.values())
@@ -474,12 +552,14 @@ class FetcherState:
 
     def on_leader_offsets(
         self, replica: PartitionFetchState, offsets: LeaderOffsets | ErrorCode, now_ms: int
-    ) -> Truncate | TruncateFully | None:
+    ) -> Action | None:
         """The leader has reported its offsets, or an error for the replica.
 
-        1. The leader's log ends below the own one: truncate to its end.
-        2. It starts above the own end: begin again at its start.
-        3. Else there is nothing to do: fetch again.
+        1. The replica has a gap, and the leader's log starts above the start of it or ends below:
+           nothing is missing there.
+        2. The leader's log ends below the own one: truncate to its end.
+        3. It starts above the own end: begin again at its start.
+        4. Else there is nothing to do: fetch again.
         """
         if not self._is_here(replica) or replica.state is not ReplicaState.OUT_OF_RANGE:
             return None
@@ -489,10 +569,18 @@ class FetcherState:
         if isinstance(offsets, ErrorCode):
             self._delay(replica, now_ms)
             return None
-        log = replica.log
+        log, gap = replica.log, replica.log.segment_gap
         replica.note_leader_end(offsets.end_offset)
+        if gap is not None:
+            if offsets.log_start_offset > gap.start_offset:
+                return ExplainGaps(replica, offsets.log_start_offset)
+            if offsets.end_offset <= gap.start_offset:
+                # What follows the gap is not the leader's: a fetch at the end finds that out.
+                return ExplainGaps(replica, log.end_offset)
+            self._delay(replica, now_ms)
+            return None
         if offsets.end_offset < log.end_offset:
-            return self._truncate(replica, offsets.end_offset)
+            return self._truncate_below(replica, offsets.end_offset, now_ms)
         if offsets.log_start_offset > fetch_offset_of(log):
             return self._truncate_fully(replica, offsets.log_start_offset, offsets.log_start_offset)
         # Not at once: should the leader refuse the same offset again, it would be asked endlessly.

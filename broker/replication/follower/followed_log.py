@@ -13,6 +13,7 @@ from odradek.storage.checkpoints.leader_epochs import (
     UNDEFINED_OFFSET,
     LeaderEpochs,
 )
+from odradek.storage.segments.segment_gaps import SegmentGap
 
 
 class FollowedLog(Protocol):
@@ -27,7 +28,7 @@ class FollowedLog(Protocol):
     @property
     def truncation_count(self) -> int: ...
     @property
-    def segment_gap_offset(self) -> int | None: ...
+    def segment_gap(self) -> SegmentGap | None: ...
     @property
     def is_offline(self) -> bool: ...
     @property
@@ -37,23 +38,31 @@ class FollowedLog(Protocol):
 
 
 def fetch_offset_of(log: FollowedLog) -> int:
-    """The offset at which fetching goes on: the log end offset.
+    """The offset at which fetching goes on: the first gap that is not explained, else the end.
 
-    The log start offset may be above it when the log is empty and the leader's first batch
+    The log start offset may be above the end when the log is empty and the leader's first batch
     contains the log start offset (`Log.truncate_fully_and_start_at`).
     """
-    return max(log.end_offset, log.log_start_offset)
+    gap = log.segment_gap
+    return max(log.end_offset, log.log_start_offset) if gap is None else gap.start_offset
+
+
+def last_epoch_before(log: FollowedLog, fetch_offset: int) -> int:
+    """The leader epoch of what precedes the offset that is fetched, by which the leader finds a
+    divergence; -1: not known."""
+    epochs = log.leader_epochs
+    if fetch_offset >= log.end_offset:
+        return epochs.latest_epoch
+    is_first = fetch_offset <= log.log_start_offset
+    return UNDEFINED_EPOCH if is_first else epochs.epoch_of(fetch_offset - 1)
 
 
 def first_truncation_offset(log: FollowedLog) -> int | None:
     """Where a log must be truncated before it is fetched the first time; None: nowhere.
 
-    1. A power cut has left a gap: at its start, since the leader has what is missing.
-    2. There are no leader epochs: at the high watermark, since there is no other way to find where
-       the log diverges.
+    A log without leader epochs is truncated at the high watermark, since there is no other way to
+    find where it diverges.
     """
-    if log.segment_gap_offset is not None:
-        return log.segment_gap_offset
     has_epochs = log.leader_epochs.latest_epoch != UNDEFINED_EPOCH
     return None if has_epochs or log.end_offset <= log.high_watermark else log.high_watermark
 

@@ -284,13 +284,16 @@ class LogDirectoryMoves:
     def _truncate(self, log: Log, future: Log) -> bool:
         """Truncate the copy where it diverges from the log; whether that is under way.
 
-        Also where a power cut has left it without the end of a segment that the log has.
+        Also where a power cut has left it without the end of a segment that the log has; a gap
+        that the log has too was copied.
         """
         truncations, now_ms = self._context.upkeep.truncations, self._context.clock.now_ms()
         job: FinishTruncation | None = None
-        gap_offset = future.segment_gap_offset
-        if gap_offset is not None:
-            job = truncations.truncate_to(future, gap_offset, now_ms=now_ms)
+        gap = future.segment_gap
+        if gap is not None and self._next_batch_offset(log, gap.start_offset) >= gap.end_offset:
+            future.gaps.explain(gap.end_offset)
+        elif gap is not None:
+            job = truncations.truncate_to(future, gap.start_offset, now_ms=now_ms)
         elif future.end_offset < log.log_start_offset and future.end_offset < log.end_offset:
             start = self._first_batch_offset(log)
             if start == future.end_offset:
@@ -310,11 +313,19 @@ class LogDirectoryMoves:
 
     def _first_batch_offset(self, log: Log) -> int:
         """Base offset of the batch that contains the log start offset."""
-        found = log.read(log.log_start_offset, 1, up_to_offset=log.end_offset)
+        offset = self._next_batch_offset(log, log.log_start_offset)
+        return offset if offset == log.end_offset else min(offset, log.log_start_offset)
+
+    def _next_batch_offset(self, log: Log, offset: int) -> int:
+        """Base offset of the batch that contains an offset or follows it; the end without one."""
+        start_offset = max(offset, log.log_start_offset)
+        if start_offset >= log.end_offset:
+            return log.end_offset
+        found = log.read(start_offset, 1, up_to_offset=log.end_offset)
         if found is None:
             return log.end_offset
         try:
-            return min(parse_batch(memoryview(found.read())).base_offset, log.log_start_offset)
+            return parse_batch(memoryview(found.read())).base_offset
         finally:
             found.release()
 
@@ -323,13 +334,16 @@ class LogDirectoryMoves:
         size_max = min(STEP_BYTES, self._context.rate())
         start_offset = max(future.end_offset, log.log_start_offset)
         found = log.read(start_offset, size_max, up_to_offset=log.end_offset)
+        now_ms = self._context.clock.now_ms()
         if found is None:
+            # The log ends with an empty segment, before which a power cut took records.
+            future.head.roll(log.end_offset, now_ms)
             return 0
         try:
             records = memoryview(found.read())
         finally:
             found.release()
-        future.append_as_follower(records, now_ms=self._context.clock.now_ms())
+        future.append_as_follower(records, now_ms=now_ms)
         future.advance_high_watermark(log.high_watermark)
         future.advance_log_start(min(log.log_start_offset, future.end_offset))
         return len(records)
@@ -364,6 +378,7 @@ class LogDirectoryMoves:
         if moved is None:
             context.on_storage_failure()
             return
+        moved.gaps.take_over(log.gaps)
         partition.move_to(moved)
         logger.info("%s-%d is in %s now", *key, moved.directory)
         context.purgatory.notify(partition)

@@ -14,7 +14,11 @@ from odradek.broker.replication.follower.fetch_session_handler import (
     ReplicaKey,
     RequestedPartition,
 )
-from odradek.broker.replication.follower.followed_log import FollowedLog, fetch_offset_of
+from odradek.broker.replication.follower.followed_log import (
+    FollowedLog,
+    fetch_offset_of,
+    last_epoch_before,
+)
 
 FIRST_BACKOFF_MS: Final = 20
 """After the first error of a leader that does not lead yet."""
@@ -38,6 +42,7 @@ class PartitionFetchState:
     __slots__ = (
         "delayed_until_ms",
         "index",
+        "is_removal_awaited",
         "key",
         "lag",
         "leader_epoch",
@@ -51,6 +56,8 @@ class PartitionFetchState:
     """Records between the log end offset and the leader's high watermark; None: not known yet."""
     delayed_until_ms: int
     """When fetching goes on after an error; 0: now."""
+    is_removal_awaited: bool
+    """A truncation waits until the leader has taken this replica out of the in-sync replicas."""
     next_backoff_ms: int
     """The pause after the next error of a leader that does not lead yet; 0: there was none."""
 
@@ -65,6 +72,7 @@ class PartitionFetchState:
         self.state = ReplicaState.FETCHING
         self.lag = None
         self.delayed_until_ms = 0
+        self.is_removal_awaited = False
         self.next_backoff_ms = 0
 
     def __repr__(self) -> str:
@@ -113,12 +121,18 @@ class PartitionFetchState:
         """Change the state."""
         self.state = state
 
+    def await_removal(self) -> bool:
+        """A truncation waits while the replica is in sync; returns whether it is the first time."""
+        was_awaited, self.is_removal_awaited = self.is_removal_awaited, True
+        return not was_awaited
+
     def requested(self) -> RequestedPartition:
         """What a request says of it now."""
         log = self.log
+        fetch_offset = fetch_offset_of(log)
         return RequestedPartition(
-            fetch_offset_of(log),
-            log.leader_epochs.latest_epoch,
+            fetch_offset,
+            last_epoch_before(log, fetch_offset),
             log.log_start_offset,
             self.leader_epoch,
             log.truncation_count,

@@ -24,6 +24,8 @@ from odradek.broker.replication.follower.fetch_session_handler import ReplicaKey
 from odradek.broker.replication.follower.fetcher_state import (
     Action,
     Append,
+    AwaitRemoval,
+    ExplainGaps,
     FetchedPartition,
     FetcherState,
     FetchLimits,
@@ -82,6 +84,7 @@ class FetcherContext:
 
     connect      a connection to a broker, made at its first request; None: its address is unknown
     broker_epoch of this broker's registration
+    in_sync_replicas  of a partition, by the newest state that this broker has heard of
     run_jobs     takes disk jobs that are too slow for the loop
     on_storage_failure  called when a log directory has gone offline
     on_fatal     called with the reason why the broker cannot go on
@@ -91,6 +94,7 @@ class FetcherContext:
     limits: FetchLimits
     connect: Callable[[int], LeaderConnection | None]
     broker_epoch: Callable[[], int]
+    in_sync_replicas: Callable[[Partition], Sequence[int]]
     throttle: ReplicationThrottle
     clock: Clock
     wheel: Wheel
@@ -109,7 +113,7 @@ class ReplicaFetcher:
     def __init__(self, leader_id: int, context: FetcherContext) -> None:
         self.leader_id = leader_id
         self._context = context
-        self._state = FetcherState(context.replica_id, context.limits)
+        self._state = FetcherState(context.replica_id, context.limits, self._is_in_isr)
         self._partitions: dict[ReplicaKey, Partition] = {}
         self._connection: LeaderConnection | None = None
         self._is_busy = False
@@ -131,6 +135,10 @@ class ReplicaFetcher:
         """Logs that await a flush (flush.messages): a request would acknowledge their records."""
         self._last_failure = ""
         self._is_closed = False
+
+    def _is_in_isr(self, replica: PartitionFetchState) -> bool:
+        partition, context = self._partitions[replica.key], self._context
+        return context.replica_id in context.in_sync_replicas(partition)
 
     @property
     def state(self) -> FetcherState:
@@ -404,7 +412,37 @@ class ReplicaFetcher:
             self._execute(truncation)
 
     def _execute(self, action: Action) -> None:
-        """Truncate; raises NoDirectoryLeft."""
+        """Do what `FetcherState` has decided, but for appends; raises NoDirectoryLeft."""
+        if isinstance(action, ExplainGaps):
+            self._explain_gaps(action)
+        elif isinstance(action, AwaitRemoval):
+            logger.warning(
+                "%s-%d must be truncated to offset %d, while it is in sync and its high watermark "
+                "is %d: it waits until broker %d has taken it out of the in-sync replicas",
+                action.replica.topic,
+                action.replica.index,
+                action.offset,
+                action.replica.log.high_watermark,
+                self.leader_id,
+            )
+        else:
+            assert not isinstance(action, Append), "an append is not executed here"
+            self._truncate(action)
+
+    def _explain_gaps(self, action: ExplainGaps) -> None:
+        replica = action.replica
+        log = self._partitions[replica.key].log
+        logger.info(
+            "%s-%d: broker %d has nothing in the gap at offset %s: nothing is missing",
+            replica.topic,
+            replica.index,
+            self.leader_id,
+            "?" if log.segment_gap is None else log.segment_gap.start_offset,
+        )
+        log.gaps.explain(action.up_to_offset)
+        self._state.on_gaps_explained(replica)
+
+    def _truncate(self, action: Truncate | TruncateFully) -> None:
         replica, context = action.replica, self._context
         log = self._partitions[replica.key].log
         now_ms = context.clock.now_ms()
@@ -427,8 +465,6 @@ class ReplicaFetcher:
                         log_start_offset=action.log_start_offset,
                         now_ms=now_ms,
                     )
-                case Append():
-                    raise AssertionError("an append is no truncation")
         except BrokerError:
             # Indexes are being rebuilt.
             self._state.on_truncation_refused(replica, context.clock.monotonic_ms())

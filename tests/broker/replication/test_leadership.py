@@ -17,6 +17,7 @@ from odradek.controller.image import LEADER_DURING_DELETE, BrokerImage, Partitio
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.testing.memory_files import UNLIMITED_BYTES
+from odradek.storage.log_config import LogConfig
 from tests.support.logs import NOW_MS, batch
 from tests.support.replicas import BROKER_ID, Replicas
 
@@ -205,3 +206,22 @@ def test_leader_keeps_what_followers_have_only_from_the_leader_epoch_before(
     partition.leader.followers[2].on_fetch(1, 0, leader_end_offset=1, broker_epoch=-1, now_ms=0)
     partition.update_high_watermark()
     assert partition.high_watermark == 1
+
+
+@pytest.mark.parametrize("replicas_count", [1, 2])
+def test_gap_is_explained_by_leading_only_where_no_other_replica_can_have_what_is_missing(
+    replicas_count: int,
+) -> None:
+    replicas = Replicas(config=LogConfig(segment_bytes=300))
+    partition = replicas.lead(replicas=(BROKER_ID,))
+    for _ in range(12):
+        partition.append([batch(NOW_MS)], NOW_MS)
+    start_offset = partition.log.base_offsets[1]
+    emptied = f"{partition.log.directory}/{start_offset:020d}.log"
+    replicas.files.replace(emptied, b"")
+    replicas.restart(is_clean=False)
+    (log,) = replicas.stored.manager.all()
+    assert log.segment_gap is not None
+    assert log.segment_gap.start_offset == start_offset
+    replicas.lead(replicas=(BROKER_ID, 2)[:replicas_count])
+    assert (log.segment_gap is None) == (replicas_count == 1)

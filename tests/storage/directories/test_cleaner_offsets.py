@@ -75,7 +75,10 @@ def test_loss_of_a_power_cut_is_no_gap_of_the_cleaner(cleaned_segments: int) -> 
     _, again = started(files)
     found = again.manager.get("orders", 0)
     assert found is not None
-    assert found.segment_gap_offset == (gap_offset if cleaned_segments < 2 else None)
+    gap = found.segment_gap
+    assert (None if gap is None else gap.start_offset) == (
+        gap_offset if cleaned_segments < 2 else None
+    )
 
 
 def test_folder_is_synced_before_it_counts_as_cleaned() -> None:

@@ -169,7 +169,7 @@ def test_error_at_any_operation_leaves_the_other_directory_online() -> None:
 
 
 @pytest.mark.parametrize("stops", [(), (True,), (False,), (True, True, False, True)])
-def test_gap_of_a_power_cut_is_known_over_stops_until_the_log_leads(
+def test_gap_of_a_power_cut_is_known_over_stops_until_it_is_explained(
     stops: tuple[bool, ...],
 ) -> None:
     """stops  of the starts that found it: in order or not"""
@@ -190,7 +190,8 @@ def test_gap_of_a_power_cut_is_known_over_stops_until_the_log_leads(
     again = Broker(files, ["/a", "/b"]).start(lambda _: CONFIG)
     found = again.manager.get("orders", 0)
     assert found is not None
-    assert found.segment_gap_offset == gap_offset
-    found.assign_epoch(found.leader_epochs.latest_epoch + 1, found.end_offset)
+    assert found.segment_gap is not None
+    assert found.segment_gap.start_offset == gap_offset
+    found.gaps.explain(found.segment_gap.end_offset)
     again.stop()
     assert files.exists(f"{directory}/{CLEAN_SHUTDOWN_FILE}")

@@ -29,11 +29,11 @@ def test_segment_that_a_crash_has_emptied_leaves_a_gap_that_is_reported() -> Non
     assert log.base_offsets == BASES
     gap = BASES[2] - BASES[1]
     assert [text for text in folder.warnings() if f"{gap} offsets are missing in 1 gaps" in text]
-    assert log.segment_gap_offset == BASES[1]
+    assert log.segment_gap == (BASES[1], BASES[2])
     truncate_log(log, BASES[1] + 1)
-    assert log.segment_gap_offset == BASES[1]
+    assert log.segment_gap == (BASES[1], BASES[1] + 1)
     truncate_log(log, BASES[1])
-    assert log.segment_gap_offset is None
+    assert log.segment_gap is None
 
 
 @pytest.mark.parametrize(
@@ -44,17 +44,30 @@ def test_gap_is_no_loss_where_the_cleaner_has_been(first_dirty_offset: int, is_l
     compacted = restored({**CONTENT, names.file_name(BASES[1], names.LOG): b""})
     compacted.config = replace(compacted.config, cleanup_compact=True)
     log = compacted.open(first_dirty_offset=first_dirty_offset)
-    assert log.segment_gap_offset == (BASES[1] if is_loss else None)
+    assert log.segment_gap == ((BASES[1], BASES[2]) if is_loss else None)
     assert bool(compacted.warnings()) == is_loss
     log.check()
 
 
-def test_gap_below_a_leader_stays() -> None:
-    content = {**CONTENT, names.file_name(BASES[1], names.LOG): b""}
+def test_gaps_are_known_one_by_one_until_each_is_explained() -> None:
+    content = {
+        **CONTENT,
+        names.file_name(BASES[0], names.LOG): b"",
+        names.file_name(BASES[1], names.LOG): b"",
+    }
     log = restored(content).open()
-    assert log.segment_gap_offset == BASES[1]
+    gaps = [(BASES[0], BASES[1]), (BASES[1], BASES[2])]
+    assert log.segment_gap == gaps[0]
     log.assign_epoch(log.leader_epochs.latest_epoch + 1, log.end_offset)
-    assert log.segment_gap_offset is None
+    assert log.segment_gap == gaps[0]
+    log.gaps.explain(BASES[0] + 1)
+    assert log.segment_gap == (BASES[0] + 1, BASES[1])
+    log.gaps.explain(BASES[1])
+    assert log.segment_gap == gaps[1]
+    log.advance_log_start(BASES[1] + 1)
+    assert log.segment_gap == (BASES[1] + 1, BASES[2])
+    log.advance_log_start(BASES[2])
+    assert log.segment_gap is None
 
 
 def test_missing_segment_in_the_middle_is_reported() -> None:

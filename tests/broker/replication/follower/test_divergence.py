@@ -43,13 +43,13 @@ class Follower:
     def __init__(self, broker_id: int) -> None:
         self.id = broker_id
         self.log = ReplicatedLog()
-        self.fetcher = FetcherState(broker_id, LIMITS)
+        self.fetcher = FetcherState(broker_id, LIMITS, lambda _: False)
         self.known: dict[str, int] = {}
         """What the leader's session says of the partition."""
         self.now_ms = 0
 
     def follow(self, leader_epoch: int) -> None:
-        self.fetcher = FetcherState(self.id, LIMITS)
+        self.fetcher = FetcherState(self.id, LIMITS, lambda _: False)
         self.known = {}
         replica = PartitionFetchState(
             "orders", TOPIC_ID, 0, leader_epoch=leader_epoch, log=self.log

@@ -9,6 +9,8 @@ import pytest
 from odradek.broker.replication.follower.fetcher_state import (
     Action,
     Append,
+    AwaitRemoval,
+    ExplainGaps,
     FetcherState,
     FetchLimits,
     LeaderOffsets,
@@ -28,6 +30,7 @@ from odradek.protocol.messages.fetch import (
     PartitionData,
 )
 from odradek.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from odradek.storage.segments.segment_gaps import SegmentGap
 from tests.support.logs import NOW_MS, batch
 from tests.support.replicated_log import ReplicatedLog, StoredRecord
 
@@ -73,7 +76,8 @@ class Fetcher:
     """A fetcher, and the time."""
 
     def __init__(self, *replicas: PartitionFetchState) -> None:
-        self.state = FetcherState(1, LIMITS)
+        self.is_in_isr = False
+        self.state = FetcherState(1, LIMITS, lambda _: self.is_in_isr)
         self.now_ms = 100
         for each in replicas:
             self.state.add(each)
@@ -299,26 +303,138 @@ def test_leader_holds_no_response_back_while_another_replica_becomes_due() -> No
     assert fetcher.request().max_wait_ms == LIMITS.max_wait_ms
 
 
-def test_log_with_a_gap_between_segments_is_fetched_again_from_there() -> None:
-    log = log_of(1, 1, 1, high_watermark=3)
-    log.segment_gap_offset = 1
+def with_gap(start_offset: int, end_offset: int) -> PartitionFetchState:
+    """A replica with epochs 1, 1, 1, 2, 2, 2; what is at the offsets of the gap is not there."""
+    log = log_of(1, 1, 1, 2, 2, 2, high_watermark=6)
+    log.segment_gap = SegmentGap(start_offset, end_offset)
+    return replica(log)
+
+
+def from_leader(base_offset: int) -> PartitionData:
+    view = batch(NOW_MS, base_offset=base_offset, leader_epoch=1).view
+    return data(records=view, high_watermark=6)
+
+
+@pytest.mark.parametrize("start_offset", [1, 4])
+@pytest.mark.parametrize("next_offset", [5, 6, 900])
+def test_gap_that_the_leader_has_too_is_explained_and_fetching_goes_on_at_the_end(
+    start_offset: int, next_offset: int
+) -> None:
+    one = with_gap(start_offset, 5)
+    fetcher = Fetcher(one)
+    fetcher.is_in_isr = True
+    assert fetcher.state.due_truncations(fetcher.now_ms) == []
+    (asked,) = fetcher.request().topics[0].partitions
+    assert (asked.fetch_offset, asked.last_fetched_epoch) == (start_offset, start_offset // 3 + 1)
+    assert fetcher.take(response(from_leader(next_offset))) == [ExplainGaps(one, 5)]
+    one.log.segment_gap = None  # type: ignore[misc]
+    fetcher.state.on_gaps_explained(one)
+    (asked,) = fetcher.request().topics[0].partitions
+    assert (asked.fetch_offset, asked.last_fetched_epoch) == (6, 2)
+
+
+@pytest.mark.parametrize("next_offset", [2, 3, 4])
+def test_replica_that_lacks_records_is_not_truncated_before_it_is_out_of_the_in_sync_replicas(
+    next_offset: int,
+) -> None:
+    one = with_gap(2, 5)
+    fetcher = Fetcher(one)
+    fetcher.is_in_isr = True
+    actions = []
+    assert one.requested().fetch_offset == 2
+    for _ in range(4):
+        actions += fetcher.exchange(from_leader(next_offset))
+        assert fetcher.pass_delay() == LIMITS.backoff_ms
+        assert one.requested().fetch_offset == 2
+    assert actions == [AwaitRemoval(one, 2), None, None, None]
+    fetcher.is_in_isr = False
+    assert fetcher.exchange(from_leader(next_offset)) == [Truncate(one, 2)]
+
+
+def test_gap_below_the_start_of_the_log_is_not_asked_about_by_an_epoch() -> None:
+    one = with_gap(0, 2)
+    (asked,) = Fetcher(one).request().topics[0].partitions
+    assert (asked.fetch_offset, asked.last_fetched_epoch) == (0, -1)
+
+
+def test_response_without_records_explains_no_gap_while_the_leader_has_more() -> None:
+    one = with_gap(2, 5)
+    fetcher = Fetcher(one)
+    for records in (memoryview(b""), None, from_leader(2).records[:30]):  # type: ignore[index]
+        assert fetcher.exchange(data(records=records, high_watermark=3)) == [None]
+        assert fetcher.state.offset_requests() is None
+
+
+@pytest.mark.parametrize(
+    ("leader", "explained_up_to"),
+    [
+        (LeaderOffsets(0, 2), 6),
+        (LeaderOffsets(0, 1), 6),
+        (LeaderOffsets(4, 9), 4),
+        (LeaderOffsets(7, 9), 7),
+        (LeaderOffsets(0, 3), None),
+    ],
+)
+def test_gap_is_explained_when_the_leaders_log_ends_before_it_or_starts_after_its_start(
+    leader: LeaderOffsets, explained_up_to: int | None
+) -> None:
+    one = with_gap(2, 5)
+    fetcher = Fetcher(one)
+    fetcher.is_in_isr = True
+    assert fetcher.exchange(data(high_watermark=2)) == [None]
+    assert fetcher.state.offset_requests() is not None
+    action = fetcher.state.on_leader_offsets(one, leader, fetcher.now_ms)
+    if explained_up_to is None:
+        assert action is None
+        assert fetcher.pass_delay() == LIMITS.backoff_ms
+    else:
+        assert action == ExplainGaps(one, explained_up_to)
+        fetcher.state.on_gaps_explained(one)
+    fetcher.request()
+    assert one.is_ready
+
+
+@pytest.mark.parametrize("high_watermark", [4, 5, 6])
+def test_in_sync_replica_diverging_below_its_high_watermark_is_truncated_once_it_is_out_of_sync(
+    high_watermark: int,
+) -> None:
+    """At or above it nothing is known to be committed."""
+    log = log_of(1, 1, 1, 1, 2, 2, high_watermark=high_watermark)
     one = replica(log)
     fetcher = Fetcher(one)
-    assert fetcher.state.due_truncations(fetcher.now_ms) == [Truncate(one, 1)]
-    log.truncate(1)
-    log.segment_gap_offset = None
-    fetcher.state.on_truncated(one)
-    assert offsets(fetcher.request()) == {(ORDERS, 0): 1}
+    fetcher.is_in_isr = True
+    diverged = data(diverging_epoch=EpochEndOffset(epoch=1, end_offset=4))
+    actions = fetcher.exchange(diverged)
+    if high_watermark > 4:
+        assert actions == [AwaitRemoval(one, 4)]
+        fetcher.pass_delay()
+        assert fetcher.exchange(diverged) == [None]
+        fetcher.pass_delay()
+        fetcher.is_in_isr = False
+        actions = fetcher.exchange(diverged)
+    assert actions == [Truncate(one, 4)]
 
 
-@pytest.mark.parametrize("has_gap", [True, False])
-def test_first_truncation_that_was_refused_is_due_again_before_any_fetch(has_gap: bool) -> None:
+def test_in_sync_replica_with_more_than_its_leader_is_truncated_once_it_is_out_of_sync() -> None:
+    one = replica(log_of(1, 1, 1, high_watermark=3))
+    fetcher = Fetcher(one)
+    out_of_range = data(error_code=int(ErrorCode.OFFSET_OUT_OF_RANGE))
+    actions = []
+    for fetcher.is_in_isr in (True, True, False):
+        assert fetcher.exchange(out_of_range) == [None]
+        assert fetcher.state.offset_requests() is not None
+        actions.append(fetcher.state.on_leader_offsets(one, LeaderOffsets(0, 1), fetcher.now_ms))
+        if fetcher.is_in_isr:
+            fetcher.pass_delay()
+    assert actions == [AwaitRemoval(one, 1), None, Truncate(one, 1)]
+
+
+def test_first_truncation_that_was_refused_is_due_again_before_any_fetch() -> None:
     log = bare_log()
-    log.segment_gap_offset = 1 if has_gap else None
     one = replica(log)
     fetcher = Fetcher(one)
     state = fetcher.state
-    wanted = [Truncate(one, 1 if has_gap else 2)]
+    wanted = [Truncate(one, 2)]
     for _ in range(3):
         assert state.due_truncations(fetcher.now_ms) == wanted
         state.on_truncation_refused(one, fetcher.now_ms)
@@ -330,16 +446,16 @@ def test_first_truncation_that_was_refused_is_due_again_before_any_fetch(has_gap
     assert state.due_truncations(fetcher.now_ms) == wanted
 
 
-def test_log_that_was_being_truncated_is_truncated_to_its_gap_afterwards() -> None:
-    log = log_of(1, 1, 1, high_watermark=3)
-    log.segment_gap_offset = 1
+def test_log_that_was_being_truncated_is_asked_about_its_gap_afterwards() -> None:
+    one = with_gap(2, 5)
+    log = one.log
+    assert isinstance(log, ReplicatedLog)
     log.is_truncating = True
-    one = replica(log)
     fetcher = Fetcher(one)
-    assert fetcher.state.due_truncations(fetcher.now_ms) == []
+    assert fetcher.state.next_request(fetcher.now_ms, BROKER_EPOCH) is None
     log.is_truncating = False
     fetcher.state.on_truncated(one)
-    assert fetcher.state.due_truncations(fetcher.now_ms) == [Truncate(one, 1)]
+    assert offsets(fetcher.request()) == {(ORDERS, 0): 2}
 
 
 def test_fenced_replica_waits_for_another_leader_epoch() -> None:

@@ -347,3 +347,60 @@ def test_rate_that_was_raised_ends_the_wait_of_a_batch_that_was_larger_than_the_
     moving.finish()
     assert partition.log is not former
     assert moving.replicas.clock.monotonic_ms() - began_ms <= 2_000
+
+
+def test_move_of_a_log_that_has_lost_its_last_records_before_an_empty_segment_ends() -> None:
+    """After a power cut; the copy ends where the log does, so no offset is given twice."""
+    moving = Moving()
+    partition = moving.lead(20)
+    former = partition.log
+    last = former.base_offsets[-1]
+    stored, target = read_all(former, up_to_offset=last), moving.other(partition)
+    former.roll(now_ms=NOW_MS)
+    end_offset = former.end_offset
+    moving.replicas.checkpoint()
+    moving.end(is_clean=False)
+    moving.replicas.files.replace(f"{former.directory}/{last:020d}.log", b"")
+    again = Moving(moving.replicas.files)
+    again.replicas.leader_epoch = moving.replicas.leader_epoch
+    partition = again.replicas.lead(replicas=(1, 2))
+    gap = partition.log.segment_gap
+    assert gap == (last, end_offset)
+    assert again.moves.move("orders", 0, target) is NONE
+    again.finish()
+    log = partition.log
+    assert log.directory == f"{target}/orders-0"
+    assert log.end_offset == end_offset
+    assert read_all(log) == stored
+    assert log.segment_gap == gap
+    log.check()
+    write(partition, 1)
+    assert log.end_offset == end_offset + 1
+
+
+@pytest.mark.parametrize("is_missing", [True, False])
+def test_gap_of_a_copy_that_its_log_has_too_is_not_copied_again(is_missing: bool) -> None:
+    """is_missing  the copy has lost what the log has"""
+    moving = Moving()
+    partition = moving.lead(80)
+    moving.replicas.stored.flush(partition.log)
+    moving.replicas.checkpoint()
+    target, log = moving.other(partition), partition.log
+    moving.rate = 4_000
+    moving.moves.move("orders", 0, target)
+    future = moving.replicas.stored.manager.future("orders", 0)
+    assert future is not None
+    while len(future.segments) < 5:
+        assert moving.step()
+    for one in (future,) if is_missing else (future, log):
+        moving.replicas.files.open(one.segments[1].path(LOG)).truncate(0)
+    moving.end(is_clean=False)
+    again = Moving(moving.replicas.files)
+    again.replicas.leader_epoch = moving.replicas.leader_epoch
+    partition = again.replicas.lead(replicas=(1, 2))
+    future = again.replicas.stored.manager.future("orders", 0)
+    assert future is not None
+    assert future.segment_gap is not None
+    again.finish()
+    assert partition.log.directory == f"{target}/orders-0"
+    assert bool(future.truncation_count) == is_missing

@@ -69,8 +69,10 @@ class ScriptedLeader:
 class Following:
     """Broker 1 with its fetchers; disk jobs and deferred work run when the test says so."""
 
-    def __init__(self, *, folders: tuple[str, ...] = ("/a",)) -> None:
-        self.replicas = Replicas(folders=folders)
+    def __init__(
+        self, *, folders: tuple[str, ...] = ("/a",), replicas: Replicas | None = None
+    ) -> None:
+        self.replicas = Replicas(folders=folders) if replicas is None else replicas
         self.leader: ScriptedLeader | None = ScriptedLeader()
         self.deferred: deque[Callable[[], None]] = deque()
         self.jobs: deque[DiskJob] = deque()
@@ -87,6 +89,7 @@ class Following:
                     limits=LIMITS,
                     connect=lambda leader_id: self.leader,
                     broker_epoch=lambda: 12,
+                    in_sync_replicas=lambda partition: partition.in_sync,
                     throttle=ReplicationThrottle(
                         1,
                         RateWindow(11, 1_000),
@@ -623,3 +626,36 @@ def test_error_of_the_whole_response_delays_the_next_request() -> None:
     following.pass_time(LIMITS.backoff_ms)
     following.respond(data(records=memoryview(records(0, 1))))
     assert partition.log.end_offset == 1
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_in_sync_replica_with_a_gap_asks_its_leader_before_anything_is_truncated(
+    is_lost: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """is_lost  what is missing is on the leader: else both logs were compacted there"""
+    following = Following()
+    following.replicas.config = LogConfig(segment_bytes=300)
+    partition = following.replicas.follow()
+    following.respond(data(records=memoryview(records(0, 12)), high_watermark=12))
+    log = partition.log
+    start_offset, end_offset = log.base_offsets[1:3]
+    following.replicas.files.replace(f"{log.directory}/{start_offset:020d}.log", b"")
+    following.replicas.restart(is_clean=False)
+    again = Following(replicas=following.replicas)
+    partition = again.replicas.follow()
+    log = partition.log
+    log.advance_high_watermark(12)
+    sent = memoryview(records(start_offset if is_lost else end_offset, 2))
+    asked = again.respond(data(records=sent, high_watermark=12)).topics[0].partitions[0]
+    assert asked.fetch_offset == start_offset
+    assert log.end_offset == 12
+    if not is_lost:
+        asked = again.respond().topics[0].partitions[0]
+        assert asked.fetch_offset == 12
+        return
+    assert "waits until broker 2 has taken it out of the in-sync replicas" in caplog.text
+    partition.in_sync = (2,)
+    again.pass_time(LIMITS.backoff_ms)
+    again.respond(data(records=sent, high_watermark=12))
+    assert log.end_offset == start_offset
+    assert f"truncated to offset {start_offset}, below its high watermark 12" in caplog.text
