@@ -432,14 +432,14 @@ class ReplicaFetcher:
     def _explain_gaps(self, action: ExplainGaps) -> None:
         replica = action.replica
         log = self._partitions[replica.key].log
-        logger.info(
-            "%s-%d: broker %d has nothing in the gap at offset %s: nothing is missing",
-            replica.topic,
-            replica.index,
-            self.leader_id,
-            "?" if log.segment_gap is None else log.segment_gap.start_offset,
-        )
         log.gaps.explain(action.up_to_offset)
+        if log.segment_gap is None:
+            logger.info(
+                "%s-%d: broker %d has nothing in the gaps of its log: nothing is missing",
+                replica.topic,
+                replica.index,
+                self.leader_id,
+            )
         self._state.on_gaps_explained(replica)
 
     def _truncate(self, action: Truncate | TruncateFully) -> None:
