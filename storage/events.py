@@ -25,6 +25,8 @@ class StorageEvent:
     """What was done, with offsets or bytes, and why."""
     is_warning: bool = True
     """False: expected in the life of a log (retention, a clean-up)."""
+    is_out_of_space: bool = False
+    """Whether an append to a log was refused because the disk, or a quota, is full."""
 
 
 Report = Callable[[StorageEvent], None]

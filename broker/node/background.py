@@ -12,6 +12,7 @@ from typing import Final
 
 from odradek.broker.node.directory_failures import DirectoryFailures
 from odradek.broker.node.disk_job_runner import DiskJobRunner
+from odradek.broker.node.disk_space import DiskSpace
 from odradek.broker.node.lazy_compaction import LazyCompaction
 from odradek.broker.node.retention import Retention
 from odradek.broker.replication.leadership import Leadership
@@ -53,6 +54,7 @@ class Background:
         retention: Retention,
         compaction: LazyCompaction,
         leadership: Leadership,
+        disk_space: DiskSpace,
         controller: Controller,
         server: SocketServer,
         on_fatal: Callable[[str], None],
@@ -66,6 +68,7 @@ class Background:
         self._retention = retention
         self._compaction = compaction
         self._leadership = leadership
+        self._disk_space = disk_space
         self._controller = controller
         self._server = server
         self._on_fatal = on_fatal
@@ -122,7 +125,9 @@ class Background:
         self._jobs.run(self._upkeep.truncations.take_postponed())
         self._compaction.look_for_compacted_logs()
         self._controller.tick()
-        if self._leadership.retry():
+        # Each of the two is called, whatever the other one returns.
+        has_new_log, is_report_due = self._leadership.retry(), self._disk_space.look()
+        if has_new_log or is_report_due:
             self._controller.report_log_directories()
         self._server.evict_idle()
         self._failures.handle()

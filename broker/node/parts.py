@@ -15,6 +15,7 @@ from odradek.broker.node.background import Background
 from odradek.broker.node.coordination import Coordination
 from odradek.broker.node.directory_failures import DirectoryFailures
 from odradek.broker.node.disk_job_runner import DiskJobRunner
+from odradek.broker.node.disk_space import DiskSpace
 from odradek.broker.node.dynamic_configs import DynamicConfigs
 from odradek.broker.node.following import (
     build_log_directory_moves,
@@ -40,6 +41,7 @@ from odradek.broker.replication.leader import InSyncRules
 from odradek.broker.replication.leadership import Leadership, LeadershipObserver
 from odradek.broker.replication.partitions import Partitions
 from odradek.broker.replication.replication_throttle import ReplicationThrottle
+from odradek.broker.replication.resting_replicas import RestingReplicas
 from odradek.broker.replication.staged_appends import StagedAppends
 from odradek.broker.replication.time_lookups import TimeLookups
 from odradek.broker.server.socket_server import SocketServer
@@ -111,9 +113,21 @@ class NodeParts:
             retention=self.retention,
             compaction=self.lazy_compaction,
             leadership=self.leadership,
+            disk_space=self._build_disk_space(),
             controller=self.services.controller,
             server=self.server,
             on_fatal=platform.on_fatal,
+        )
+
+    def _build_disk_space(self) -> DiskSpace:
+        platform = self._platform
+        return DiskSpace(
+            platform.files,
+            platform.full_directories,
+            self.resting,
+            partitions=self.partitions,
+            jobs=self.jobs,
+            clock=platform.clock,
         )
 
     def _broker_at(self, host: str, port: int) -> int | None:
@@ -293,6 +307,9 @@ class NodeParts:
         self.configs.observe(
             lambda settings: self.replica_fetchers.set_count(settings.num_replica_fetchers)
         )
+        self.resting = RestingReplicas(
+            self._broker_id, platform.full_directories, self._logs, lambda: self.metadata.image
+        )
         self.leadership = Leadership(
             broker_id=self._broker_id,
             logs=self._logs,
@@ -302,6 +319,7 @@ class NodeParts:
             run_jobs=self.jobs.run,
             on_flush_awaited=self.jobs.flush_soon,
             in_sync_rules=self._in_sync_rules(settings),
+            resting=self.resting,
             observers=(*coordinators, self.replica_fetchers, self.log_directory_moves),
             clock=platform.clock,
             rng=platform.rng,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from odradek.broker.node.storage_log import StorageLog
 from odradek.broker.purgatory import Purgatory
+from odradek.broker.replication.full_directories import FullDirectories
 from odradek.broker.server.rounds import Rounds
 from odradek.broker.server.socket_server import apis_of
 from odradek.runtime.clock import Clock, SystemClock
@@ -75,10 +76,11 @@ class Platform:
         self.purgatory = Purgatory(self.wheel, self.metrics, self.rounds.add_first)
         self.wheel.after_each_turn(self.purgatory.run_notified)
         self.shares = share_out(raise_descriptor_limit())
+        self.full_directories = FullDirectories()
         self.descriptors = Descriptors(
             self.files,
             open_max=self.shares.files,
-            report=StorageLog(self.clock.monotonic_ms),
+            report=StorageLog(self.clock.monotonic_ms, self.full_directories.note_refused),
         )
 
     def _open_clock(self) -> Clock:

@@ -25,15 +25,24 @@ class StorageLog:
     Each read of a damaged batch causes the same event.
     """
 
-    def __init__(self, now_ms: Callable[[], int]) -> None:
-        """now_ms  of a monotonic clock; called from any thread"""
+    def __init__(
+        self,
+        now_ms: Callable[[], int],
+        on_out_of_space: Callable[[str, int], None] = lambda folder, now_ms: None,
+    ) -> None:
+        """now_ms           of a monotonic clock; called from any thread
+        on_out_of_space  called with the folder of a log that refused an append, and the time
+        """
         self._now_ms = now_ms
+        self._on_out_of_space = on_out_of_space
         self._lock = Lock()
         self._logged_ms: OrderedDict[StorageEvent, int] = OrderedDict()
         """The newest 1,000 events."""
 
     def __call__(self, event: StorageEvent) -> None:
         now_ms = self._now_ms()
+        if event.is_out_of_space:
+            self._on_out_of_space(event.place, now_ms)
         with self._lock:
             logged_ms = self._logged_ms.get(event)
             if logged_ms is not None and now_ms - logged_ms < REPEAT_MS:

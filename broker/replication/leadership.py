@@ -16,6 +16,7 @@ from odradek.broker.purgatory import Purgatory
 from odradek.broker.replication.leader import InSyncRules, PartitionLeader
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.partitions import Partitions
+from odradek.broker.replication.resting_replicas import RestingReplicas
 from odradek.controller.control_requests import (
     NO_EPOCH,
     ControlRequest,
@@ -65,6 +66,13 @@ class LogIsAhead(BrokerError):
         self.latest_epoch = latest_epoch
 
 
+class ReplicaRests(BrokerError):
+    """The replica is on a full directory, and others lead (`RestingReplicas`)."""
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR)
+
+
 class LeadershipObserver(Protocol):
     """A part of the broker that does work for the partitions which this broker leads or follows."""
 
@@ -89,6 +97,7 @@ class Leadership:
     run_jobs          takes disk jobs that are too slow for the loop
     on_flush_awaited  begins a flush of a log whose responses wait for it (flush.messages)
     in_sync_rules     decide which followers of the partitions led here are in sync
+    resting           knows which replicas on full directories neither lead nor follow
     observers         called for every change
     on_fatal          called with the reason why the broker cannot go on
     """
@@ -104,6 +113,7 @@ class Leadership:
         run_jobs: Callable[[list[DiskJob]], None],
         on_flush_awaited: Callable[[Log], None],
         in_sync_rules: InSyncRules,
+        resting: RestingReplicas,
         observers: Sequence[LeadershipObserver] = (),
         clock: Clock,
         rng: Randomness,
@@ -117,6 +127,7 @@ class Leadership:
         self._run_jobs = run_jobs
         self._on_flush_awaited = on_flush_awaited
         self._in_sync_rules = in_sync_rules
+        self._resting = resting
         self._clock = clock
         self._rng = rng
         self._on_fatal = on_fatal
@@ -225,9 +236,10 @@ class Leadership:
                 (of which DirectoryFull), LogIsAhead
         """
         partition = self._partitions.get(replica.topic, replica.partition)
+        if partition is not None and partition.log.is_offline:
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
+        self._check_rest(replica)
         if partition is not None:
-            if partition.log.is_offline:
-                raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
             has_new_id = self._agree_on_topic_id(partition, replica)
             if replica.state.leader_epoch <= partition.leader_epoch:
                 if has_new_id and replica.state.leader_epoch == partition.leader_epoch:
@@ -241,6 +253,29 @@ class Leadership:
         self._purgatory.notify(partition)
         self._purgatory.notify(partition.log_end_key)
         self._purgatory.notify(topic_key(replica.topic))
+
+    def _check_rest(self, replica: LeaderAndIsrPartition) -> None:
+        """Stop following when the replica must rest; a leader goes on until its StopReplica.
+
+        raises  ReplicaRests
+        """
+        key = TopicPartition(replica.topic, replica.partition)
+        is_here = self._broker_id in replica.replicas
+        must_rest = is_here and self._resting.must_rest(key, replica.state)
+        self._resting.note(key, is_resting=must_rest)
+        if must_rest:
+            if replica.state.leader != self._broker_id:
+                self._remove(key)
+            raise ReplicaRests
+
+    def _remove(self, key: TopicPartition) -> None:
+        """Neither lead nor follow a partition; its log stays."""
+        partition = self._partitions.remove(*key)
+        if partition is not None:
+            partition.resign()
+            self._notify_observers(partition)
+            self._purgatory.notify(partition)
+            self._purgatory.notify(partition.log_end_key)
 
     def _agree_on_topic_id(self, partition: Partition, replica: LeaderAndIsrPartition) -> bool:
         """Give a topic id to a partition that has none; True when it had none.
@@ -319,8 +354,12 @@ class Leadership:
         key = TopicPartition(replica.topic, replica.partition)
         partition = self._partitions.get(*key)
         is_known = partition is not None and partition.log.is_offline
-        if is_known or error.code is ErrorCode.STALE_CONTROLLER_EPOCH:
-            # The failure of a directory was logged once for all of its partitions.
+        if (
+            is_known
+            or isinstance(error, ReplicaRests)
+            or error.code is ErrorCode.STALE_CONTROLLER_EPOCH
+        ):
+            # What is wrong with a directory was logged once for all of its partitions.
             return
         if key not in self._without_space:
             logger.warning("%s-%d cannot be opened: %s", *key, error.message or error.code.name)
@@ -362,14 +401,10 @@ class Leadership:
             if self._is_fenced(replica):
                 errors[key] = ErrorCode.FENCED_LEADER_EPOCH
                 continue
-            partition = self._partitions.remove(*key)
-            if partition is not None:
-                partition.resign()
-                self._notify_observers(partition)
-                self._purgatory.notify(partition)
-                self._purgatory.notify(partition.log_end_key)
+            self._remove(key)
             if replica.is_deleted:
                 self._without_space.pop(key, None)
+                self._resting.note(key, is_resting=False)
                 if key in self._of_other_topics:
                     del self._of_other_topics[key]
                     logger.warning("%s-%d stays: it is of another topic of that name", *key)

@@ -27,6 +27,7 @@ from odradek.runtime.files import Bytes
 from odradek.runtime.lazy_dataclass import dataclass
 from odradek.storage.events import StorageEvent
 from odradek.storage.files.batch_scan import CorruptBatch
+from odradek.storage.files.disk_errors import is_full
 from odradek.storage.indexes.index_file import IndexUnready
 from odradek.storage.log.rolling import (
     NextBatch,
@@ -392,7 +393,13 @@ class Head:
 
     def storage_error(self, error: OSError) -> BrokerError:
         """KAFKA_STORAGE_ERROR for an append that the disk refused; reported for the operator."""
-        self._shared.report(StorageEvent(self._directory, f"no batch was appended: {error}"))
+        self._shared.report(
+            StorageEvent(
+                self._directory,
+                f"no batch was appended: {error}",
+                is_out_of_space=is_full(error),
+            )
+        )
         return BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
     # Truncation and clean stop.

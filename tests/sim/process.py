@@ -12,7 +12,9 @@ from odradek.broker.node.coordination import Coordination
 from odradek.broker.node.node import Node
 from odradek.broker.node.platform import Platform
 from odradek.broker.node.start_error import StartError
+from odradek.broker.node.storage_log import StorageLog
 from odradek.broker.purgatory import Purgatory
+from odradek.broker.replication.full_directories import FullDirectories
 from odradek.broker.replication.partition import Partition
 from odradek.broker.server.rounds import Rounds
 from odradek.broker.settings.broker_settings import BrokerSettings
@@ -164,7 +166,12 @@ class SimulatedPlatform(Platform):
         self.purgatory = Purgatory(self.wheel, self.metrics, self.rounds.add)
         self.wheel.after_each_turn(self.purgatory.run_notified)
         self.shares = share_out(20_000)
-        self.descriptors = Descriptors(self.files, open_max=self.shares.files)
+        self.full_directories = FullDirectories()
+        self.descriptors = Descriptors(
+            self.files,
+            open_max=self.shares.files,
+            report=StorageLog(self.clock.monotonic_ms, self.full_directories.note_refused),
+        )
 
     def close(self) -> None:
         """There are no threads."""

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from uuid import UUID
 
 from odradek.broker.purgatory import Purgatory
+from odradek.broker.replication.full_directories import FullDirectories
 from odradek.broker.replication.leader import InSyncRules
 from odradek.broker.replication.leadership import Leadership, LeadershipObserver
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.partitions import Partitions
+from odradek.broker.replication.resting_replicas import RestingReplicas
 from odradek.controller.control_requests import (
     ControlResponse,
     LeaderAndIsr,
@@ -19,6 +21,7 @@ from odradek.controller.control_requests import (
     StopReplicaPartition,
 )
 from odradek.controller.image import PartitionState
+from odradek.controller.metadata_cache import MetadataCache
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.metrics import BrokerMetrics
@@ -78,6 +81,14 @@ class Replicas:
         self.purgatory = Purgatory(
             TimingWheel(self.clock.monotonic_ms()), BrokerMetrics(), Purgatory.run_notified
         )
+        self.full_directories = FullDirectories()
+        self.metadata = MetadataCache()
+        self.resting = RestingReplicas(
+            BROKER_ID,
+            self.full_directories,
+            self.stored.manager,
+            lambda: self.metadata.image,
+        )
         self.leadership = Leadership(
             broker_id=BROKER_ID,
             logs=self.stored.manager,
@@ -87,6 +98,7 @@ class Replicas:
             run_jobs=self.stored.perform,
             on_flush_awaited=self.awaited.append,
             in_sync_rules=InSyncRules(LAG_TIME_MAX_MS, self.live.__contains__, self._monotonic_ms),
+            resting=self.resting,
             observers=self.observers,
             clock=self.clock,
             rng=SeededRandomness(1),

@@ -12,9 +12,11 @@ from odradek.broker.auto_topic_creation import AutoTopicCreation
 from odradek.broker.node.orphaned_logs import OrphanedLogs
 from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.purgatory import Purgatory
+from odradek.broker.replication.full_directories import FullDirectories
 from odradek.broker.replication.leader import InSyncRules
 from odradek.broker.replication.leadership import Leadership
 from odradek.broker.replication.partitions import Partitions
+from odradek.broker.replication.resting_replicas import RestingReplicas
 from odradek.broker.settings.current import CurrentSettings
 from odradek.broker.settings.load import make_settings
 from odradek.broker.settings.topic_config import topic_log_config
@@ -75,6 +77,7 @@ class StoredNode:
         tree = EmbeddedTree(files, FOLDER, self.clock, journal_entries_max=entries_max)
         self.partitions = Partitions()
         self.purgatory = Purgatory(TimingWheel(0), BrokerMetrics(), Purgatory.run_notified)
+        self.metadata = MetadataCache()
         leadership = Leadership(
             broker_id=BROKER_ID,
             logs=self.logs,
@@ -84,11 +87,13 @@ class StoredNode:
             run_jobs=self._perform,
             on_flush_awaited=lambda log: None,
             in_sync_rules=InSyncRules(30_000, lambda _: True, self.clock.monotonic_ms),
+            resting=RestingReplicas(
+                BROKER_ID, FullDirectories(), self.logs, lambda: self.metadata.image
+            ),
             clock=self.clock,
             rng=rng,
             on_fatal=self.on_warning,
         )
-        self.metadata = MetadataCache()
         orphaned = OrphanedLogs()
         self.controller = Controller(
             tree.connect,
