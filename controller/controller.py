@@ -377,7 +377,13 @@ class Controller:
         self._is_registered = True
 
     async def _elect(self) -> None:
-        outcome = await elect(self._session, self.broker_id, self._clock.now_ms())
+        outcome = await elect(
+            self._session,
+            self.broker_id,
+            self._clock.now_ms(),
+            known_epoch=self.image.controller_epoch,
+            on_overwritten=_report_overwritten_epoch,
+        )
         if not isinstance(outcome, Won):
             self.controller_id = outcome.controller_id
             return
@@ -413,9 +419,12 @@ class Controller:
             await self._elect()
 
     async def _on_moved(self) -> None:
-        """A fenced write failed: another controller was elected."""
+        """A fenced write failed: another controller was elected, or the epoch was overwritten."""
         self._resign()
+        # Until it is done: the step that has failed does not elect when it is repeated.
+        self._failed[Step.ELECTION] = None
         await self._elect()
+        self._failed.pop(Step.ELECTION, None)
 
     async def _on_configs_changed(self) -> None:
         await self._configs.on_changes(self._clock.now_ms())
@@ -527,3 +536,11 @@ class Controller:
             if not self._is_closed:
                 self._failed[step] = None
                 self._warn(f"the coordination service refused: {error!r}")
+
+
+def _report_overwritten_epoch() -> None:
+    logger.error(
+        "another program has written %s: this broker gives up %s, and there is an election",
+        zk_data.CONTROLLER_EPOCH,
+        zk_data.CONTROLLER,
+    )

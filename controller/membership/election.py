@@ -2,20 +2,36 @@
 
 The winner creates the ephemeral node and raises `/controller_epoch` in one multi, so two brokers
 never have the same epoch.  Losing is no error; the watch fires when there is a new election.
+
+Another program may write `/controller_epoch`.  The active controller can write nothing then, as
+each of its writes checks the version of that node; so it gives `/controller` up, and there is an
+election.  The next epoch is above every epoch that this broker has heard of, whatever the node
+contains: brokers refuse the requests of an earlier one.
+Differs from Kafka: its controller goes on and fails with each write.
 Source: KIP-380; Kafka's KafkaZkClient.registerControllerAndIncrementControllerEpoch.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Final
 
 from odradek.controller.coordination.errors import BadVersion, MultiFailed, NodeExists, NoNode
-from odradek.controller.coordination.session import CoordinationSession, Create, SetData, Stat
+from odradek.controller.coordination.session import (
+    Check,
+    CoordinationSession,
+    Create,
+    Delete,
+    SetData,
+    Stat,
+)
 from odradek.controller.znodes import zk_data
 from odradek.runtime.lazy_dataclass import dataclass
 
 ATTEMPTS_MAX: Final = 10
+EPOCH_MAX: Final = 2**31 - 2
+"""Of what can be raised by one: an epoch has 32 bits in requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,55 +60,71 @@ async def watch_controller(session: CoordinationSession) -> int:
     return zk_data.ControllerZnode.decode(data).broker_id
 
 
-async def elect(session: CoordinationSession, broker_id: int, now_ms: int) -> Won | Lost:
+async def elect(
+    session: CoordinationSession,
+    broker_id: int,
+    now_ms: int,
+    *,
+    known_epoch: int = zk_data.INITIAL_CONTROLLER_EPOCH,
+    on_overwritten: Callable[[], None] = lambda: None,
+) -> Won | Lost:
     """Take part in the election; sets the watch in any case.
 
     An election that this session won earlier counts, too: the response may have been lost.
-    raises  CoordinationError; BadZnode
+    known_epoch     the greatest controller epoch that this broker has heard of
+    on_overwritten  called before `/controller` is given up because another program has written the
+                    epoch of this session's election
+    raises          CoordinationError; BadZnode
     """
     for _ in range(ATTEMPTS_MAX):
         controller_id = await watch_controller(session)
+        epoch, stat = await _read_epoch(session, known_epoch)
         if controller_id == broker_id:
-            won = await _find_earlier_win(session)
-            if won is not None:
-                return won
+            node = await session.exists(zk_data.CONTROLLER)
+            if node is not None and node.ephemeral_owner == session.session_id:
+                # One multi has written both nodes, so they have the same zxid.
+                if node.czxid == stat.mzxid:
+                    return Won(epoch, stat.version)
+                on_overwritten()
+                await _give_up(session, stat.version)
+                continue
         if controller_id >= 0:
             return Lost(controller_id)
-        epoch, stat = await _read_epoch(session)
-        node = zk_data.ControllerZnode(broker_id, now_ms).encode()
+        content = zk_data.ControllerZnode(broker_id, now_ms).encode()
+        epoch = max(epoch, known_epoch) + 1
         try:
             results = await session.multi(
                 [
-                    Create(zk_data.CONTROLLER, node, ephemeral=True),
-                    SetData(
-                        zk_data.CONTROLLER_EPOCH, zk_data.encode_number(epoch + 1), stat.version
-                    ),
+                    Create(zk_data.CONTROLLER, content, ephemeral=True),
+                    SetData(zk_data.CONTROLLER_EPOCH, zk_data.encode_number(epoch), stat.version),
                 ]
             )
         except MultiFailed as failed:
-            if not isinstance(failed.error, NodeExists | BadVersion):
+            if not isinstance(failed.error, NodeExists | BadVersion | NoNode):
                 raise
             continue
         written = results[1]
         assert isinstance(written, Stat), "SetData results in a stat"
-        return Won(epoch + 1, written.version)
+        return Won(epoch, written.version)
     return Lost(-1)
 
 
-async def _find_earlier_win(session: CoordinationSession) -> Won | None:
-    """The election that this session won, if `/controller` is its own node.
+async def _give_up(session: CoordinationSession, epoch_version: int) -> None:
+    """Remove the own `/controller`, unless an election was held since the epoch was read."""
+    try:
+        await session.multi(
+            [Check(zk_data.CONTROLLER_EPOCH, epoch_version), Delete(zk_data.CONTROLLER)]
+        )
+    except MultiFailed as failed:
+        if not isinstance(failed.error, BadVersion | NoNode):
+            raise
 
-    One multi writes both nodes, so they have the same zxid.  If they do not, the epoch is that of
-    a later election, which this session did not win.
+
+async def _read_epoch(session: CoordinationSession, known_epoch: int) -> tuple[int, Stat]:
+    """The epoch, and the stat of its node; `known_epoch` for a content that is not an epoch.
+
+    raises  BadZnode for such a content, when no epoch is known
     """
-    epoch, stat = await _read_epoch(session)
-    found = await session.exists(zk_data.CONTROLLER)
-    if found is None or found.ephemeral_owner != session.session_id:
-        return None
-    return Won(epoch, stat.version) if found.czxid == stat.mzxid else None
-
-
-async def _read_epoch(session: CoordinationSession) -> tuple[int, Stat]:
     try:
         data, stat = await session.get(zk_data.CONTROLLER_EPOCH)
     except NoNode:
@@ -100,4 +132,12 @@ async def _read_epoch(session: CoordinationSession) -> tuple[int, Stat]:
         with contextlib.suppress(NodeExists):
             await session.create(zk_data.CONTROLLER_EPOCH, initial)
         data, stat = await session.get(zk_data.CONTROLLER_EPOCH)
-    return zk_data.decode_number(data), stat
+    try:
+        epoch = zk_data.decode_number(data)
+        if not 0 <= epoch <= EPOCH_MAX:
+            raise zk_data.BadZnode(f"not a controller epoch: {epoch}")
+    except zk_data.BadZnode:
+        if known_epoch == zk_data.INITIAL_CONTROLLER_EPOCH:
+            raise
+        epoch = known_epoch
+    return epoch, stat

@@ -372,15 +372,23 @@ def test_controller_is_elected_again_when_its_znode_is_removed(
     create(node, "t")
 
 
-def test_controller_with_an_old_epoch_writes_nothing(cluster: Cluster, node: Node) -> None:
+@pytest.mark.parametrize(
+    ("content", "epoch"),
+    [(b"7", 8), (b"1", 2), (b"0", 2), (b"-5", 2), (b"garbage", 2), (None, 2), (b"4" * 30, 2)],
+)
+def test_controller_with_an_overwritten_epoch_writes_nothing_until_it_is_elected_again(
+    cluster: Cluster, node: Node, content: bytes | None, epoch: int
+) -> None:
     create(node, "t")
     assert node.session is not None
-    node.session.multi([SetData("/controller_epoch", b"7")]).result()
+    former = cluster.tree.tree.nodes["/controller"].stat().czxid
+    node.session.multi([SetData("/controller_epoch", content)]).result()
     node.session.create("/brokers/topics/u", b'{"version":1,"partitions":{"0":[1]}}').result()
-    assert not node.controller.is_active
-    assert "/brokers/topics/u/partitions" not in cluster.tree.tree.nodes
-    node.session.delete("/controller").result()
-    assert cluster.data("/controller_epoch") == b"8"
+    assert node.controller.is_active
+    assert cluster.tree.tree.nodes["/controller"].stat().czxid > former
+    assert cluster.data("/controller_epoch") == str(epoch).encode()
+    state = cluster.data("/brokers/topics/u/partitions/0/state")
+    assert b'"controller_epoch":%d,' % epoch in (state or b"")
     assert node.controller.image.has_leaders(["t", "u"])
 
 
