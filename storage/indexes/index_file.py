@@ -226,22 +226,27 @@ class IndexFile:
             raise
         return file
 
-    def replace(self, files: FileSystem) -> None:
+    def replace(self, files: FileSystem) -> bool:
         """Make the file hold the entries whatever it holds now, and sync it if that changes it.
 
-        For an index whose entries are all in memory.  raises  OSError
+        For an index whose entries are all in memory.
+
+        returns  whether the file has changed
+        raises   OSError
         """
         assert not self.stored_count, "the entries are in memory"
         assert self._handle is not None, "there is a file to write to"
         path = self.path
         content = bytes(self.pending)
-        if not files.exists(path) or files.read(path) != content:
+        has_changed = not files.exists(path) or files.read(path) != content
+        if has_changed:
             files.replace(path, content)
             # An open descriptor is that of the former file.
             self._handle.close()
         self.stored_count = len(self)
         self.pending = bytearray()
         self._is_exact = True
+        return has_changed
 
     def take(self, built: IndexFile) -> None:
         """Use an index that was built in another file, which has the name of this one now."""

@@ -162,12 +162,13 @@ class TxnFile:
             self._files.remove(self._handle.path)
             self._handle.close()
 
-    def replace(self) -> None:
-        """Write it whole and sync it, after `reset`."""
+    def replace(self) -> bool:
+        """Write it whole and sync it, after `reset`; returns whether the file has changed."""
         if len(self._index):
-            self._index.replace(self._files)
-        else:
-            self.write()
+            return self._index.replace(self._files)
+        was_there = self._files.exists(self._handle.path)
+        self.write()
+        return was_there
 
     def close(self) -> None:
         """Close the file."""

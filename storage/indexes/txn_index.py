@@ -53,8 +53,8 @@ def iterate_entries(data: Bytes, former: int) -> Iterator[tuple[int, int, int, i
     for version, producer_id, first, last, stable in ENTRY.iter_unpack(data):
         if version != VERSION:
             raise CorruptIndex(f"unknown version {version}, expected {VERSION}")
-        if last <= former or first > last:
-            raise CorruptIndex(f"a marker at {last} after one at {former}")
+        if last <= former or first >= last:
+            raise CorruptIndex(f"a marker at {last} of {first} after one at {former}")
         former = last
         yield producer_id, first, last, stable
 

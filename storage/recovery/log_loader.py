@@ -2,11 +2,13 @@
 
     1  leftovers     of interrupted cleanings and deletions (recovery/swap_files)
     2  segments      one per .log file; indexes without one are removed
-    3  checking      after an unclean stop, from the segment on that contains the recovery point
+    3  aborted       transaction indexes that are damaged or may be missing are rebuilt
+                     (recovery/transaction_indexes)
+    4  checking      after an unclean stop, from the segment on that contains the recovery point
                      (recovery/torn_segments)
-    4  log start     a log start offset above the end is not taken: the segments stay
-    5  epochs        truncated to [start, end]; read from the batches when there is no checkpoint
-    6  producers     the newest snapshot at or below the end, and the batches after it
+    5  log start     a log start offset above the end is not taken: the segments stay
+    6  epochs        truncated to [start, end]; read from the batches when there is no checkpoint
+    7  producers     the newest snapshot at or below the end, and the batches after it
 
 Everything may be interrupted and is then done again at the next start.  What is truncated, removed
 or rebuilt is reported.
@@ -37,6 +39,10 @@ from odradek.storage.producers.replay import recall, replay
 from odradek.storage.producers.snapshot_files import SnapshotFiles
 from odradek.storage.recovery.swap_files import finish_swaps
 from odradek.storage.recovery.torn_segments import CheckedAmount, Checker
+from odradek.storage.recovery.transaction_indexes import (
+    FoundSuffixes,
+    TransactionIndexRebuild,
+)
 from odradek.storage.segments.segment import Segment
 from odradek.storage.segments.segment_gaps import SegmentGap
 from odradek.storage.segments.segments import Segments
@@ -82,13 +88,14 @@ def load(  # noqa: PLR0913 - what checkpoints say of a log
         text = f"its start by the checkpoint, offset {log_start_offset}, is ignored: it is no start"
         shared.report(StorageEvent(directory, text))
         log_start_offset = 0
-    segments, snapshots = _list_folder(shared, directory, now_ms)
+    segments, snapshots, index_suffixes = _list_folder(shared, directory, now_ms)
     loading = _Loading(
         shared,
         directory,
         config,
         now_ms,
         segments,
+        index_suffixes,
         snapshots,
         *_read_epochs(shared, directory),
         ProducerStates(log_start_offset),
@@ -112,6 +119,7 @@ class _Loading:
     config: LogConfig
     now_ms: int
     segments: list[Segment]
+    index_suffixes: FoundSuffixes
     snapshots: SnapshotFiles
     epoch_cache: LeaderEpochFileCache
     epoch_data: bytes
@@ -162,11 +170,16 @@ class _Loading:
         segments = self.segments
         if not segments:
             return
-        trusted = self._trusted_end() if is_trusted else None
-        if trusted is not None:
-            self.end_offset = trusted
-            return
-        number = len(segments) - 1 if is_trusted else _number_of(segments, self.recovery_point)
+        if is_trusted:
+            self._rebuild_transaction_indexes(len(segments))
+            trusted = self._trusted_end()
+            if trusted is not None:
+                self.end_offset = trusted
+                return
+            number = len(segments) - 1
+        else:
+            number = _number_of(segments, self.recovery_point)
+            self._rebuild_transaction_indexes(number)
         base_offset = segments[number].base_offset
         self._load_producers(base_offset)
         checker = Checker(
@@ -190,12 +203,23 @@ class _Loading:
             # The last batches repeat earlier offsets; its base says where the log ends.
             self._begin_segment(self.end_offset)
 
+    def _rebuild_transaction_indexes(self, count: int) -> None:
+        """Those of the first `count` segments; checking makes the others again."""
+        rebuild = TransactionIndexRebuild(
+            self.shared,
+            self.directory,
+            self.segments,
+            self.snapshots,
+            self.index_suffixes,
+            self.now_ms,
+            self.config.producer_id_expiration_ms,
+        )
+        rebuild.run(count)
+
     def _trusted_end(self) -> int | None:
-        """The end of the log after a clean stop; None when the last segment is damaged, or its
-        transaction index, without which nothing could be appended."""
+        """The end of the log after a clean stop; None when the last segment is damaged."""
         active = self.segments[-1]
         try:
-            active.aborted.check()
             last = active.last_batch() if active.size else None
         except CorruptBatch as error:
             self._report(f"is checked although it was closed in order: {error}")
@@ -377,9 +401,10 @@ def _read_epochs(shared: Descriptors, directory: str) -> tuple[LeaderEpochFileCa
 
 def _list_folder(
     shared: Descriptors, directory: str, now_ms: int
-) -> tuple[list[Segment], SnapshotFiles]:
+) -> tuple[list[Segment], SnapshotFiles, FoundSuffixes]:
     files = shared.files
-    bases, others, snapshot_offsets = [], [], []
+    bases, snapshot_offsets = [], []
+    index_suffixes: dict[int, list[str]] = {}
     former = files.list(directory)
     _report_leftovers(shared, directory, former)
     for name in finish_swaps(files, directory, former):
@@ -392,11 +417,11 @@ def _list_folder(
         elif suffix == names.SNAPSHOT:
             snapshot_offsets.append(offset)
         elif suffix in names.SEGMENT_SUFFIXES:
-            others.append((offset, name))
+            index_suffixes.setdefault(offset, []).append(suffix)
     known = dict.fromkeys(bases)
-    for offset, name in others:
-        if offset not in known:
-            path = f"{directory}/{name}"
+    for offset, suffixes in index_suffixes.items():
+        for suffix in suffixes if offset not in known else ():
+            path = f"{directory}/{names.file_name(offset, suffix)}"
             shared.report(StorageEvent(path, "removed: its segment has no .log file"))
             files.remove(path)
     segments = []
@@ -405,7 +430,8 @@ def _list_folder(
         segments.append(
             Segment(shared, directory, base_offset, size=files.size(path), created_ms=now_ms)
         )
-    return segments, SnapshotFiles(files, directory, snapshot_offsets, shared.report)
+    snapshots = SnapshotFiles(files, directory, snapshot_offsets, shared.report)
+    return segments, snapshots, index_suffixes
 
 
 def _report_leftovers(shared: Descriptors, directory: str, file_names: Sequence[str]) -> None:

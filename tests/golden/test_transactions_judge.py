@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -101,3 +102,34 @@ def test_both_brokers_write_the_same_indexes_of_aborted_transactions(tmp_path: P
     written = transaction_indexes(apaches / "data")
     assert len(written) > PARTITIONS
     assert transaction_indexes(ours / "data") == written
+
+
+def damage_indexes(folder: Path) -> None:
+    """Delete indexes of one partition, and replace the transaction indexes of the other by junk."""
+    for suffix in ("index", "txnindex"):
+        for path in folder.glob(f"history-0/*.{suffix}"):
+            path.unlink()
+    for path in folder.glob("history-1/*.txnindex"):
+        path.write_bytes(b"\xff" * 999)
+
+
+def test_both_brokers_rebuild_the_same_indexes_of_aborted_transactions(tmp_path: Path) -> None:
+    with zookeeper(tmp_path / "zookeeper") as coordinator:
+        address = f"{coordinator}/one"
+        settings = {**SETTINGS, "log.dirs": str(tmp_path / "data")}
+        with apache_kafka(tmp_path, zookeeper_address=address, overrides=settings) as apache:
+            history = TransactionHistory()
+            begin(history, apache.address)
+            written = go_on(history, apache.address)
+        stored = transaction_indexes(tmp_path / "data")
+        assert len(stored) > PARTITIONS
+        damage_indexes(tmp_path / "data")
+        shutil.copytree(tmp_path / "data", tmp_path / "copy")
+        with apache_kafka(tmp_path, zookeeper_address=address, overrides=settings) as apache:
+            assert shown(Talk(apache.address)) == written
+        assert transaction_indexes(tmp_path / "data") == stored
+        ours = {**settings, "log.dirs": str(tmp_path / "copy"), "zookeeper.connect": address}
+        with odradek_broker(tmp_path / "ours", overrides=ours) as broker:
+            assert shown(Talk(broker.address)) == written
+            assert broker.stop() == 0
+        assert transaction_indexes(tmp_path / "copy") == stored

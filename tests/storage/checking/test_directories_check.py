@@ -153,7 +153,7 @@ AFTER_A_CLEAN_STOP: dict[str, Row] = {
     ),
     "cut transaction index": (
         cut(segment_path(39, ".txnindex"), 9),
-        *(TXN_INDEX, DAMAGE, segment_path(39, ".txnindex"), None, "leaves it: consumers with"),
+        *(TXN_INDEX, REPAIR, segment_path(39, ".txnindex"), None, "rebuilt from the batches"),
     ),
     "lost transaction index": (
         remove(segment_path(39, ".txnindex")),
