@@ -407,7 +407,7 @@ def _list_folder(
     index_suffixes: dict[int, list[str]] = {}
     former = files.list(directory)
     _report_leftovers(shared, directory, former)
-    for name in finish_swaps(files, directory, former):
+    for name in finish_swaps(files, directory, former, shared.report):
         parsed = names.parse_file_name(name)
         if parsed is None:
             continue

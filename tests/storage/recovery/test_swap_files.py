@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from odradek.storage.files import names
@@ -110,3 +112,84 @@ def test_crash_at_any_step_is_finished_by_the_next_start() -> None:
         if not was_refused:
             break
     assert number > 8
+
+
+def flipped(data: bytes, position: int) -> bytes:
+    return data[:position] + bytes([data[position] ^ 0x40]) + data[position + 1 :]
+
+
+# Of three batches, with the offsets 1, 5 and 7; the first two, or all of them, are not damaged.
+FLAWS: dict[str, tuple[Callable[[bytes], bytes], bytes]] = {
+    "a record": (lambda data: flipped(data, -3), cleaned(1, 5)),
+    "the length": (lambda data: flipped(data, 2 * SIZE + 9), cleaned(1, 5)),
+    "a great base offset": (lambda data: flipped(data, 2 * SIZE), cleaned(1, 5)),
+    "an offset in the active segment": (lambda data: data[:-SIZE] + cleaned(12), cleaned(1, 5)),
+    "an offset again": (lambda data: data[:-SIZE] + cleaned(5), cleaned(1, 5)),
+    "the end": (lambda data: data[:-1], cleaned(1, 5)),
+    "zeros after the end": (lambda data: data + bytes(100), cleaned(1, 5, 7)),
+    "the first batch": (lambda data: flipped(data, 70), b""),
+    "another format": (lambda data: flipped(data, SIZE + 16), cleaned(1)),
+}
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+@pytest.mark.parametrize("gone", [(), (4,)])
+@pytest.mark.parametrize("flaw", FLAWS)
+def test_damaged_swap_replaces_no_segment(
+    flaw: str, gone: tuple[int, ...], was_clean: bool
+) -> None:
+    folder = folder_with_segments()
+    former = read_all(folder.open(was_clean=True))
+    put(folder, log_name(0, names.SWAP), FLAWS[flaw][0](cleaned(1, 5, 7)))
+    put(folder, names.file_name(0, names.OFFSET_INDEX) + names.SWAP, b"")
+    put(folder, names.file_name(0, names.TXN_INDEX) + names.SWAP, b"")
+    for base_offset in gone:
+        # Not what an interrupted cleaning leaves: what is there stays all the same.
+        folder.files.remove(f"{FOLDER}/{log_name(base_offset)}")
+    log = folder.open(was_clean=was_clean, recovery_point=14)
+    assert log.base_offsets == [each for each in (0, 4, 8, 12) if each not in gone]
+    if not gone:
+        assert read_all(log) == former
+    assert not [name for name in folder.files.list(FOLDER) if name.endswith(names.SWAP)]
+    assert [event.place for event in folder.events if "its segment stays" in event.text] == [
+        f"{FOLDER}/{log_name(0, names.SWAP)}"
+    ]
+
+
+@pytest.mark.parametrize("flaw", FLAWS)
+@pytest.mark.parametrize("gone", [(0,), (0, 4)])
+def test_damaged_swap_is_used_when_what_it_was_made_of_is_gone(
+    gone: tuple[int, ...], flaw: str
+) -> None:
+    folder = folder_with_segments()
+    damage, whole = FLAWS[flaw]
+    put(folder, log_name(0, names.SWAP), damage(cleaned(1, 5, 7)))
+    for base_offset in gone:
+        path = f"{FOLDER}/{log_name(base_offset)}"
+        folder.files.rename(path, path + names.DELETED)
+    log = folder.open(was_clean=True, recovery_point=14)
+    kept = [8, 12] if gone == (0, 4) or len(whole) > SIZE else [4, 8, 12]
+    assert log.base_offsets == [0, *kept]
+    assert folder.files.read(f"{FOLDER}/{log_name(0)}") == damage(cleaned(1, 5, 7))
+    assert [text for text in folder.warnings() if "nothing else is left" in text]
+
+
+def test_swaps_of_a_split_are_used_together_or_not_at_all() -> None:
+    for is_whole in (True, False):
+        folder = folder_with_segments()
+        put(folder, log_name(4, names.SWAP), cleaned(4, 5))
+        second = cleaned(6, 7)
+        put(folder, log_name(6, names.SWAP), second if is_whole else flipped(second, -3))
+        log = folder.open(was_clean=True)
+        assert log.base_offsets == ([0, 4, 6, 8, 12] if is_whole else [0, 4, 8, 12])
+
+
+def test_swap_stays_beside_an_unfinished_file_when_what_it_was_made_of_is_gone() -> None:
+    folder = folder_with_segments()
+    put(folder, log_name(4, names.CLEANED), b"half")
+    put(folder, log_name(4, names.SWAP), cleaned(4, 6))
+    folder.files.remove(f"{FOLDER}/{log_name(4)}")
+    log = folder.open(was_clean=True)
+    assert log.base_offsets == [0, 4, 8, 12]
+    assert folder.files.read(f"{FOLDER}/{log_name(4)}") == cleaned(4, 6)
+    assert not [name for name in folder.files.list(FOLDER) if name.count(".") > 1]
