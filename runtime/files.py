@@ -9,9 +9,18 @@ event loop is running.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 Bytes = bytes | bytearray | memoryview
+
+
+class FolderListing(NamedTuple):
+    """Names in a folder, sorted; a symbolic link counts as what it leads to."""
+
+    files: list[str]
+    """Regular files."""
+    others: list[str]
+    """Folders, pipes, sockets, links that lead nowhere."""
 
 
 class File(Protocol):
@@ -71,6 +80,9 @@ class FileSystem(Protocol):
 
     def list(self, path: str) -> list[str]:
         """Names (not paths) in a folder, sorted."""
+
+    def list_files(self, path: str) -> FolderListing:
+        """As `list`, what is a regular file apart from what is not."""
 
     def make_directory(self, path: str) -> None:
         """Create a folder and its missing parents; it may exist already."""

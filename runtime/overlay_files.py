@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from odradek.runtime.files import Bytes, File, FileLock, FileSystem
+from odradek.runtime.files import Bytes, File, FileLock, FileSystem, FolderListing
 
 WRITTEN: Final = "written"
 TRUNCATED: Final = "truncated"
@@ -123,6 +123,17 @@ class OverlayFileSystem:
             if parent == path:
                 names[name] = is_there
         return sorted(name for name, is_there in names.items() if is_there)
+
+    def list_files(self, path: str) -> FolderListing:
+        names = self.list(path)
+        of_base = () if path in self._folders else self._base.list_files(path).others
+        changed = self._nodes.get(path, {})
+        others = [
+            name
+            for name in names
+            if self._folders.get(f"{path}/{name}", name in of_base and name not in changed)
+        ]
+        return FolderListing([name for name in names if name not in others], others)
 
     def read(self, path: str) -> bytes:
         if self.node(path) is None:

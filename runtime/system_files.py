@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
-from odradek.runtime.files import Bytes, File, FileLock
+from odradek.runtime.files import Bytes, File, FileLock, FolderListing
 
 OPEN_FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
 _IOV_MAX = os.sysconf("SC_IOV_MAX")
@@ -130,6 +130,15 @@ class SystemFileSystem:
     def list(self, path: str) -> list[str]:
         return sorted(os.listdir(path))
 
+    def list_files(self, path: str) -> FolderListing:
+        listing = FolderListing([], [])
+        with os.scandir(path) as entries:
+            for entry in entries:
+                (listing.files if _is_file(entry) else listing.others).append(entry.name)
+        listing.files.sort()
+        listing.others.sort()
+        return listing
+
     def make_directory(self, path: str) -> None:
         try:
             os.mkdir(path)
@@ -203,3 +212,12 @@ class SystemFileSystem:
 
 def _inode(found: os.stat_result) -> tuple[int, int]:
     return found.st_dev, found.st_ino
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        return False

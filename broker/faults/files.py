@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from time import sleep
 from typing import Final
 
-from odradek.runtime.files import Bytes, File, FileLock, FileSystem
+from odradek.runtime.files import Bytes, File, FileLock, FileSystem, FolderListing
 from odradek.runtime.lazy_dataclass import dataclass
 
 SLOW_MAX_MS: Final = 60_000
@@ -129,6 +129,9 @@ class FaultyFileSystem:
 
     def list(self, path: str) -> list[str]:
         return self._files.list(path)
+
+    def list_files(self, path: str) -> FolderListing:
+        return self._files.list_files(path)
 
     def make_directory(self, path: str) -> None:
         if not self._files.exists(path):

@@ -21,7 +21,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from odradek.runtime.files import Bytes, FileLock
+from odradek.runtime.files import Bytes, FileLock, FolderListing
 from odradek.runtime.randomness import Randomness
 from odradek.runtime.testing.memory_nodes import (
     CrashOutcome,
@@ -270,6 +270,13 @@ class MemoryFileSystem:
         self._check_descriptors(path)
         self.count_operation(path)
         return sorted(self._find_directory(path).entries)
+
+    def list_files(self, path: str) -> FolderListing:
+        listing = FolderListing([], [])
+        for name in self.list(path):
+            is_other = self.is_directory(f"{path}/{name}")
+            (listing.others if is_other else listing.files).append(name)
+        return listing
 
     def make_directory(self, path: str) -> None:
         self.count_operation(path)

@@ -368,7 +368,7 @@ def _settle(verdict: Verdict, directories: list[_DirectoryCheck], trial: TrialSt
                 if after is not None and facts.partition in has_torn:
                     before = sum(
                         directory.files.size(f"{facts.folder}/{name}")
-                        for name in directory.files.list(facts.folder)
+                        for name in directory.files.list_files(facts.folder).files
                         if name.endswith(names.LOG)
                     )
                     verdict.lost_bytes += max(0, before - after.log_bytes)

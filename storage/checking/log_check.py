@@ -149,7 +149,17 @@ class LogCheck:
         snapshots: list[int] = []
         indexes: list[tuple[int, str]] = []
         lost: dict[int, None] = {}
-        for name in self._shared.files.list(folder):
+        file_names, others = self._shared.files.list_files(folder)
+        for name in others:
+            self._report(
+                Finding(
+                    kind=LEFTOVER,
+                    path=f"{folder}/{name}",
+                    text="is not a file",
+                    severity=Severity.NOTE,
+                )
+            )
+        for name in file_names:
             parsed = names.parse_file_name(name)
             if parsed is not None and parsed[1] == names.LOG:
                 bases.append(parsed[0])

@@ -14,7 +14,7 @@ def remove_leftovers(files: FileSystem, directory: str) -> None:
     raises  OSError
     """
     try:
-        file_names = files.list(directory)
+        file_names = files.list_files(directory).files
     except FileNotFoundError:
         return
     for name in file_names:

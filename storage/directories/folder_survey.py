@@ -101,7 +101,7 @@ def _holds_partition(files: FileSystem, path: str) -> bool:
     """A crash may leave a folder with a topic id and no segment; what has neither is no log."""
     return any(
         name == PARTITION_METADATA_FILE or parse_file_name(name) is not None
-        for name in files.list(path)
+        for name in files.list_files(path).files
     )
 
 
@@ -125,7 +125,7 @@ def _look(
     segments: list[int] = []
     snapshots: list[int] = []
     size_bytes = 0
-    for name in files.list(path):
+    for name in files.list_files(path).files:
         parsed = parse_file_name(name)
         if parsed is not None and parsed[1] == LOG:
             segments.append(parsed[0])

@@ -25,6 +25,8 @@ CLEANED: Final = ".cleaned"
 """Being written by the cleaner."""
 SWAP: Final = ".swap"
 """Written completely by the cleaner, about to replace what it was made of."""
+NOT_A_FILE: Final = ".not-a-file"
+"""A folder or the like that had the name of an index or a snapshot."""
 
 DELETE_FOLDER: Final = "-delete"
 FUTURE_FOLDER: Final = "-future"

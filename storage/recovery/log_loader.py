@@ -48,6 +48,7 @@ from odradek.storage.segments.segment_gaps import SegmentGap
 from odradek.storage.segments.segments import Segments
 
 _SCAN_CHUNK_BYTES: Final = 1 << 16
+_REBUILT_SUFFIXES: Final = (names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX, names.SNAPSHOT)
 
 
 @dataclass(slots=True)
@@ -405,7 +406,9 @@ def _list_folder(
     files = shared.files
     bases, snapshot_offsets = [], []
     index_suffixes: dict[int, list[str]] = {}
-    former = files.list(directory)
+    former, others = files.list_files(directory)
+    for name in others:
+        _pass_over(shared, directory, name)
     _report_leftovers(shared, directory, former)
     for name in finish_swaps(files, directory, former, shared.report):
         parsed = names.parse_file_name(name)
@@ -432,6 +435,23 @@ def _list_folder(
         )
     snapshots = SnapshotFiles(files, directory, snapshot_offsets, shared.report)
     return segments, snapshots, index_suffixes
+
+
+def _pass_over(shared: Descriptors, directory: str, name: str) -> None:
+    """A folder, pipe, socket or dangling link; it is reported when it has the name of a file of
+    ours.
+
+    Differs from Kafka: an index or a snapshot would be opened by that name, so the name is freed.
+    """
+    parsed = names.parse_file_name(name)
+    if parsed is None or name.endswith(names.NOT_A_FILE):
+        return
+    path = f"{directory}/{name}"
+    text = "is not a file, and is passed over"
+    if parsed[1] in _REBUILT_SUFFIXES:
+        text = f"is not a file, and is renamed to {name}{names.NOT_A_FILE}"
+        shared.files.rename(path, path + names.NOT_A_FILE)
+    shared.report(StorageEvent(path, text))
 
 
 def _report_leftovers(shared: Descriptors, directory: str, file_names: Sequence[str]) -> None:

@@ -71,7 +71,7 @@ def finish_swaps(
             files.remove(f"{directory}/{name}")
     if swaps:
         _take_over(files, directory, swaps, report)
-    return files.list(directory)
+    return files.list_files(directory).files
 
 
 def _has_log(files: FileSystem, directory: str, base_offset: int) -> bool:
@@ -116,7 +116,7 @@ def _take_over(
 def _remove_covered(files: FileSystem, directory: str, first: int, last: int) -> None:
     """Remove the segments that begin in first..last, their .log files first."""
     covered = []
-    for name in files.list(directory):
+    for name in files.list_files(directory).files:
         parsed = names.parse_file_name(name)
         if parsed is not None and first <= parsed[0] <= last:
             suffix = parsed[1]
@@ -132,7 +132,7 @@ def _verify_all(
     """By path, in the order of their bases."""
     live = [
         parsed[0]
-        for name in files.list(directory)
+        for name in files.list_files(directory).files
         if (parsed := names.parse_file_name(name)) is not None and parsed[1] == names.LOG
     ]
     # The active segment is never cleaned.

@@ -72,6 +72,7 @@ def state(files: MemoryFileSystem | OverlayFileSystem) -> dict[str, tuple[int, b
         assert files.exists(path)
         found[path] = (files.size(path), files.read(path), files.open(path).read_at(3, 8))
     assert [name for name in NAMES if files.exists(f"{folder}/{name}")] == files.list(folder)
+    assert files.list_files(folder) == (files.list(folder), [])
     return found
 
 

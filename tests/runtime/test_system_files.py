@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -115,6 +116,7 @@ def test_absent_path_raises_file_not_found(place: tuple[FileSystem, str]) -> Non
         lambda: files.modified_ms(missing),
         lambda: files.set_modified_ms(missing, 5),
         lambda: files.list(missing),
+        lambda: files.list_files(missing),
         lambda: files.rename(missing, f"{folder}/other"),
         lambda: files.remove(missing),
         lambda: files.remove_tree(missing),
@@ -135,7 +137,9 @@ def test_is_directory_is_true_for_folders_only(place: tuple[FileSystem, str]) ->
     files.make_directory(f"{folder}/topic-0")
     files.open(f"{folder}/file", create=True).close()
     assert files.list(folder) == ["file", "topic-0"]
+    assert files.list_files(folder) == (["file"], ["topic-0"])
     assert files.list(f"{folder}/topic-0") == ["inner"]
+    assert files.list_files(f"{folder}/topic-0") == ([], ["inner"])
     assert files.is_directory(f"{folder}/topic-0")
     assert files.exists(f"{folder}/file")
     assert not files.is_directory(f"{folder}/file")
@@ -367,3 +371,17 @@ def test_unsynced_files_sync_nothing_and_are_read_back(
     assert files.read(path) == b"de"
     with pytest.raises(AssertionError, match="synced"):
         SystemFileSystem().replace(path, b"fg")
+
+
+def test_what_is_not_a_regular_file_is_listed_apart(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    (tmp_path / "link-to-folder").symlink_to(tmp_path / "folder")
+    (tmp_path / "dangling").symlink_to(tmp_path / "missing")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "socket"))
+        others = ["dangling", "folder", "link-to-folder", "loop", "pipe", "socket"]
+        assert SystemFileSystem().list_files(str(tmp_path)) == (["file", "link"], others)
