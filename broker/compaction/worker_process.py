@@ -12,12 +12,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from subprocess import PIPE, Popen, TimeoutExpired
 from typing import Final
 
+from odradek.launcher import module_command
 from odradek.storage.compaction.job import CleaningJob, CleaningResult
 from odradek.storage.compaction.wire import (
     LINE_BYTES_MAX,
@@ -36,9 +36,7 @@ END_S: Final = 30.0
 """From SIGKILL to the end of the process: it needs processor time for it, and its priority is low;
 longer only while the kernel waits for the disk."""
 
-_ISOLATED: Final = ("-I",) if sys.flags.isolated else ()
-COMMAND: Final = (sys.executable, *_ISOLATED, "-m", "odradek.storage.compaction.worker")
-"""The options that the broker itself was started with: the worker finds the same code."""
+COMMAND: Final = tuple(module_command("odradek.storage.compaction.worker"))
 
 
 class WorkerDied(Exception):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from odradek.launcher import module_command
 from odradek.testing.control import ControlClient
 from odradek.testing.faults import Disk
 from odradek.testing.handle import KafkaHandle
@@ -152,7 +152,7 @@ class Broker(KafkaHandle):
             self._folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
         assert self._folder is not None, "of the first start"
         (self._folder / "ready").unlink(missing_ok=True)
-        command = [sys.executable, "-I", "-m", "odradek", "start", "--ephemeral"]
+        command = module_command("odradek", "start", "--ephemeral")
         command += ["--ready-file", str(self._folder / "ready"), "--stop-at-end-of-input"]
         port, data = "0", self._folder / "data"
         if self._has_data:

@@ -19,6 +19,7 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from odradek.launcher import module_command
 from odradek.pipeline.demo.findings import END, Findings, read_findings
 from odradek.pipeline.demo.payments import Truth, make_payments
 from odradek.pipeline.demo.report import read_progress, write_report
@@ -83,7 +84,7 @@ def _broker(folder: Path) -> Iterator[str]:
         address = f"127.0.0.1:{probe.getsockname()[1]}"
     settings = {"listeners": f"PLAINTEXT://{address}", "log.dirs": str(folder / "data")}
     (folder / "server.properties").write_text("".join(f"{k}={v}\n" for k, v in settings.items()))
-    command = [sys.executable, "-I", "-m", "odradek", "start", str(folder / "server.properties")]
+    command = module_command("odradek", "start", str(folder / "server.properties"))
     with _process(command, folder / "broker.log") as process:
         _await_port(address, process, folder)
         print(f"broker on {address}")
@@ -105,7 +106,7 @@ def _pipeline(folder: Path, address: str, jars: Path | None) -> Iterator[subproc
     text = files("odradek.pipeline.demo").joinpath("payments.toml").read_text(encoding="utf-8")
     path = folder / "payments.toml"
     path.write_text(text.replace('"ADDRESS"', f'"{address}"'))
-    command = [sys.executable, "-m", "odradek.pipeline.cli", "run", str(path)]
+    command = module_command("odradek.pipeline.cli", "run", str(path))
     command += ["--progress-file", str(folder / "progress.jsonl")]
     if jars is not None:
         command += ["--jars", str(jars)]

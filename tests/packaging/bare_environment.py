@@ -32,22 +32,32 @@ def make_environment(folder: Path, wheel: Path) -> Path:
     """Install `wheel` without extras into a new environment; returns its folder."""
     venv.create(folder, with_pip=False, symlinks=True)
     run_pip(folder, "install", "--quiet", "--no-index", "--no-deps", str(wheel))
-    (site_packages,) = folder.glob("lib/python*/site-packages")
-    (installed,) = site_packages.glob("odradek-*.dist-info")
-    for required in _required_distributions(Distribution.at(installed)):
-        _link(required, site_packages)
+    link_required(site_packages_of(folder))
     run_pip(folder, "check")
     return folder
 
 
-def _required_distributions(root: Distribution) -> list[Distribution]:
-    """Distributions that `root` requires without extras, directly or through others."""
+def site_packages_of(environment: Path) -> Path:
+    """The folder of an environment that has its packages."""
+    (site_packages,) = environment.glob("lib/python*/site-packages")
+    return site_packages
+
+
+def link_required(folder: Path, extra: str = "") -> None:
+    """Link what the wheel that is installed in a folder requires into the same folder."""
+    (installed,) = folder.glob("odradek-*.dist-info")
+    for required in _required_distributions(Distribution.at(installed), extra):
+        _link(required, folder)
+
+
+def _required_distributions(root: Distribution, extra: str) -> list[Distribution]:
+    """Distributions that `root` requires with an extra, directly or through others."""
     found: dict[str, Distribution] = {}
     waiting = [root]
     while waiting:
         for line in waiting.pop().requires or ():
             requirement = Requirement(line)
-            if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+            if requirement.marker is not None and not requirement.marker.evaluate({"extra": extra}):
                 continue
             if requirement.name not in found:
                 found[requirement.name] = distribution(requirement.name)

@@ -63,6 +63,8 @@ MAY_BE_ASYNC: Final = (
 )
 """`async def` of controller/ is run by `SerialExecutor`, not by asyncio."""
 IS_NOT_ASYNC: Final = ("controller/coordination/", "controller/decide/")
+STARTS_PYTHON: Final = ("odradek/launcher.py", "pipeline/session.py")
+"""The second one names the interpreter of Spark's workers."""
 GENERATES_CODE: Final = ("protocol/generated.py", "runtime/dataclass_methods.py")
 BARE_MODULE: Final = re.compile(rf"(?:{'|'.join(PACKAGES)})(?:\.[a-z_]\w*)+")
 IMPORT_IN_TEXT: Final = re.compile(r"^\s*(?:import|from)\s+([\w.]+)", re.M)
@@ -162,6 +164,19 @@ def test_decisions_and_handlers_are_plain_functions() -> None:
         if not file.is_in(*MAY_BE_ASYNC) or file.is_in(*IS_NOT_ASYNC)
         for node in file.nodes
         if isinstance(node, ast.AsyncFunctionDef)
+    ]
+    assert not offenders
+
+
+def test_modules_of_the_package_are_started_by_the_launcher() -> None:
+    """An interpreter that is started by itself may find another version of the package."""
+    offenders = [
+        file.name
+        for file in product()
+        if not file.is_in(*STARTS_PYTHON)
+        and any(
+            isinstance(node, ast.Attribute) and node.attr == "executable" for node in file.nodes
+        )
     ]
     assert not offenders
 

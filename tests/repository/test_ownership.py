@@ -45,6 +45,7 @@ ALLOWED: Final = {
     "controller/coordination/zookeeper_connection.py": (
         "check_hostname maximum_version minimum_version"  # of `ssl`
     ),
+    "odradek/launcher.py": "argv",  # of the interpreter
     "odradek/pytest_plugin.py": "stash",  # of pytest
     "odradek/tools/snapshot.py": "size",  # of `tarfile`
     "pipeline/java.py": "_gateway _jvm",  # of pyspark, which has no function that sets them

@@ -19,6 +19,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+from odradek.launcher import module_command
 from odradek.tools.settings_arguments import override
 
 HOST: Final = "127.0.0.1"
@@ -29,7 +30,6 @@ ZOOKEEPER_PORT_DEFAULT: Final = 2181
 REPLICAS_MAX: Final = 3
 SESSION_TIMEOUT_MS: Final = "6000"
 """After how long another replica leads when a broker was killed; Kafka has 18000."""
-PROGRAM: Final = (sys.executable, *(("-I",) if sys.flags.isolated else ()), "-m", "odradek")
 READY: Final = r"odradek is ready on "
 
 
@@ -136,7 +136,7 @@ def broker_settings(
 def broker_command(settings: dict[str, str], overrides: Sequence[str]) -> list[str]:
     """The command line of a broker without a settings file."""
     # The file overrides what `odradek start` assumes without one.
-    command = [*PROGRAM, "start", os.devnull]
+    command = module_command("odradek", "start", os.devnull)
     for text in (*(f"{key}={value}" for key, value in settings.items()), *overrides):
         command += ["--override", text]
     return command

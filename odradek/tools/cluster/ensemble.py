@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from odradek.broker.settings.properties import parse_properties
-from odradek.tools.cluster.command import PROGRAM, READY
+from odradek.launcher import module_command
+from odradek.tools.cluster.command import READY
 from odradek.tools.cluster.readiness import brokers_know_each_other
 from odradek.tools.cluster.supervised import SupervisedProcess, report, supervise
 
@@ -50,7 +51,8 @@ def zookeeper_process(configuration: Path) -> SupervisedProcess:
 def broker_process(properties: Path) -> SupervisedProcess:
     """A broker with a settings file."""
     number = properties.stem.rpartition("-")[2]
-    return SupervisedProcess(f"broker {number}", [*PROGRAM, "start", str(properties)], ready=READY)
+    command = module_command("odradek", "start", str(properties))
+    return SupervisedProcess(f"broker {number}", command, ready=READY)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -7,13 +7,13 @@ same transactional id goes on where the last commit was.
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from odradek.launcher import module_command
 from odradek.tools.cluster.command import free_ports
 from odradek.tools.console.library import library
 from odradek.tools.demo.claims import Claim
@@ -92,7 +92,7 @@ def _fill(address: str) -> None:
 
 
 async def _copier(address: str, *stop_at: int) -> asyncio.subprocess.Process:
-    command = [sys.executable, "-I", "-m", "odradek.tools.demo.copier", address, str(RECORDS)]
+    command = module_command("odradek.tools.demo.copier", address, str(RECORDS))
     return await asyncio.create_subprocess_exec(
         *command,
         *map(str, stop_at),
