@@ -6,6 +6,7 @@ fixture is used.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
-    from odradek.testing import Broker, Cluster, KafkaHandle
+    from odradek.testing import Broker, Cluster, KafkaHandle, KafkaNamespace
     from odradek.testing.leaks import LeakCheck
-    from odradek.testing.namespace import KafkaNamespace
 
 RELEASES: Final = ("2.8", "3.9", "4.3")
 LEAKS: Final = ("off", "warn", "fail")
+TIMEOUT: Final = "kafka_timeout_s"
+TIMEOUT_DEFAULT_S: Final = "30"
 MARK: Final = "kafka_cluster(brokers=3): how many brokers the fixture kafka_cluster has"
 
 
@@ -53,7 +55,7 @@ _KNOWN_LEAKS: Final = pytest.StashKey[dict[str, set[str]]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add --kafka-release and --kafka-leaks."""
+    """Add --kafka-release, --kafka-leaks and kafka_timeout_s."""
     group = parser.getgroup("odradek", "Kafka brokers for tests")
     group.addoption(
         "--kafka-release",
@@ -67,11 +69,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="what follows when a test leaves transactions or connections open, or members in "
         "groups (default: warn)",
     )
+    parser.addini(
+        TIMEOUT,
+        "how many seconds `records` of the fixtures waits for a number of records",
+        default=TIMEOUT_DEFAULT_S,
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker."""
+    """Register the marker, and check the option of the ini file."""
     config.addinivalue_line("markers", MARK)
+    _timeout_s(config)
+
+
+def _timeout_s(config: pytest.Config) -> float:
+    text = str(config.getini(TIMEOUT))
+    try:
+        timeout_s = float(text)
+    except ValueError:
+        timeout_s = 0.0
+    if not 0 < timeout_s < math.inf:
+        raise pytest.UsageError(f"{TIMEOUT} = {text}: a number of seconds above 0 is allowed")
+    return timeout_s
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -121,7 +140,7 @@ def kafka_kept_clients() -> Sequence[str]:
 @pytest.fixture
 def kafka(request: pytest.FixtureRequest, kafka_session_broker: Broker) -> Iterator[KafkaNamespace]:
     """The broker of the session (of the xdist worker), with topics and names for this test."""
-    from odradek.testing.namespace import KafkaNamespace
+    from odradek.testing import KafkaNamespace
 
     handle = KafkaNamespace(kafka_session_broker, request.node.name)
     log = UsedLog(
@@ -179,7 +198,7 @@ def kafka_cluster(
         count, kafka_settings, as_release=kafka_release, snapshot=kafka_cluster_snapshot
     ) as cluster:
         logs = [UsedLog(f"broker {number}", one) for number, one in enumerate(cluster.brokers)]
-        with _used(request, cluster, logs):
+        with _used(request, cluster, logs, brokers=cluster.brokers):
             yield cluster
 
 
@@ -189,13 +208,18 @@ def _used(
     handle: KafkaHandle,
     logs: Sequence[UsedLog],
     *,
+    brokers: Sequence[KafkaHandle] = (),
     is_new: bool = True,
 ) -> Iterator[None]:
     """Attach the brokers' logs if the test fails, and report what it leaves open.
 
-    is_new  whether no other test has used the brokers
+    brokers  those of a cluster, which are handles of their own
+    is_new   whether no other test has used the brokers
     """
     request.node.stash.setdefault(_LOGS, []).extend(logs)
+    timeout_s = _timeout_s(request.config)
+    for each in (handle, *brokers):
+        each.set_timeout(timeout_s)
     choice = request.config.getoption("--kafka-leaks")
     try:
         check = None if choice == "off" else _leak_check(request, handle, is_new=is_new)
@@ -225,7 +249,7 @@ def _leak_check(request: pytest.FixtureRequest, handle: KafkaHandle, *, is_new: 
 
 def _report_leaks(request: pytest.FixtureRequest, leaks: list[str], *, is_failure: bool) -> None:
     if leaks:
-        text = f"{request.node.nodeid} leaves {'; '.join(leaks)}"
+        text = f"{request.node.nodeid} leaves {', and '.join(leaks)}"
         if is_failure:
             pytest.fail(text, pytrace=False)
         request.node.warn(KafkaLeakWarning(text))

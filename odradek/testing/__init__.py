@@ -8,13 +8,19 @@ the broker into the process of the tests.  `create_topic`, `records`, `lag` and 
 small client.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from odradek.testing.broker import Broker, BrokerFailed
 from odradek.testing.case import KafkaTestCase
 from odradek.testing.cluster import Cluster
 from odradek.testing.control import ControlClient, ControlFailed
 from odradek.testing.faults import Disk, Fault
 from odradek.testing.handle import KafkaHandle
+from odradek.testing.namespace import KafkaNamespace
 from odradek.testing.waiting import NotReached, wait_for
+
+if TYPE_CHECKING:
+    from odradek.testing.reading import StoredRecord, UnknownTopic
 
 __all__ = [
     "Broker",
@@ -25,7 +31,19 @@ __all__ = [
     "Disk",
     "Fault",
     "KafkaHandle",
+    "KafkaNamespace",
     "KafkaTestCase",
     "NotReached",
+    "StoredRecord",
+    "UnknownTopic",
     "wait_for",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What comes with the small client is imported at its first use."""
+    if name not in ("StoredRecord", "UnknownTopic"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from odradek.testing import reading
+
+    return getattr(reading, name)

@@ -59,6 +59,11 @@ class KafkaHandle(FaultTarget):
     def __init__(self) -> None:
         self._client: Client | None = None
         self._lock = threading.Lock()
+        self._timeout_s = TIMEOUT_S
+
+    def set_timeout(self, timeout_s: float) -> None:
+        """How long `records` waits where a call does not say it; 30 s otherwise."""
+        self._timeout_s = timeout_s
 
     @property
     @abstractmethod
@@ -90,37 +95,50 @@ class KafkaHandle(FaultTarget):
         return name
 
     def records(
-        self, topic: str, count: int = 0, *, timeout_s: float = TIMEOUT_S, committed: bool = True
+        self,
+        topic: str,
+        count: int = 0,
+        *,
+        timeout_s: float | None = None,
+        committed: bool = True,
     ) -> Sequence[StoredRecord]:
         """The records of a topic, by partition and offset.
 
         count      wait until there are at least so many
+        timeout_s  how long; None: what `set_timeout` has set
         committed  without those of open and aborted transactions, as with
                    isolation.level=read_committed
-        raises     NotReached; ClientError; KafkaError
+        raises     UnknownTopic at once; NotReached; ClientError; KafkaError
         """
-        from odradek.testing.reading import read_topic
+        from odradek.testing.reading import UnknownTopic, read_topic
 
         def read() -> Sequence[StoredRecord]:
             return self.with_client(lambda client: read_topic(client, topic, committed=committed))
 
         if count <= 0:
             return read()
+        if timeout_s is None:
+            timeout_s = self._timeout_s
         found: Sequence[StoredRecord] = ()
 
-        def are_enough() -> bool:
+        def are_enough() -> bool | UnknownTopic:
             nonlocal found
-            found = read()
+            try:
+                found = read()
+            except UnknownTopic as error:
+                return error
             return len(found) >= count
 
         try:
-            wait_for(are_enough, timeout_s=timeout_s)
+            result = wait_for(are_enough, timeout_s=timeout_s)
         except NotReached as error:
             shown = "".join(f"\n  {record}" for record in found[-10:])
             raise NotReached(
                 f"{topic} has {len(found)} of {count} records after {timeout_s:g} s"
                 f"{shown and '; the last ones:'}{shown}"
             ) from error.__cause__
+        if isinstance(result, UnknownTopic):
+            raise result
         return found
 
     def end_offsets(self, topic: str) -> dict[int, int]:

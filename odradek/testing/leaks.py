@@ -38,7 +38,7 @@ class LeakCheck:
             self._connections = self._open_connections()
 
     def find(self, *, with_connections: bool) -> list[str]:
-        """A line for each transaction that is open, each group that has members and each client
+        """A phrase for each transaction that is open, each group that has members and each client
         with more connections than before the test; none for a broker that is away.
 
         with_connections  whether connections are looked at: the traceback of a failed test keeps
@@ -48,8 +48,8 @@ class LeakCheck:
         from odradek.tools.client import ClientError
 
         def found() -> list[str]:
-            leaks = [f"the transaction of {one} is open" for one in self._kafka.open_transactions()]
-            leaks += [f"group {one} has members" for one in self._kafka.active_groups()]
+            leaks = [f"the transaction of {one} open" for one in self._kafka.open_transactions()]
+            leaks += [f"members in group {one}" for one in self._kafka.active_groups()]
             leaks = [leak for leak in leaks if leak not in self._known]
             return leaks + self._grown() if with_connections else leaks
 

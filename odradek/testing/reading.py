@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from difflib import get_close_matches
 from typing import Final, NamedTuple
 
 from odradek.protocol.api_keys import ApiKey
@@ -32,16 +34,18 @@ from odradek.protocol.records.batch import RecordBatch, iterate_batches
 from odradek.protocol.records.control import parse_end_marker
 from odradek.protocol.records.record import decode_records
 from odradek.protocol.topic_partition import ZERO_UUID, TopicPartition
-from odradek.tools.client import BrokerConnection, Client
+from odradek.tools.client import BrokerConnection, Client, ClientError
 from odradek.tools.consumer_groups.group_offsets import committed_offsets
 from odradek.tools.consumer_groups.partition_offsets import (
     RETRIED,
     list_offsets,
     partitions_of,
 )
-from odradek.tools.errors import refused, timed_out
+from odradek.tools.errors import KafkaError, refused, timed_out
 from odradek.tools.transactions.queries import list_transactions
 
+OTHERS_MAX: Final = 5
+"""Topics in the text of `UnknownTopic`."""
 REQUEST_TIMEOUT_MS: Final = 30_000
 NAMED_TOPICS_VERSION: Final = 12
 """The last version of Fetch that names topics."""
@@ -60,6 +64,18 @@ class StoredRecord(NamedTuple):
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
     timestamp_ms: int
+
+
+class UnknownTopic(KafkaError):
+    """No broker has a topic; the text names topics that exist."""
+
+    def __init__(self, topic: str, others: Iterable[str]) -> None:
+        shown = get_close_matches(topic, others, OTHERS_MAX, 0.0)
+        text = f"no broker has a topic {topic}; there is {', '.join(shown) or 'none at all'}"
+        super().__init__(text, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def __str__(self) -> str:
+        return self.text
 
 
 def create_topic(
@@ -161,15 +177,34 @@ def read_topic(client: Client, topic: str, *, committed: bool) -> list[StoredRec
     """All records, by partition and offset.
 
     committed  up to the last stable offset, without those of aborted transactions
-    raises     KafkaError, ClientError
+    raises     UnknownTopic; KafkaError, ClientError
     """
-    partitions = partitions_of(client, topic)
+    partitions = _partitions_of(client, topic)
     starts = list_offsets(client, partitions, EARLIEST_TIMESTAMP)
     return [
         record
         for partition in partitions
         for record in _read_partition(client, partition, starts[partition], committed)
     ]
+
+
+def _partitions_of(client: Client, topic: str) -> list[TopicPartition]:
+    """Partitions of a topic; raises UnknownTopic only when no broker that responds has it."""
+    try:
+        return partitions_of(client, topic)
+    except KafkaError as error:
+        if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        others: set[str] = set()
+        for broker in client.metadata([]).brokers:
+            with suppress(ClientError):
+                connection = client.connection(broker.node_id, broker.host, broker.port)
+                request = MetadataRequest(topics=None)
+                for one in connection.request(ApiKey.METADATA, request, MetadataResponse).topics:
+                    others.add(one.name or "")
+        if topic in others:
+            raise
+        raise UnknownTopic(topic, sorted(others)) from error
 
 
 def _read_partition(

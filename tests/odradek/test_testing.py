@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import unittest
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import StringIO
 from pathlib import Path
 from time import monotonic
@@ -14,9 +14,22 @@ from time import monotonic
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from odradek.testing import Broker, BrokerFailed, Cluster, KafkaTestCase, NotReached, wait_for
+from odradek.testing import (
+    Broker,
+    BrokerFailed,
+    Cluster,
+    KafkaHandle,
+    KafkaNamespace,
+    KafkaTestCase,
+    NotReached,
+    UnknownTopic,
+    wait_for,
+)
+from odradek.testing.handle import CLIENT_ID
+from odradek.testing.reading import StoredRecord
 
 WAIT_S = 60.0
+UNKNOWN = "UNKNOWN_TOPIC_OR_PARTITION"
 LIGHT = """
 import sys
 import odradek.testing
@@ -83,6 +96,50 @@ def test_records_that_do_not_arrive_are_a_failure_that_shows_the_last_ones(broke
     produce(broker.bootstrap_servers, topic, [b"only"])
     with pytest.raises(NotReached, match=r"too-few has 1 of 2 records(?s:.*)value=b'only'"):
         broker.records(topic, 2, timeout_s=0.1)
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_records_of_an_unknown_topic_fail_at_once_with_the_topics_that_exist(
+    broker: Broker, count: int
+) -> None:
+    broker.create_topic(f"invoices-{count}")
+    begin_s = monotonic()
+    with pytest.raises(UnknownTopic, match=f"no broker has a topic invoice; .*invoices-{count}"):
+        broker.records("invoice", count, timeout_s=WAIT_S)
+    assert monotonic() - begin_s < WAIT_S / 2
+
+
+def test_records_of_a_topic_that_is_made_later_can_be_waited_for(broker: Broker) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    calls = 0
+
+    def records() -> Sequence[StoredRecord]:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            producer.produce("made-later", b"one")
+            assert producer.flush(WAIT_S) == 0
+        return broker.records("made-later")
+
+    (record,) = wait_for(records, timeout_s=WAIT_S)
+    assert record.value == b"one"
+
+
+def test_records_know_a_topic_that_one_broker_of_a_cluster_knows() -> None:
+    with Cluster(2) as cluster:
+        topic = cluster.create_topic("orders")
+        with cluster.fault("Metadata", broker=0, client_id=CLIENT_ID, topic=topic, error=UNKNOWN):
+            produce(cluster.bootstrap_servers, topic, [b"one"])
+            with pytest.raises(NotReached, match="orders has 0 of 1 records"):
+                cluster.records(topic, 1, timeout_s=0.1)
+        (record,) = cluster.records(topic, 1)
+        assert record.value == b"one"
+
+
+def test_fixture_of_the_shared_broker_has_a_name_for_annotations(broker: Broker) -> None:
+    kafka = KafkaNamespace(broker, "test")
+    assert isinstance(kafka, KafkaHandle)
+    assert kafka.records(kafka.topic("orders")) == []
 
 
 def test_records_leave_out_aborted_and_open_transactions(broker: Broker) -> None:

@@ -160,11 +160,39 @@ def test_leaks_are_reported_once_as_the_option_says(
     write_test(tmp_path, LEAKING)
     done = run_pytest(tmp_path, "-q", f"--kafka-leaks={choice}")
     assert summary in done.stdout, done.stdout
-    assert "leaves the transaction of copier-test-transaction" in done.stdout
-    assert "leaves group readers-test-member" in done.stdout
+    assert re.search(
+        r"test_transaction leaves the transaction of copier-test-transaction-\d+ open"
+        r", and (a connection|\d connections) of ",
+        done.stdout,
+    )
+    assert re.search(
+        r"test_member leaves members in group readers-test-member-\d+, and ", done.stdout
+    )
     assert re.search(
         r"test_connection leaves (a connection|\d connections) of forgotten \(\S+ \S+\) open",
         done.stdout,
     )
     for name in ("test_failed", "of_a_shared_client", "of_a_client_in_a_cycle", "without_leaks"):
         assert f"{name} leaves" not in done.stdout
+
+
+def test_timeout_of_records_is_an_option_of_the_ini_file(tmp_path: Path) -> None:
+    write_test(
+        tmp_path,
+        "def test_one(kafka):\n    kafka.records(kafka.topic('orders'), 1)\n\n\n"
+        "def test_two(kafka_broker):\n"
+        "    kafka_broker.records(kafka_broker.create_topic('orders'), 1)\n\n\n"
+        "def test_three(kafka_cluster):\n"
+        "    kafka_cluster.records(kafka_cluster.create_topic('orders'), 1)\n",
+    )
+    done = run_pytest(tmp_path, "-q", "-o", "kafka_timeout_s=0.25")
+    assert len(re.findall(r"^E .*has 0 of 1 records after 0.25 s", done.stdout, re.M)) == 3
+
+
+@pytest.mark.parametrize("value", ["soon", "0", "-1", "nan", "inf"])
+def test_timeout_that_is_not_a_positive_number_stops_the_run(tmp_path: Path, value: str) -> None:
+    done = run_pytest(tmp_path, "-q", "-o", f"kafka_timeout_s={value}")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert (
+        f"ERROR: kafka_timeout_s = {value}: a number of seconds above 0 is allowed" in done.stderr
+    )
