@@ -40,6 +40,7 @@ from tests.scripts.chapters import (
     offsets,
     produce,
     producers,
+    security,
     sessions,
     topics,
     transaction_coordinator,
@@ -133,6 +134,7 @@ ACTS: Final = {
         {"transactions": transactions.play, "transactions_offsets": transactions_offsets.play},
         TRANSACTION_SETTINGS,
     ),
+    "security": Act({"security": security.play}),
     "moves": Act({"moves": moves.play}, {"auto.leader.rebalance.enable": "false"}),
 }
 ACTS_4_3: Final = {

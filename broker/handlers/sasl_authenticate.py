@@ -1,0 +1,30 @@
+"""SaslAuthenticate (key 36): a step of a client's authentication (KIP-152).
+
+Served: 0-2.  No listener of this broker authenticates, so every request is refused.
+    1   lifetime of the session (KIP-368)
+    2   flexible encoding (KIP-482)
+Errors: ILLEGAL_SASL_STATE.
+Source: Kafka's KafkaApis.handleSaslAuthenticateRequest.
+"""
+
+from __future__ import annotations
+
+from odradek.broker.handlers.handler import Context, Reply
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+
+
+def run(context: Context, request: SaslAuthenticateRequest) -> Reply:
+    """Nothing is to be authenticated here."""
+    message = "SaslAuthenticate request received after successful authentication"
+    return Reply(failed(request, ErrorCode.ILLEGAL_SASL_STATE, message))
+
+
+def failed(
+    request: SaslAuthenticateRequest, code: ErrorCode, message: str | None
+) -> SaslAuthenticateResponse:
+    """The error of the request."""
+    return SaslAuthenticateResponse(error_code=code, error_message=message, auth_bytes=b"")

@@ -1,0 +1,25 @@
+"""SaslHandshake (key 17): names the mechanism with which a client will authenticate (KIP-43).
+
+Served: 0-1.  No listener of this broker authenticates, so every request is refused.
+    1   authentication goes on with SaslAuthenticate (KIP-152)
+Errors: ILLEGAL_SASL_STATE.
+Source: Kafka's KafkaApis.handleSaslHandshakeRequest.
+"""
+
+from __future__ import annotations
+
+from odradek.broker.handlers.handler import Context, Reply
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+
+def run(context: Context, request: SaslHandshakeRequest) -> Reply:
+    """Nothing is to be authenticated here."""
+    return Reply(failed(request, ErrorCode.ILLEGAL_SASL_STATE, None))
+
+
+def failed(
+    request: SaslHandshakeRequest, code: ErrorCode, message: str | None
+) -> SaslHandshakeResponse:
+    """The error of the request."""
+    return SaslHandshakeResponse(error_code=code, mechanisms=[])

@@ -1,0 +1,117 @@
+"""What clients ask about ACLs, SCRAM users, tokens and quotas of a broker that has none of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
+
+from tests.support.apache import ToolResult, run_tool
+
+CONFIGS_TOOL = "kafka.admin.ConfigCommand"
+ACLS_TOOL = "kafka.admin.AclCommand"
+TOKENS_TOOL = "org.apache.kafka.tools.DelegationTokenCommand"
+RESULT_TIMEOUT_S = 30
+
+each_version = pytest.mark.parametrize("version", ["3.9.2", "4.3.0"])
+
+
+def configs(bootstrap: str, folder: Path, version: str, *arguments: str) -> ToolResult:
+    given = ["--bootstrap-server", bootstrap, *arguments]
+    return run_tool(CONFIGS_TOOL, given, folder=folder, version=version)
+
+
+@each_version
+@pytest.mark.parametrize("entity", ["users", "clients", "ips"])
+def test_kafka_configs_describes_entities_without_quotas(
+    bootstrap: str, tmp_path: Path, version: str, entity: str
+) -> None:
+    done = configs(bootstrap, tmp_path, version, "--describe", "--entity-type", entity)
+    assert (done.exit_code, done.output.strip()) == (0, ""), done.errors
+
+
+def test_kafka_configs_reports_that_quotas_are_not_enforced(bootstrap: str, tmp_path: Path) -> None:
+    done = configs(
+        bootstrap,
+        tmp_path,
+        "3.9.2",
+        *("--alter", "--entity-type", "users", "--entity-name", "u"),
+        *("--add-config", "producer_byte_rate=1024"),
+    )
+    assert done.exit_code == 1
+    assert "enforces no client quotas" in done.output + done.errors
+    described = configs(bootstrap, tmp_path, "3.9.2", "--describe", "--entity-type", "users")
+    assert (described.exit_code, described.output.strip()) == (0, "")
+
+
+def test_kafka_acls_and_delegation_tokens_report_what_is_off(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    listed = run_tool(ACLS_TOOL, ["--bootstrap-server", bootstrap, "--list"], folder=tmp_path)
+    assert "SecurityDisabledException: No Authorizer is configured" in listed.errors + listed.output
+    client_config = tmp_path / "client.properties"
+    client_config.write_text("")
+    tokens = run_tool(
+        TOKENS_TOOL,
+        ["--bootstrap-server", bootstrap, "--command-config", str(client_config), "--describe"],
+        folder=tmp_path,
+    )
+    assert "DelegationTokenDisabledException" not in tokens.errors + tokens.output
+    assert "UnsupportedByAuthenticationException" in tokens.errors + tokens.output
+
+
+def test_librdkafka_gets_the_refusals_of_acls_and_scram_users(bootstrap: str) -> None:
+    admin: Any = AdminClient({"bootstrap.servers": bootstrap})
+    make_filter: Any = AclBindingFilter
+    everything = make_filter(
+        *(ResourceType.ANY, None, ResourcePatternType.ANY, None, None),
+        *(AclOperation.ANY, AclPermissionType.ANY),
+    )
+    entry = AclBinding(
+        ResourceType.TOPIC,
+        "t",
+        ResourcePatternType.LITERAL,
+        "User:u",
+        "*",
+        AclOperation.READ,
+        AclPermissionType.ALLOW,
+    )
+    # It passes over the error of DescribeAcls, also over that of Apache Kafka.
+    assert admin.describe_acls(everything).result(RESULT_TIMEOUT_S) == []
+    refused = [
+        *admin.create_acls([entry]).values(),
+        *admin.delete_acls([everything]).values(),
+    ]
+    assert [code_of(future) for future in refused] == ["SECURITY_DISABLED"] * 2
+    assert admin.describe_user_scram_credentials().result(RESULT_TIMEOUT_S) == {}
+    information = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
+    (stored,) = admin.alter_user_scram_credentials(
+        [UserScramCredentialUpsertion("u", information, b"secret")]
+    ).values()
+    assert code_of(stored) == "UNSUPPORTED_SASL_MECHANISM"
+    (deleted,) = admin.alter_user_scram_credentials(
+        [UserScramCredentialDeletion("u", ScramMechanism.SCRAM_SHA_256)]
+    ).values()
+    assert code_of(deleted) == "RESOURCE_NOT_FOUND"
+
+
+def code_of(future: Any) -> str:
+    with pytest.raises(KafkaException) as refusal:
+        future.result(RESULT_TIMEOUT_S)
+    name: str = refusal.value.args[0].name()
+    return name.lstrip("_")
