@@ -122,6 +122,10 @@ class Topics:
         """The topic with this id."""
         return self._metadata.image.topic_names.get(topic_id)
 
+    def was_deleted(self, name: str) -> bool:
+        """Whether a topic was deleted lately and does not exist."""
+        return self._metadata.was_deleted(name)
+
     @property
     def has_brokers(self) -> bool:
         """Whether the controller has sent metadata."""

@@ -5,8 +5,10 @@ Source: Kafka's MetadataCache.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import islice
+from typing import Final
 
 from odradek.controller.control_requests import (
     ControlRequest,
@@ -15,15 +17,24 @@ from odradek.controller.control_requests import (
 )
 from odradek.controller.image import Image
 
+DELETED_MAX: Final = 1_000
+
 
 class MetadataCache:
     """`image` is immutable and replaced as a whole, by the methods of this class; keep it for as
     long as one response takes."""
 
-    __slots__ = ("image",)
+    __slots__ = ("_deleted", "image")
 
     def __init__(self) -> None:
         self.image = Image()
+        self._deleted: dict[str, None] = {}
+        """Topics that were removed from the image and may have been added again, oldest first."""
+
+    def was_deleted(self, topic: str) -> bool:
+        """Whether the topic was removed from the image and not added again; of the last
+        `DELETED_MAX` that were removed."""
+        return topic in self._deleted and topic not in self.image.topics
 
     def set_cluster_id(self, cluster_id: str) -> None:
         """The id of the cluster was found."""
@@ -49,7 +60,7 @@ class MetadataCache:
         topic_configs   overrides of topics that were read with the request
         removes_topics  all topics that are known are removed before
         """
-        image = self.image
+        image = former = self.image
         if removes_topics:
             image = replace(image, topics={}, topic_names={}, topic_configs={})
         if topic_configs:
@@ -63,3 +74,19 @@ class MetadataCache:
                 controller_epoch=request.controller_epoch,
             )
         self.image = image
+        if removes_topics:
+            self._remember(topic for topic in former.topics if topic not in image.topics)
+        elif isinstance(request, UpdateMetadata):
+            self._remember(
+                row.topic
+                for row in request.partitions
+                if row.topic in former.topics and row.topic not in image.topics
+            )
+
+    def _remember(self, deleted: Iterable[str]) -> None:
+        for topic in deleted:
+            self._deleted.pop(topic, None)
+            self._deleted[topic] = None
+        excess = max(0, len(self._deleted) - DELETED_MAX)
+        for topic in list(islice(self._deleted, excess)):
+            del self._deleted[topic]

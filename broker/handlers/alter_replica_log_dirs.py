@@ -4,9 +4,10 @@ Served: 1-2.
     1   introduced (KIP-113)
     2   flexible encoding (KIP-482)
 A replica that is not here yet is created in the directory later; its error is
-REPLICA_NOT_AVAILABLE all the same, as in Kafka.
+REPLICA_NOT_AVAILABLE all the same, as in Kafka, or UNKNOWN_TOPIC_OR_PARTITION when the cluster does
+not have the partition.
 Errors of a partition: INVALID_TOPIC_EXCEPTION (its name is too long for the copy's folder),
-    LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, REPLICA_NOT_AVAILABLE.
+    LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, REPLICA_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION.
 Source: Kafka's ReplicaManager.alterReplicaLogDirs.
 """
 
@@ -30,6 +31,12 @@ def run(context: Context, request: AlterReplicaLogDirsRequest) -> Steps[Reply]:
         for topic in directory.topics:
             for index in topic.partitions:
                 error = moves.move(topic.name, index, directory.path)
+                absence = context.services.topics.absence(topic.name, index)
+                if (error, absence) == (
+                    ErrorCode.REPLICA_NOT_AVAILABLE,
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                ):
+                    error = absence
                 _add(topics, topic.name, index, error)
                 yield None
     return Reply(AlterReplicaLogDirsResponse(results=list(topics.values())))

@@ -133,7 +133,9 @@ def _serve(
     )
     if len(plan.partitions) > PARTITIONS_AT_ONCE:
         return _run_in_steps(context, request, plan, reading)
-    found = _find(context, plan.partitions.items())
+    absent: Found = []
+    found = _find(context, plan.partitions.items(), absent)
+    found += absent
     is_enough = replica_id >= 0 and _record(services, found, reading) >= reading.min_bytes
     if (
         request.max_wait_ms <= 0
@@ -177,15 +179,19 @@ def _run_in_steps(
     """The same for many partitions."""
     wanted = list(plan.partitions.items())
     found: Found = []
+    absent: Found = []
     available_bytes = 0
     for start in range(0, len(wanted), PARTITIONS_PER_STEP):
-        some = _find(context, wanted[start : start + PARTITIONS_PER_STEP])
+        some = _find(context, wanted[start : start + PARTITIONS_PER_STEP], absent)
         if reading.is_follower:
             available_bytes += _record(context.services, some, reading)
         elif available_bytes < reading.min_bytes:
             available_bytes += reading.count(some)
         found += some
         yield None
+    if absent:
+        found += absent
+        available_bytes = reading.min_bytes
     if request.max_wait_ms <= 0 or available_bytes >= reading.min_bytes:
         return Reply((yield from _read_in_steps(context, plan, found, reading)))
 
@@ -204,7 +210,12 @@ def _watch(found: Found, reading: Reading) -> tuple[Hashable, ...]:
 
 
 def failed(request: FetchRequest, code: ErrorCode, message: str | None) -> FetchResponse:
-    """The same error for every partition, and at the top since version 7."""
+    """The same error for every partition, and at the top since version 7.
+
+    Records are null, as in Kafka.  Versions that are not served get 0 bytes: clients that know no
+    later ones repeat a request for ever whose response has null.
+    """
+    records = NO_RECORDS if code is ErrorCode.UNSUPPORTED_VERSION else None
     return FetchResponse(
         error_code=code,
         session_id=0,
@@ -218,7 +229,7 @@ def failed(request: FetchRequest, code: ErrorCode, message: str | None) -> Fetch
                         error_code=code,
                         high_watermark=-1,
                         aborted_transactions=[],
-                        records=None,
+                        records=records,
                     )
                     for partition in topic.partitions
                 ],
@@ -308,23 +319,30 @@ def _exists(services: Services, key: PartitionKey) -> bool:
     )
 
 
-def _find(context: Context, asked: Iterable[tuple[PartitionKey, FetchPartition]]) -> Found:
-    """The partitions asked for, each with the error that keeps it from being read, if any."""
+def _find(
+    context: Context, asked: Iterable[tuple[PartitionKey, FetchPartition]], absent: Found
+) -> Found:
+    """The partitions asked for, each with the error that keeps it from being read, if any.
+
+    absent  gets those that the cluster does not have: they come last in a response, as in Kafka
+    """
     services = context.services
     found: Found = []
     for key, wanted in asked:
         topic, index = key
         error = ErrorCode.NONE
-        partition: Partition | None = None
         name = services.topics.name_of(topic) if isinstance(topic, UUID) else topic
         if name is None:
-            error = ErrorCode.UNKNOWN_TOPIC_ID
-        else:
-            partition = services.partitions.get(name, index)
-            if partition is None:
-                error = services.topics.absence(name, index)
-            elif isinstance(topic, UUID) and partition.topic_id != topic:
-                error = ErrorCode.INCONSISTENT_TOPIC_ID
+            absent.append((key, wanted, None, ErrorCode.UNKNOWN_TOPIC_ID))
+            continue
+        partition = services.partitions.get(name, index)
+        if partition is None:
+            error = services.topics.absence(name, index)
+            if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                absent.append((key, wanted, None, error))
+                continue
+        elif isinstance(topic, UUID) and partition.topic_id != topic:
+            error = ErrorCode.INCONSISTENT_TOPIC_ID
         found.append((key, wanted, partition, error))
     return found
 
@@ -352,7 +370,16 @@ def _read_in_steps(
 class GrowingResponse:
     """A response within the limits; the first batch is included whatever its size (KIP-74)."""
 
-    __slots__ = ("_context", "_is_first", "_leaders", "_left_bytes", "_plan", "_reading", "_topics")
+    __slots__ = (
+        "_context",
+        "_is_first",
+        "_last_name",
+        "_leaders",
+        "_left_bytes",
+        "_plan",
+        "_reading",
+        "_topics",
+    )
 
     def __init__(self, context: Context, plan: FetchPlan, reading: Reading) -> None:
         self._context = context
@@ -361,10 +388,13 @@ class GrowingResponse:
         self._reading = reading
         self._left_bytes = reading.max_bytes
         self._is_first = True
-        self._topics: dict[str | UUID, FetchableTopicResponse] = {}
+        self._topics: list[FetchableTopicResponse] = []
+        self._last_name: str | UUID | None = None
+        """The topic of the last partition, whose next partition goes into the same row."""
 
     def read(self, found: Found) -> None:
         plan, reading, topics = self._plan, self._reading, self._topics
+        last_name = self._last_name
         left_bytes, is_first = self._left_bytes, self._is_first
         is_follower = reading.is_follower
         for key, wanted, partition, error in found:
@@ -389,10 +419,14 @@ class GrowingResponse:
                 SentOffsets(-1, -1) if read.error else sent,
                 has_records=read.records is not None,
             )
-            data = _list(topics, key, read)
+            data = _partition_data(key[1], read)
+            if key[0] != last_name:
+                last_name = key[0]
+                topics.append(_topic_response(last_name))
+            topics[-1].partitions.append(data)
             if read.error in HAS_CURRENT_LEADER:
                 self._name_leader(key, data)
-        self._left_bytes, self._is_first = left_bytes, is_first
+        self._left_bytes, self._is_first, self._last_name = left_bytes, is_first, last_name
 
     def _name_leader(self, key: PartitionKey, data: PartitionData) -> None:
         context, leaders = self._context, self._leaders
@@ -410,7 +444,7 @@ class GrowingResponse:
         nodes = [] if self._leaders is None else self._leaders.nodes()
         return FetchResponse(
             session_id=self._plan.session_id,
-            responses=list(self._topics.values()),
+            responses=self._topics,
             node_endpoints=[
                 NodeEndpoint(node_id=node.broker_id, host=node.host, port=node.port, rack=node.rack)
                 for node in nodes
@@ -431,17 +465,15 @@ def release(response: FetchResponse) -> None:
                 records.release()
 
 
-def _list(
-    topics: dict[str | UUID, FetchableTopicResponse], key: PartitionKey, read: PartitionRead
-) -> PartitionData:
-    name, index = key
-    topic = topics.get(name)
-    if topic is None:
-        topic = topics[name] = FetchableTopicResponse(
-            topic="" if isinstance(name, UUID) else name,
-            topic_id=name if isinstance(name, UUID) else ZERO_UUID,
-            partitions=[],
-        )
+def _topic_response(name: str | UUID) -> FetchableTopicResponse:
+    return FetchableTopicResponse(
+        topic="" if isinstance(name, UUID) else name,
+        topic_id=name if isinstance(name, UUID) else ZERO_UUID,
+        partitions=[],
+    )
+
+
+def _partition_data(index: int, read: PartitionRead) -> PartitionData:
     data = PartitionData(
         partition_index=index,
         error_code=read.error,
@@ -460,5 +492,4 @@ def _list(
     if read.diverging is not None:
         epoch, end_offset = read.diverging
         data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
-    topic.partitions.append(data)
     return data

@@ -34,6 +34,7 @@ from odradek.broker.handlers.waiting import creation_error, when_created
 from odradek.broker.replication.leadership import BROKERS_KEY
 from odradek.broker.topics import PartitionView, TopicView, is_valid_topic_name
 from odradek.controller.active.topic_admin import TopicResult
+from odradek.controller.decide.topics import CLUSTER_METADATA_TOPIC
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.metadata import (
     MetadataRequest,
@@ -59,8 +60,9 @@ others.  Differs from Kafka, which makes all of them."""
 PARTITIONS_PER_STEP: Final = 64
 FIRST_METADATA_WAIT_MS: Final = 5_000
 
-Creations = dict[str, Pending[TopicResult]]
-"""Topics that this request has begun to create, by name."""
+Creations = dict[str, Pending[TopicResult] | None]
+"""Topics that this request has begun to create, by name; None for one that was deleted lately, for
+which the response does not wait."""
 Described = dict[tuple[str | None, UUID], MetadataResponseTopic]
 """By name and id as they were asked for."""
 
@@ -69,7 +71,8 @@ def run(context: Context, request: MetadataRequest) -> Steps[Reply | Delayed]:
     """From the newest image of the cluster, topic by topic; one that is missing may be created.
 
     Differs from Kafka: the response waits for a moment until created topics are there, so that the
-    client need not wait for its retry.
+    client need not wait for its retry.  A topic that was deleted lately gets LEADER_NOT_AVAILABLE,
+    as in Kafka, while it is created again: the client sees that it was gone.
     """
     topics = context.services.topics
     if not topics.has_brokers:
@@ -88,17 +91,18 @@ def run(context: Context, request: MetadataRequest) -> Steps[Reply | Delayed]:
         return Reply(_respond(context, request, everything))
     creations: Creations = {}
     described = yield from _named(context, request, creations)
-    if not creations:
+    awaited = {name: one for name, one in creations.items() if one is not None}
+    if not awaited:
         return Reply(_respond(context, request, list(described.values())))
 
     def respond() -> Steps[MetadataResponse]:
         for key in described:
             name = key[0]
-            if name is not None and name in creations:
-                described[key] = yield from _created(context, name, creations[name], request)
+            if name is not None and name in awaited:
+                described[key] = yield from _created(context, name, awaited[name], request)
         return _respond(context, request, list(described.values()))
 
-    return when_created(context, creations, respond)
+    return when_created(context, awaited, respond)
 
 
 def _when_known(context: Context, request: MetadataRequest) -> Delayed:
@@ -207,13 +211,17 @@ def _create(
     raises  BrokerError INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION
     """
     assert name is not None, "an id without a topic is refused"
-    if not is_valid_topic_name(name):
+    if not is_valid_topic_name(name) or name == CLUSTER_METADATA_TOPIC:
+        # Differs from Kafka: it creates the metadata topic of a KRaft quorum here, which it
+        # refuses in CreateTopics.
         raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION)
     allowed = context.version < 4 or request.allow_auto_topic_creation
     if not (allowed and context.services.settings.auto_create_topics_enable):
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if len(creations) < AUTO_CREATIONS_MAX:
-        creations[name] = context.services.auto_topic_creation.create(name, context.requester)
+        was_deleted = context.services.topics.was_deleted(name)
+        creation = context.services.auto_topic_creation.create(name, context.requester)
+        creations[name] = None if was_deleted else creation
 
 
 def _created(

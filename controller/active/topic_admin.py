@@ -160,6 +160,9 @@ class TopicAdmin:
             return TopicResult(
                 topic, ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled."
             )
+        if not is_repeated and topic not in self._image().topics:
+            # Also one whose deletion is under way.
+            return TopicResult(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         path = zk_data.topic_path(topic)
         if not _is_path_part(topic) or await self._session.exists(path) is None:
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -179,11 +182,14 @@ class TopicAdmin:
         names: Sequence[str] = ()
         if not _is_path_part(name):
             return KnownTopics(exists=False)
-        marked = await self._session.exists(zk_data.delete_topic_path(name))
+        is_marked = await self._is_marked_for_deletion(name)
         found = await self._session.exists(zk_data.topic_path(name))
         if has_collision_characters(name):
             names = await self._session.children(zk_data.BROKER_TOPICS)
-        return KnownTopics(found is not None, marked is not None, names)
+        return KnownTopics(found is not None, is_marked, names)
+
+    async def _is_marked_for_deletion(self, name: str) -> bool:
+        return await self._session.exists(zk_data.delete_topic_path(name)) is not None
 
     async def _write_topic(self, topic: TopicToCreate) -> None:
         """Write config and assignment in one multi: a topic never appears without its config, or
@@ -237,6 +243,10 @@ class TopicAdmin:
             version = found[1].version
             assignment = zk_data.TopicAssignmentZnode.decode(found[0])
             topic = topic_image(spec.topic, assignment)
+        if paths and await self._is_marked_for_deletion(spec.topic):
+            raise BrokerError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion."
+            )
         placed = decide_create_partitions(brokers, topic, spec)
         if not validate_only:
             grown = replace(assignment, partitions={**assignment.partitions, **placed})

@@ -20,6 +20,8 @@ _DEFAULT: Final = -1
 NAME_LENGTH_MAX: Final = 249
 REPLICATION_FACTOR_MAX: Final = 2**15 - 1
 """The response has 16 bits for it."""
+CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
+"""The log of a KRaft quorum, which no broker may have as a topic."""
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -80,6 +82,10 @@ def decide_create_topic(
             INVALID_REPLICATION_FACTOR, INVALID_TOPIC_EXCEPTION, INVALID_REPLICA_ASSIGNMENT,
             UNKNOWN_SERVER_ERROR (some of the brokers without a rack)
     """
+    if spec.name == CLUSTER_METADATA_TOPIC:
+        raise BrokerError(
+            ErrorCode.INVALID_REQUEST, f"Creation of internal topic {spec.name} is prohibited."
+        )
     if known.exists and not known.is_marked_for_deletion:
         raise BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{spec.name}' already exists.")
     nulls = [name for name, value in spec.config.items() if value is None]

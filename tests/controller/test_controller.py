@@ -219,6 +219,30 @@ def test_deletion_halts_when_a_replica_cannot_be_deleted(cluster: Cluster, node:
     assert result.message == "Topic 't' is marked for deletion."
 
 
+def test_topic_whose_deletion_halts_takes_no_partitions_and_no_other_deletion(
+    cluster: Cluster, node: Node
+) -> None:
+    create(node, "t", "other", partitions=2)
+    assignment = cluster.tree.tree.nodes["/brokers/topics/t"].data
+    node.respond = lambda request: (
+        ControlResponse(partition_errors={TopicPartition("t", 0): ErrorCode.KAFKA_STORAGE_ERROR})
+        if isinstance(request, StopReplica)
+        else ControlResponse()
+    )
+    node.controller.admin.delete_topics(["t"]).result()
+    for count, validate_only in ((5, False), (5, True), (1, False), (2, False)):
+        specs = [CreatePartitionsSpec("t", count), CreatePartitionsSpec("other", 3)]
+        refused, _ = node.controller.admin.create_partitions(
+            specs, validate_only=validate_only
+        ).result()
+        assert refused.error is ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert refused.message == "The topic is queued for deletion."
+    assert cluster.tree.tree.nodes["/brokers/topics/t"].data == assignment
+    assert len(node.controller.image.topics["other"].partitions) == 3
+    (again,) = node.controller.admin.delete_topics(["t"]).result()
+    assert again.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 def test_delete_topics_returns_topic_deletion_disabled_when_deletion_is_disabled() -> None:
     cluster = Cluster(settings=ControllerSettings(is_deletion_enabled=False))
     node = cluster.add(1)

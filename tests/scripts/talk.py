@@ -56,6 +56,7 @@ VERSIONS: dict[ApiKey, range] = {
     ApiKey.DELETE_ACLS: range(4),
     ApiKey.DESCRIBE_CONFIGS: range(5),
     ApiKey.ALTER_CONFIGS: range(3),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: range(3),
     ApiKey.DESCRIBE_LOG_DIRS: range(5),
     ApiKey.SASL_AUTHENTICATE: range(3),
     ApiKey.CREATE_PARTITIONS: range(4),

@@ -27,6 +27,7 @@ from odradek.protocol.messages.list_groups import ListGroupsRequest
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.records.builder import build_batch
 from odradek.protocol.records.record import Record
+from odradek.protocol.schema import ZERO_UUID
 from tests.scripts.chapters.batches import batch, produce_request
 from tests.support.node_here import Caller, NodeHere, decoded, framed, node_here
 
@@ -113,6 +114,18 @@ def test_unserved_produce_without_acks_gets_no_response(here: NodeHere, acks: in
     content = encode_request_header(0, 2, 7, "old") + body
     is_silent = is_closed_without_a_byte(here, struct.pack(">i", len(content)) + content)
     assert is_silent == (acks == 0)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_unserved_fetch_gets_an_error_with_0_bytes_of_records(here: NodeHere, version: int) -> None:
+    partition = FetchPartition(partition=5, fetch_offset=0, partition_max_bytes=MEBIBYTE)
+    topic = FetchTopic(topic="old", topic_id=ZERO_UUID, partitions=[partition])
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[topic])
+    response = here.call(here.caller(), request, version)
+    (row,) = response.responses[0].partitions
+    assert (row.partition_index, row.error_code) == (5, ErrorCode.UNSUPPORTED_VERSION)
+    assert row.records is not None
+    assert bytes(row.records) == b""
 
 
 def test_more_elements_than_any_request_needs_close_the_connection(here: NodeHere) -> None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from odradek.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from odradek.protocol.messages.describe_cluster import DescribeClusterRequest
 from odradek.protocol.messages.describe_log_dirs import (
     DescribableLogDirTopic,
@@ -41,6 +46,20 @@ def directories(talk: Talk) -> None:
     absent = DescribableLogDirTopic(topic="directories", partitions=[7])
     talk.ask("an unknown partition", DescribeLogDirsRequest(topics=[absent]), 4)
     talk.ask("no topic", DescribeLogDirsRequest(topics=[]), 4)
+    everything = talk.quiet(DescribeLogDirsRequest(topics=None), 4)
+    here = everything.results[0].log_dir
+    for version in versions_of(AlterReplicaLogDirsRequest)[1:]:
+        for label, name, index, path in (
+            ("to where it is", "directories", 0, here),
+            ("to nowhere", "directories", 0, "/no/such/directory"),
+            ("of an unknown partition", "directories", 7, here),
+            ("of an unknown topic", "never-made", 0, here),
+            ("of an impossible topic", "a/b", 0, here),
+            ("of an unknown topic to nowhere", "never-made", 0, "/no/such/directory"),
+        ):
+            topic = AlterReplicaLogDirTopic(name=name, partitions=[index])
+            move = AlterReplicaLogDir(path=path, topics=[topic])
+            talk.ask(f"a move {label}", AlterReplicaLogDirsRequest(dirs=[move]), version)
 
 
 def coordinators(talk: Talk) -> None:

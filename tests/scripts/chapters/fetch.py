@@ -104,6 +104,7 @@ def others(talk: Talk, topic_id: UUID) -> None:
     request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[twice])
     talk.ask("a partition twice", request, 12)
     talk.ask("nothing", FetchRequest(max_wait_ms=0, min_bytes=0, topics=[]), 12)
+    orders(talk, topic_id)
     follower = fetch_request(NAME, topic_id, 0, replica_id=7)
     talk.ask("a follower that is no replica", follower, 12)
     debugger = fetch_request(NAME, topic_id, 0, replica_id=-2)
@@ -115,3 +116,35 @@ def others(talk: Talk, topic_id: UUID) -> None:
     for limit in (1, 5_000, 6_000, 20_000):
         request = fetch_request("fetch-large", ZERO_UUID, 0, limit=limit, max_bytes=limit)
         talk.ask(f"large batches, at most {limit} bytes", request, 12)
+
+
+def orders(talk: Talk, topic_id: UUID) -> None:
+    """Topics that are named in turn; those that do not exist come last."""
+    ids = {NAME: topic_id, "fetch-other": talk.make_topic("fetch-other", 2)}
+
+    def request(version: int, *wanted: tuple[str, int]) -> FetchRequest:
+        unknown = UNKNOWN_ID if version >= IDS_FROM else ZERO_UUID
+        return FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            topics=[
+                FetchTopic(
+                    topic=name,
+                    topic_id=ids.get(name, unknown),
+                    partitions=[
+                        FetchPartition(partition=index, fetch_offset=12, partition_max_bytes=MANY)
+                    ],
+                )
+                for name, index in wanted
+            ],
+        )
+
+    other = "fetch-other"
+    for version in (4, 12, 13):
+        for label, wanted in (
+            ("in turn", [(NAME, 0), (other, 0), (NAME, 1), (other, 1)]),
+            ("one after the other", [(other, 1), (other, 0), (NAME, 1), (NAME, 0)]),
+            ("a partition again", [(NAME, 0), (other, 0), (NAME, 0)]),
+            ("an unknown one first", [("never-made", 0), (NAME, 0), (NAME, 9), (other, 0)]),
+        ):
+            talk.ask(f"topics {label}", request(version, *wanted), version)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.schema import ZERO_UUID
 from tests.scripts.talk import Talk, metadata_of, versions_of
@@ -45,3 +46,13 @@ def play(talk: Talk) -> None:
     talk.ask("asking makes a topic", wanted, 9)
     talk.wait_for_topic("made-by-asking", 1)
     talk.ask("the topic made by asking", metadata_of(["made-by-asking"]), 9)
+    deletion = DeleteTopicsRequest(topic_names=["made-by-asking"], timeout_ms=10_000)
+    talk.quiet(deletion, 5)
+    talk.ask("asking right after a deletion", wanted, 9)
+    talk.until(
+        "a topic of that name",
+        lambda: talk.quiet(wanted, 9).topics[0],
+        lambda topic: topic.error_code == 0,
+    )
+    wanted = MetadataRequest(topics=[MetadataRequestTopic(name="__cluster_metadata")])
+    talk.ask("asking for the metadata topic of a KRaft cluster", wanted, 9)

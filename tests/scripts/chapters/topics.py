@@ -71,6 +71,7 @@ BAD_TOPICS: tuple[tuple[str, CreatableTopic], ...] = (
     ("a setting without a value", topic("bad-15", configs={"retention.ms": None})),
     ("a policy that is not there", topic("bad-16", configs={"cleanup.policy": "burn"})),
     ("a name that clashes", topic("topics.a_b")),
+    ("the metadata topic of a KRaft cluster", topic("__cluster_metadata")),
 )
 
 
@@ -159,6 +160,9 @@ def delete(talk: Talk) -> None:
         request = delete_request([doomed, "never-made"], version)
         response = talk.ask("a topic and an unknown one", request, version)
         if response.responses[0].error_code == 0:
+            if version > 0:
+                again = delete_request([doomed], version)
+                talk.ask("the same topic at once again", again, version)
             talk.wait_for_absence(doomed)
     topic_id = talk.make_topic("deleted-by-id")
     for label, name, wanted in (
