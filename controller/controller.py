@@ -199,17 +199,28 @@ class Controller:
         """Whether this broker is the active controller."""
         return self._active is not None
 
-    def prepare(self, stored_cluster_id: str | None = None) -> Pending[str]:
+    def prepare(
+        self, stored_cluster_id: str | None = None, *, is_proposed: bool = True
+    ) -> Pending[str]:
         """Create the root znodes, find the cluster id, read all configs; resolves to the id.
 
-        stored_cluster_id  of the log directories; becomes the id of a cluster that has none
-        fails              CoordinationError
+        stored_cluster_id  of the log directories; holds where that of the cluster cannot be read
+        is_proposed        it becomes the id of a cluster that has none; otherwise a new one does
+        fails              CoordinationError, BadZnode when the id cannot be read and is not stored
         """
 
         async def run() -> str:
             await ensure_roots(self._session)
-            proposal = stored_cluster_id or new_cluster_id(self._randomness.uuid())
-            cluster_id = await find_cluster_id(self._session, proposal)
+            proposal = stored_cluster_id if is_proposed else None
+            proposal = proposal or new_cluster_id(self._randomness.uuid())
+            try:
+                cluster_id = await find_cluster_id(self._session, proposal)
+            except zk_data.BadZnode as error:
+                # Differs from Kafka: there no broker starts until the znode is mended.
+                if stored_cluster_id is None:
+                    raise
+                self._warn(f"{error}; going on with the cluster id of the log directories")
+                cluster_id = stored_cluster_id
             self._metadata.set_cluster_id(cluster_id)
             await self._configs.load()
             await self.features.load(is_start=True)
@@ -228,7 +239,12 @@ class Controller:
             self._identity = identity
             self.broker_id = identity.broker_id
             await self._register()
-            await self._run_guarded(self._elect)
+            try:
+                await self._run_guarded(self._elect)
+            except zk_data.BadZnode as error:
+                # It is tried again until the znode is mended; clients are served meanwhile.
+                self._failed[Step.ELECTION] = None
+                self._warn(f"there is no election: {error}")
 
         return self._executor.submit(run)
 

@@ -27,6 +27,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from odradek.bounded_parsing import parse_json
 from odradek.pipeline.transforms.times import AHEAD
 
 REFRESHES_PER_SECOND: Final = 2
@@ -226,7 +227,7 @@ def _lag(source: Any) -> int:
 def _offsets(text: str | None) -> dict[tuple[str, str], int]:
     """(topic, partition) -> offset, from Spark's JSON {"topic":{"0":5,"1":7}}."""
     try:
-        topics = json.loads(text or "null")
+        topics = parse_json(text or "null")
     except ValueError:
         return {}
     if not isinstance(topics, dict):

@@ -27,7 +27,7 @@ STANDARD_FIELDS: Final = frozenset(vars(logging.makeLogRecord({}))) | {
 }
 """The attributes of every record; all others are `extra` fields."""
 
-CAUSED_BY_CLIENTS: Final = ("odradek.server", "odradek.groups")
+CAUSED_BY_CLIENTS: Final = ("odradek.server", "odradek.groups", "odradek.producer_ids")
 """Loggers whose lines clients cause; the first argument of each line names the client or group."""
 
 RESERVED_KEYS: Final = ("time", "level", "logger", "message", "exception")

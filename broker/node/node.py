@@ -205,8 +205,10 @@ class Node:
         parts, controller = self.parts, self.services.controller
         # An ensemble without a cluster id is not that of these directories, or has lost its data:
         # it gets an id of its own, and `claim` refuses the start (Kafka: InconsistentClusterId).
-        stored_id = self._stored_cluster_id if self._coordination.is_embedded else None
-        cluster_id = await self._despite((SessionExpired,), lambda: controller.prepare(stored_id))
+        stored_id, is_proposed = self._stored_cluster_id, self._coordination.is_embedded
+        cluster_id = await self._despite(
+            (SessionExpired,), lambda: controller.prepare(stored_id, is_proposed=is_proposed)
+        )
         logs.claim(
             broker_id=self._broker_id,
             cluster_id=cluster_id,

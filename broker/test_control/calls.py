@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import socket
 import threading
@@ -13,6 +12,7 @@ from inspect import isawaitable
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
+from odradek.bounded_parsing import UnreadableText, parse_json
 from odradek.broker.test_control.routes import (
     Arguments,
     ControlError,
@@ -54,7 +54,7 @@ class ControlCalls:
     def respond(self, method: str, target: str, body: bytes) -> tuple[int, object]:
         """Handle one request; returns its status and what becomes the JSON of the response."""
         try:
-            values = _arguments(target, body)
+            values = read_arguments(target, body)
             call = self._call(method, urlsplit(target).path, values)
             try:
                 future = asyncio.run_coroutine_threadsafe(call, self._loop)
@@ -92,7 +92,7 @@ class ControlCalls:
             del self._under_way[call]
 
 
-def _arguments(target: str, body: bytes) -> dict[str, Any]:
+def read_arguments(target: str, body: bytes) -> dict[str, Any]:
     """The arguments of query and body.
 
     raises  ControlError
@@ -100,8 +100,8 @@ def _arguments(target: str, body: bytes) -> dict[str, Any]:
     values: dict[str, Any] = dict(parse_qsl(urlsplit(target).query, keep_blank_values=True))
     if body:
         try:
-            members = json.loads(body)
-        except ValueError as error:
+            members = parse_json(body)
+        except UnreadableText as error:
             raise bad_request(f"the body is not JSON: {error}") from error
         if not isinstance(members, dict):
             raise bad_request("the body is not a JSON object")

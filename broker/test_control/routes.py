@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import unquote
 
+from odradek.bounded_parsing import UnreadableText, parse_integer
+
 METHODS: Final = ("GET", "POST", "PUT", "DELETE")
+INTEGER_MAX: Final = 1 << 53
+SHOWN_MAX: Final = 200
+"""Characters of a wrong argument in a response."""
 
 
 class ControlError(Exception):
@@ -60,11 +66,11 @@ class Arguments:
         """
         found = self.value(name, default)
         if found is not default and not isinstance(found, str):
-            raise bad_request(f"{name} is not a string: {found!r}")
+            raise bad_request(f"{name} is not a string: {str(found)[:SHOWN_MAX]!r}")
         return found
 
     def integer(
-        self, name: str, default: Any = _REQUIRED, *, least: int = 0, most: int = 1 << 53
+        self, name: str, default: Any = _REQUIRED, *, least: int = 0, most: int = INTEGER_MAX
     ) -> Any:
         """An integer between `least` and `most`, or the default; a query has it as text.
 
@@ -73,10 +79,11 @@ class Arguments:
         found = self.value(name, default)
         if found is default:
             return found
-        if isinstance(found, str) and found.removeprefix("-").isdecimal():
-            found = int(found)
+        if isinstance(found, str):
+            with contextlib.suppress(UnreadableText):
+                found = parse_integer(found, -INTEGER_MAX, INTEGER_MAX)
         if not isinstance(found, int) or isinstance(found, bool):
-            raise bad_request(f"{name} is not an integer: {found!r}")
+            raise bad_request(f"{name} is not an integer: {str(found)[:SHOWN_MAX]!r}")
         if not least <= found <= most:
             raise bad_request(f"{name} is {found}, not between {least} and {most}")
         return found

@@ -53,6 +53,7 @@ _CONFIG_SHOWN_MAX = 500
 """Characters of a topic's config in a log line."""
 
 logger = logging.getLogger("odradek.controller")
+refused = logging.getLogger("odradek.producer_ids")
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +291,11 @@ async def allocate_producer_ids(session: CoordinationSession, broker_id: int) ->
     """
     for _ in range(ATTEMPTS_MAX):
         data, stat = await session.get(zk_data.PRODUCER_ID_BLOCK)
-        start = zk_data.ProducerIdBlockZnode.decode(data).end + 1 if data else 0
+        try:
+            start = zk_data.ProducerIdBlockZnode.decode(data).end + 1 if data else 0
+        except zk_data.BadZnode as error:
+            refused.warning("no producer ids: %s: %s", zk_data.PRODUCER_ID_BLOCK, error)
+            raise
         end = start + zk_data.PRODUCER_ID_BLOCK_SIZE - 1
         if end > zk_data.PRODUCER_ID_MAX:
             raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids are used up")

@@ -57,7 +57,10 @@ async def watch_controller(session: CoordinationSession) -> int:
         data, _ = await session.get(zk_data.CONTROLLER)
     except NoNode:
         return -1
-    return zk_data.ControllerZnode.decode(data).broker_id
+    try:
+        return zk_data.ControllerZnode.decode(data).broker_id
+    except zk_data.BadZnode as error:
+        raise zk_data.BadZnode(f"{zk_data.CONTROLLER}: {error}") from error
 
 
 async def elect(
@@ -136,8 +139,8 @@ async def _read_epoch(session: CoordinationSession, known_epoch: int) -> tuple[i
         epoch = zk_data.decode_number(data)
         if not 0 <= epoch <= EPOCH_MAX:
             raise zk_data.BadZnode(f"not a controller epoch: {epoch}")
-    except zk_data.BadZnode:
+    except zk_data.BadZnode as error:
         if known_epoch == zk_data.INITIAL_CONTROLLER_EPOCH:
-            raise
+            raise zk_data.BadZnode(f"{zk_data.CONTROLLER_EPOCH}: {error}") from error
         epoch = known_epoch
     return epoch, stat

@@ -61,7 +61,10 @@ async def find_cluster_id(session: CoordinationSession, proposal: str) -> str:
         (found,) = await read_all(session, [zk_data.CLUSTER_ID])
         if found is None:
             return await find_cluster_id(session, proposal)
-        return zk_data.decode_cluster_id(found[0])
+        try:
+            return zk_data.decode_cluster_id(found[0])
+        except zk_data.BadZnode as error:
+            raise zk_data.BadZnode(f"{zk_data.CLUSTER_ID}: {error}") from error
     return proposal
 
 
@@ -126,7 +129,7 @@ async def register(
 
 async def _check_addresses(session: CoordinationSession, broker: BrokerImage) -> None:
     names = await session.children(zk_data.BROKER_IDS)
-    others = [int(name) for name in names if name.isdecimal() and int(name) != broker.broker_id]
+    others = [other for other in zk_data.broker_ids(names) if other != broker.broker_id]
     own = [(end.host, end.port) for end in broker.endpoints if end.port]
     paths = [zk_data.broker_path(one) for one in others]
     for other, found in zip(others, await read_all(session, paths), strict=True):

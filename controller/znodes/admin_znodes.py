@@ -15,6 +15,7 @@ from odradek.controller.znodes.zk_data import (
     decode_json,
     encode_json,
     field,
+    shown,
 )
 from odradek.protocol.topic_partition import TopicPartition
 
@@ -52,5 +53,5 @@ def decode_partitions(data: bytes | None) -> list[TopicPartition]:
 
 def _partition(value: object) -> TopicPartition:
     if not isinstance(value, dict):
-        raise BadZnode(f"not a partition: {value!r}")
+        raise BadZnode(f"not a partition: {shown(value)}")
     return TopicPartition(field(value, "topic", str), field(value, "partition", int))

@@ -12,9 +12,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from odradek.controller.image import BrokerImage, Endpoint
-from odradek.controller.znodes.zk_data import BadZnode, decode_json, encode_json, field
+from odradek.controller.znodes.zk_data import BadZnode, decode_json, encode_json, field, shown
 
-_ENDPOINT: Final = re.compile(r"([^:/]+)://(?:\[([0-9a-zA-Z\-%._:]*)\]|([0-9a-zA-Z\-%._]*)):(\d+)")
+_ENDPOINT: Final = re.compile(
+    r"([^:/]+)://(?:\[([0-9a-zA-Z\-%._:]*)\]|([0-9a-zA-Z\-%._]*)):([0-9]+)"
+)
+PORT_DIGITS_MAX: Final = 9
 
 
 def encode_broker(broker: BrokerImage, timestamp_ms: int) -> bytes:
@@ -83,6 +86,9 @@ def _connection_string(endpoint: Endpoint) -> str:
 def _endpoint(text: object, protocols: Mapping[str, str]) -> Endpoint:
     found = _ENDPOINT.fullmatch(text) if isinstance(text, str) else None
     if found is None:
-        raise BadZnode(f"not an endpoint: {text!r}")
+        raise BadZnode(f"not an endpoint: {shown(text)}")
     name, bracketed, plain, port = found.groups()
-    return Endpoint(name, bracketed or plain or "", int(port), protocols.get(name, name))
+    protocol = protocols.get(name, name)
+    if len(port) > PORT_DIGITS_MAX or not isinstance(protocol, str):
+        raise BadZnode(f"not an endpoint: {shown(text)}")
+    return Endpoint(name, bracketed or plain or "", int(port), protocol)

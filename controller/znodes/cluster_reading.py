@@ -29,8 +29,7 @@ Warn = Callable[[str], None]
 async def read_brokers(session: CoordinationSession, warn: Warn) -> dict[int, BrokerImage]:
     """The registered brokers; watches the list and each registration."""
     names = await session.children(zk_data.BROKER_IDS, watch=True)
-    ids = sorted(int(name) for name in names if name.isdecimal())
-    return await read_registrations(session, ids, warn)
+    return await read_registrations(session, zk_data.broker_ids(names), warn)
 
 
 async def read_registrations(

@@ -13,6 +13,7 @@ from odradek.controller.znodes.zk_data import (
     decode_json,
     encode_json,
     field,
+    shown,
 )
 
 
@@ -45,13 +46,26 @@ def decode_config_change(data: bytes | None) -> tuple[str, str]:
     value = decode_json(data)
     version = value.get("version")
     if version == 1:
-        return field(value, "entity_type", str), field(value, "entity_name", str)
+        entity_type, rest = field(value, "entity_type", str), field(value, "entity_name", str)
+        return _checked(entity_type), _checked(rest)
     if version != 2:
-        raise BadZnode(f"version is {version!r}")
+        raise BadZnode(f"version is {shown(version)}")
     entity_type, slash, rest = field(value, "entity_path", str).partition("/")
     if not slash or not rest:
-        raise BadZnode(f"not the path of an entity: {data!r}")
-    return entity_type, rest
+        raise BadZnode(f"not the path of an entity: {shown(data)}")
+    return _checked(entity_type), _checked(rest)
+
+
+def _checked(path: str) -> str:
+    """A part of an entity's path, if ZooKeeper takes it: a refused read would be tried again for
+    ever, and with it all later changes.
+
+    raises  BadZnode
+    """
+    names = path.split("/")
+    if not all(names) or "." in names or ".." in names or not path.isprintable():
+        raise BadZnode(f"not the path of an entity: {shown(path)}")
+    return path
 
 
 def encode_log_directory_event(broker_id: int) -> bytes:

@@ -8,11 +8,13 @@ Source: Kafka's ZkData, ReplicaAssignment; KIP-497, KIP-516, KIP-584, KIP-704.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from odradek.bounded_parsing import UnreadableText, parse_integer, parse_json
 from odradek.controller.coordination.errors import CoordinationError
 from odradek.runtime.lazy_dataclass import dataclass
 
@@ -53,12 +55,22 @@ DEFAULT_ENTITY: Final = "<default>"
 INITIAL_CONTROLLER_EPOCH: Final = 0
 PRODUCER_ID_BLOCK_SIZE: Final = 1_000
 PRODUCER_ID_MAX: Final = 2**63 - 1
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+SHOWN_MAX: Final = 200
+"""Characters of a znode's content in a message."""
 LOG_DIRECTORY_FAILED: Final = 1
 FEATURES_ENABLED: Final = 1
 
 
 class BadZnode(CoordinationError):
     """The content of a znode cannot be decoded."""
+
+
+def shown(value: object) -> str:
+    """The beginning of a value, for a message."""
+    text = repr(value[:SHOWN_MAX] if isinstance(value, bytes | str) else value)
+    return text if len(text) <= SHOWN_MAX + 4 else f"{text[:SHOWN_MAX]}..."
 
 
 def broker_path(broker_id: int) -> str:
@@ -118,7 +130,7 @@ def decode_topic_id(text: str) -> uuid.UUID:
     try:
         return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
     except (ValueError, TypeError) as error:
-        raise BadZnode(f"{text!r} is not an id") from error
+        raise BadZnode(f"{shown(text)} is not an id") from error
 
 
 def encode_json(value: object) -> bytes:
@@ -132,23 +144,30 @@ def decode_json(data: bytes | None) -> dict[str, Any]:
     raises  BadZnode
     """
     try:
-        value = json.loads(data or b"")
-    except ValueError as error:
-        raise BadZnode(f"not JSON: {data!r}") from error
+        value = parse_json(data or b"")
+    except UnreadableText as error:
+        raise BadZnode(f"not JSON: {shown(data)} ({error})") from error
     if not isinstance(value, dict):
-        raise BadZnode(f"not a JSON object: {data!r}")
+        raise BadZnode(f"not a JSON object: {shown(data)}")
     return value
 
 
 def field(value: object, name: str, kind: type | tuple[type, ...]) -> Any:
-    """A required field of an object.
+    """A required field of an object; an integer has 32 bits.
 
     raises  BadZnode
     """
-    found = value.get(name) if isinstance(value, dict) else None
-    if not isinstance(found, kind):
-        raise BadZnode(f"{name} is {found!r}")
-    return found
+    content = value.get(name) if isinstance(value, dict) else None
+    if not isinstance(content, kind) or not _is_plain(content):
+        raise BadZnode(f"{name} is {shown(content)}")
+    return content
+
+
+def _is_plain(value: object) -> bool:
+    """Whether it is not an integer, or is one that Kafka's decoders take."""
+    if isinstance(value, bool):
+        return False
+    return not isinstance(value, int) or -INT32_MAX - 1 <= value <= INT32_MAX
 
 
 def broker_list(value: object) -> tuple[int, ...]:
@@ -156,8 +175,10 @@ def broker_list(value: object) -> tuple[int, ...]:
 
     raises  BadZnode
     """
-    if not isinstance(value, list) or not all(isinstance(item, int) for item in value):
-        raise BadZnode(f"not a list of brokers: {value!r}")
+    if not isinstance(value, list) or not all(
+        isinstance(item, int) and _is_plain(item) for item in value
+    ):
+        raise BadZnode(f"not a list of brokers: {shown(value)}")
     return tuple(value)
 
 
@@ -188,11 +209,7 @@ class ControllerZnode:
         raises  BadZnode
         """
         value = decode_json(data)
-        timestamp = value.get("timestamp", 0)
-        try:
-            timestamp_ms = int(timestamp)
-        except (TypeError, ValueError) as error:
-            raise BadZnode(f"timestamp is {timestamp!r}") from error
+        timestamp_ms = int64(value.get("timestamp", 0))
         epoch = value.get("kraftControllerEpoch", -1)
         return cls(
             field(value, "brokerid", int), timestamp_ms, epoch if isinstance(epoch, int) else -1
@@ -210,9 +227,31 @@ def decode_number(data: bytes | None) -> int:
     raises  BadZnode
     """
     try:
-        return int((data or b"").decode())
-    except ValueError as error:
-        raise BadZnode(f"not a number: {data!r}") from error
+        return parse_integer(data or b"", -INT32_MAX - 1, INT32_MAX)
+    except UnreadableText as error:
+        raise BadZnode(f"not a number: {shown(data)}") from error
+
+
+def int64(value: object) -> int:
+    """A number, or its decimal text.
+
+    raises  BadZnode
+    """
+    try:
+        if isinstance(value, str | int) and not isinstance(value, bool):
+            return parse_integer(str(value), -INT64_MAX - 1, INT64_MAX)
+    except UnreadableText:
+        pass
+    raise BadZnode(f"not a number: {shown(value)}")
+
+
+def broker_ids(names: Sequence[str]) -> list[int]:
+    """The ids among the names of the children of /brokers/ids, ascending."""
+    ids: list[int] = []
+    for name in names:
+        with contextlib.suppress(UnreadableText):
+            ids.append(parse_integer(name, 0, INT32_MAX))
+    return sorted(ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,11 +296,11 @@ def _by_partition(brokers: Mapping[int, Sequence[int]]) -> dict[str, list[int]]:
 
 def _partition_map(value: object) -> dict[int, tuple[int, ...]]:
     if not isinstance(value, dict):
-        raise BadZnode(f"not a map of partitions: {value!r}")
+        raise BadZnode(f"not a map of partitions: {shown(value)}")
     try:
-        return {int(key): broker_list(value[key]) for key in value}
-    except ValueError as error:
-        raise BadZnode(f"not a map of partitions: {value!r}") from error
+        return {parse_integer(key, 0, INT32_MAX): broker_list(value[key]) for key in value}
+    except UnreadableText as error:
+        raise BadZnode(f"not a map of partitions: {shown(value)}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +338,7 @@ class PartitionStateZnode:
             field(value, "leader", int),
             field(value, "leader_epoch", int),
             broker_list(value.get("isr")),
-            value.get("leader_recovery_state", 0),
+            field({"leader_recovery_state": 0, **value}, "leader_recovery_state", int),
         )
 
 
@@ -342,14 +381,11 @@ class ProducerIdBlockZnode:
         raises  BadZnode
         """
         value = decode_json(data)
-        try:
-            return cls(
-                field(value, "broker", int),
-                int(field(value, "block_start", (str, int))),
-                int(field(value, "block_end", (str, int))),
-            )
-        except ValueError as error:
-            raise BadZnode(f"not a block of ids: {data!r}") from error
+        return cls(
+            field(value, "broker", int),
+            int64(value.get("block_start")),
+            int64(value.get("block_end")),
+        )
 
 
 def encode_feature(features: Mapping[str, int], status: int) -> bytes:

@@ -6,8 +6,13 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from odradek.bounded_parsing import parse_json
+
 TIMEOUT_S: Final = 180.0
 """Above what the broker allows a call, so that it says what has not ended."""
+
+
+RESPONSE_BYTES_MAX: Final = 1 << 30
 
 
 class ControlFailed(AssertionError):
@@ -39,7 +44,8 @@ class ControlClient:
         try:
             connection.request(method, path, body, {"Connection": "close"})
             response = connection.getresponse()
-            content = json.loads(response.read())
+            received = response.read(RESPONSE_BYTES_MAX + 1)
+            content = parse_json(received, bytes_max=RESPONSE_BYTES_MAX)
         except (OSError, HTTPException, ValueError) as error:
             text = f"{method} {self.url}{path}: {error or type(error).__name__}"
             raise ControlFailed(text) from error

@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from odradek.bounded_parsing import UnreadableText, first_json_value
 from odradek.tools.errors import ToolError
 from odradek.tools.options import INT32_MAX
 
-_DECODER: Final = json.JSONDecoder()
+CHARACTERS_MAX: Final = 64 << 20
+"""Of a file that a tool reads."""
 
 
 class JsonError(ToolError):
@@ -86,16 +88,19 @@ def read_text(path: str) -> str:
     """
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError as error:
+            text = file.read(CHARACTERS_MAX + 1)
+    except (OSError, ValueError) as error:
         raise UnreadableFileError(f"Unable to read file {path}") from error
+    if len(text) > CHARACTERS_MAX:
+        raise UnreadableFileError(f"{path} has more than {CHARACTERS_MAX} characters")
+    return text
 
 
 def parse_json(text: str) -> JsonReader | None:
     """The first JSON value of a text; None when there is none."""
     try:
-        return JsonReader(_DECODER.raw_decode(text.lstrip())[0])
-    except (ValueError, RecursionError):
+        return JsonReader(first_json_value(text))
+    except UnreadableText:
         return None
 
 

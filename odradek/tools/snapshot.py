@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
+from odradek.bounded_parsing import parse_json
+
 CONTENTS: Final = "snapshot.json"
 FORMAT: Final = "odradek-snapshot"
 VERSION: Final = 2
@@ -178,7 +180,7 @@ def _opened(path: str) -> Iterator[tuple[tarfile.TarFile, Any]]:
             head = archive.next()
             if head is None or head.name != CONTENTS:
                 raise SnapshotError(f"{path} is not a snapshot of a broker")
-            about = json.loads(_read(archive, head))
+            about = parse_json(_read(archive, head))
             if about.get("format") != FORMAT or about.get("version") != VERSION:
                 version = about.get("version")
                 raise SnapshotError(

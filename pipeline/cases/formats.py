@@ -11,6 +11,7 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import StructType
 
 from odradek.pipeline.cases.given import GivenRowsError
+from odradek.pipeline.spec.bounded_files import read_bytes
 from odradek.pipeline.spec.model import Pipeline
 from odradek.pipeline.spec.parse_step import Parse
 
@@ -44,7 +45,7 @@ def _schema(name: str, step: Parse, folder: Path) -> str:
         from odradek.pipeline.registry.protobuf import BadDescriptor, avro_schema, message_type
 
         try:
-            content = (folder / step.descriptor).read_bytes()
+            content = read_bytes(folder / step.descriptor)
             return avro_schema(message_type(content, step.message).DESCRIPTOR)
         except BadDescriptor as error:
             raise GivenRowsError(f"steps.{name}: {step.descriptor}: {error}") from error

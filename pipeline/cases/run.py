@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, StructType
 
+from odradek.bounded_parsing import parse_json
 from odradek.pipeline.cases.compare import differences
 from odradek.pipeline.cases.formats import in_json
 from odradek.pipeline.cases.given import GivenRowsError, read_given
@@ -169,7 +170,7 @@ def _decoded(row: Row, schema: StructType, *, is_record: bool) -> Row:
     decoded = {one.name: _text(row[one.name], one.dataType) for one in schema.fields}
     if is_record and isinstance(decoded.get("value"), str):
         with suppress(ValueError):
-            decoded["value"] = json.loads(decoded["value"])
+            decoded["value"] = parse_json(decoded["value"])
     if isinstance(decoded.get("headers"), list):
         decoded["headers"] = {one["key"]: one["value"] for one in decoded["headers"]}
     return decoded

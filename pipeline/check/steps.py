@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
@@ -11,6 +10,7 @@ from typing import Any, Final
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from odradek.bounded_parsing import parse_json
 from odradek.pipeline.check.columns import (
     UNKNOWN,
     Columns,
@@ -24,6 +24,7 @@ from odradek.pipeline.check.expressions import Checker
 from odradek.pipeline.check.findings import Finding, instead
 from odradek.pipeline.check.java_patterns import pattern_fault
 from odradek.pipeline.check.queries import check_query
+from odradek.pipeline.spec.bounded_files import read_bytes, read_text
 from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.model import Pipeline
 from odradek.pipeline.spec.parse_step import DELETED, Parse
@@ -199,7 +200,7 @@ class Analysis:
             )
 
             try:
-                content = (self.folder / step.descriptor).read_bytes()
+                content = read_bytes(self.folder / step.descriptor)
                 return of_avro(avro_schema(message_type(content, step.message).DESCRIPTOR))
             except OSError as error:
                 self.wrong((*where, "descriptor"), f"{step.descriptor}: {error.strerror}")
@@ -282,7 +283,7 @@ class Analysis:
         text = step.query
         if step.file is not None:
             try:
-                text = (self.folder / step.file).read_text(encoding="utf-8")
+                text = read_text(self.folder / step.file)
             except (OSError, UnicodeDecodeError) as error:
                 reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
                 self.wrong((*where, "file"), f"{step.file}: {reason}")
@@ -363,7 +364,7 @@ def of_schema(text: str) -> Columns:
 
 def of_avro(text: str) -> Columns:
     """The columns of an Avro schema; the types of nested ones are not followed."""
-    fields = json.loads(text)["fields"]
+    fields = parse_json(text)["fields"]
     return Columns({one["name"]: _avro_type(one["type"]) for one in fields})
 
 

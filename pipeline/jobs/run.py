@@ -12,6 +12,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from odradek.bounded_parsing import UnreadableText, parse_json
 from odradek.pipeline.causes import lacks_topic
 from odradek.pipeline.connectors import LAKES, PACKAGE, S3
 from odradek.pipeline.failures import PartFailed, part
@@ -22,6 +23,7 @@ from odradek.pipeline.jobs.sharing import SharedBatches, blamed, check_stateless
 from odradek.pipeline.sinks.write import batch_writer_of, start_writer, write_batch
 from odradek.pipeline.sinks.write import start as start_writing
 from odradek.pipeline.sources.read import read as read_source
+from odradek.pipeline.spec.bounded_files import read_bytes
 from odradek.pipeline.spec.ends import database_of
 from odradek.pipeline.spec.event_time import event_times
 from odradek.pipeline.spec.key_lines import Path
@@ -181,11 +183,11 @@ def claim_folder(checkpoint: FilePath, mine: Mapping[str, object]) -> FilePath:
     identity = checkpoint / IDENTITY
     if identity.exists():
         try:
-            theirs = {"queries": PER_SINK, **json.loads(identity.read_text())}
-        except ValueError as error:
+            theirs = {"queries": PER_SINK, **parse_json(read_bytes(identity))}
+        except (TypeError, UnreadableText) as error:
             raise WrongCheckpoint(f"{identity} cannot be read: {error}") from error
         for key, value in mine.items():
-            if theirs.get(key) != json.loads(json.dumps(value)):
+            if theirs.get(key) != parse_json(json.dumps(value)):
                 whose = f"{checkpoint} is the checkpoint of pipeline {theirs.get('pipeline')!r}"
                 if key == "pipeline":
                     differs = f", and this one is {value!r}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -14,6 +13,7 @@ from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from odradek.bounded_parsing import parse_json
 from odradek.pipeline.failures import PartFailed, part
 from odradek.pipeline.jobs.built import Built
 from odradek.pipeline.spark_gateway import java_rows
@@ -184,7 +184,7 @@ def batch_time_ms(checkpoint: Path, number: int) -> int:
     It is the same when the batch is repeated.
     """
     lines = (checkpoint / "offsets" / str(number)).read_text(encoding="utf-8").splitlines()
-    return int(json.loads(lines[1])["batchTimestampMs"])
+    return int(parse_json(lines[1])["batchTimestampMs"])
 
 
 def place_of(pipeline: Pipeline, output: str) -> Place:

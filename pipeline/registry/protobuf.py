@@ -19,6 +19,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, json_format, messag
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
+from odradek.bounded_parsing import parse_json
+
 PRIMITIVES: Final = {
     FieldDescriptor.CPPTYPE_INT32: "int",
     FieldDescriptor.CPPTYPE_UINT32: "long",
@@ -147,7 +149,7 @@ def translator(descriptor_set: bytes, name: str) -> Read:
             time or number that the record has no place for
     """
     kind = message_type(descriptor_set, name)
-    schema = fastavro.parse_schema(json.loads(avro_schema(kind.DESCRIPTOR)))
+    schema = fastavro.parse_schema(parse_json(avro_schema(kind.DESCRIPTOR)))
 
     def translate(data: bytes) -> bytes:
         message = kind.FromString(data)

@@ -7,7 +7,6 @@ reader's; one of the reader's own schema is taken as it is.
 from __future__ import annotations
 
 import io
-import json
 import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
@@ -19,6 +18,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import pandas_udf
 
+from odradek.bounded_parsing import parse_json
 from odradek.pipeline.registry import frames
 from odradek.pipeline.registry.client import NoSuchSchema, RegistryFailed, client_of
 from odradek.pipeline.registry.protobuf import (
@@ -29,6 +29,7 @@ from odradek.pipeline.registry.protobuf import (
     translator,
 )
 from odradek.pipeline.registry.references import avro_text
+from odradek.pipeline.spec.bounded_files import read_bytes
 from odradek.pipeline.spec.parse_step import Parse
 from odradek.pipeline.spec.registries import Registry
 from odradek.pipeline.transforms.decoding import Decoding
@@ -81,7 +82,7 @@ def decoding_of(
 def descriptor_set_of(folder: Path, file: str | None) -> bytes:
     """raises  OSError"""
     assert file is not None, "the model has a descriptor"
-    return (folder / file).read_bytes()
+    return read_bytes(folder / file)
 
 
 def _protobuf(step: Parse, folder: Path) -> Decoding:
@@ -182,8 +183,8 @@ class _AvroReader:
 
     def __init__(self, registry: str, schema: str) -> None:
         self._registry = registry
-        self._schema = fastavro.parse_schema(json.loads(schema))
-        self._written = json.loads(schema)
+        self._schema = fastavro.parse_schema(parse_json(schema))
+        self._written = parse_json(schema)
         self._readers: dict[int, Translate] = {}
         self._unknown_until_s: dict[int, float] = {}
 
@@ -210,7 +211,7 @@ class _AvroReader:
             self._unknown_until_s[schema_id] = time.monotonic() + UNKNOWN_S
             raise _unknown(schema_id) from None
         try:
-            written = json.loads(avro_text(client_of(self._registry), found))
+            written = parse_json(avro_text(client_of(self._registry), found))
             if written == self._written:
                 return lambda data: data
             writer = fastavro.parse_schema(written)

@@ -9,6 +9,7 @@ from typing import Any, Final
 import fastavro
 from confluent_kafka.schema_registry import Schema
 
+from odradek.bounded_parsing import parse_json
 from odradek.pipeline.registry.client import RegistryClient
 from odradek.pipeline.transforms.step_input_error import StepInputError
 
@@ -26,11 +27,12 @@ def avro_text(client: RegistryClient, found: Schema) -> str:
     if kind != "AVRO":
         raise StepInputError(f"the schema is {kind}, not AVRO")
     assert found.schema_str is not None, "a schema has a text"
-    if not found.references:
-        return found.schema_str
     try:
+        schema = parse_json(found.schema_str)
+        if not found.references:
+            return found.schema_str
         named = _named(client, found)
-        parsed = fastavro.parse_schema(json.loads(found.schema_str), named_schemas=dict(named))
+        parsed = fastavro.parse_schema(schema, named_schemas=dict(named))
     except (fastavro.schema.SchemaParseException, fastavro.schema.UnknownType, ValueError) as error:
         raise StepInputError(" ".join(str(error).split())[:SAID_MAX]) from error
     return json.dumps(_whole(parsed, named, set()))
@@ -46,7 +48,7 @@ def _named(client: RegistryClient, schema: Schema) -> dict[str, Any]:
         assert found.schema_str is not None, "a schema has a text"
         of_reference = _named(client, found)
         # fastavro adds the schemas that it parses.
-        fastavro.parse_schema(json.loads(found.schema_str), named_schemas=of_reference)
+        fastavro.parse_schema(parse_json(found.schema_str), named_schemas=of_reference)
         named |= of_reference
     return named
 

@@ -7,7 +7,6 @@ start.  The records are written by their columns, in the order of the schema.
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import to_avro
 from pyspark.sql.types import StructType
 
+from odradek.bounded_parsing import parse_json
 from odradek.pipeline.registry import frames
 from odradek.pipeline.registry.avro_schema import avro_schema_of
 from odradek.pipeline.registry.client import (
@@ -104,7 +104,7 @@ def _in_order(text: str, chosen: list[str]) -> list[str]:
         names = avro_columns_of(text)
     except BadSchema as error:
         raise StepInputError(f"schema: {error}") from error
-    fields = {field["name"]: field for field in json.loads(text)["fields"]}
+    fields = {field["name"]: field for field in parse_json(text)["fields"]}
     known = {name.lower() for name in chosen}
     found = []
     for name in names:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+
+from odradek.bounded_parsing import parse_json
 
 
 def query_id(checkpoint: Path) -> str:
     """The id of the query of a checkpoint; a new checkpoint has another one."""
-    return str(json.loads((checkpoint / "metadata").read_text())["id"])
+    return str(parse_json((checkpoint / "metadata").read_text())["id"])

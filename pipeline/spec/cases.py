@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
+from odradek.bounded_parsing import UnreadableText, parse_json
 from odradek.pipeline.spec.document import Document, Outside, read_document, text_of
 from odradek.pipeline.spec.field_types import Names, Options, Part, Text
 from odradek.pipeline.spec.key_lines import Path
@@ -135,8 +136,8 @@ def _of_file(path: FilePath) -> Iterator[Row]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-        except ValueError as error:
+            row = parse_json(line)
+        except UnreadableText as error:
             raise ValueError(f"{path}: line {number}: not JSON: {error}") from error
         if not isinstance(row, dict):
             raise ValueError(f"{path}: line {number}: not a JSON object")

@@ -11,12 +11,13 @@ Values that come from the environment or a secret file, and those of options wit
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any, Final, NamedTuple
 
+from odradek.bounded_parsing import UnreadableText, parse_toml
+from odradek.pipeline.spec.bounded_files import read_bytes, read_text
 from odradek.pipeline.spec.hiding import Hidden
 from odradek.pipeline.spec.key_lines import Path, lines_of
 from odradek.pipeline.spec.problems import Line, Problem, SpecError, placed
@@ -75,7 +76,7 @@ def text_of(path: FilePath) -> str:
     raises  SpecError when it is not UTF-8; OSError
     """
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return read_text(path)
     except UnicodeDecodeError as error:
         raise SpecError([Problem(str(path), 1, "", f"not UTF-8: {error}")]) from error
 
@@ -133,13 +134,10 @@ def written_lines(path: FilePath) -> dict[Path, Line]:
 
 def _parsed(text: str, path: FilePath) -> tuple[dict[str, Any], dict[Path, Line]]:
     try:
-        table = tomllib.loads(text)
+        table = parse_toml(text)
         lines = lines_of(text)
-    except tomllib.TOMLDecodeError as error:
+    except UnreadableText as error:
         raise SpecError([Problem(str(path), 1, "", f"not TOML: {error}")]) from error
-    except RecursionError as error:
-        said = "arrays or tables are nested too deep"
-        raise SpecError([Problem(str(path), 1, "", said)]) from error
     return table, {key: Line(str(path), number) for key, number in lines.items()}
 
 
@@ -185,8 +183,8 @@ def _apply(setting: str, document: Document) -> None:
     """
     key, equals, text = setting.partition("=")
     try:
-        parsed: dict[str, Any] = tomllib.loads(f"{key.strip()} = 0")
-    except tomllib.TOMLDecodeError:
+        parsed = parse_toml(f"{key.strip()} = 0")
+    except UnreadableText:
         parsed = {}
     if not equals or not parsed:
         raise ValueError(f"{setting!r} is not KEY=VALUE, such as sinks.out.topic=orders")
@@ -197,8 +195,8 @@ def _apply(setting: str, document: Document) -> None:
         where, place = (*where, name), place[name]
     value: object = text
     try:
-        in_toml = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        in_toml = parse_toml(f"value = {text}")["value"]
+    except UnreadableText:
         in_toml = text
     if isinstance(in_toml, str | int | float | list | dict):
         value = in_toml
@@ -300,12 +298,9 @@ def _expanded(text: str, environment: Mapping[str, str], hide: Callable[[str, st
 def _secret(path: FilePath) -> str:
     """raises  ValueError"""
     try:
-        with open(path, "rb") as file:
-            data = file.read(SECRET_BYTES_MAX + 1)
+        data = read_bytes(path, SECRET_BYTES_MAX)
     except OSError as error:
         raise ValueError(f"{SECRET_FILE} {path}: {error.strerror}") from error
-    if len(data) > SECRET_BYTES_MAX:
-        raise ValueError(f"{SECRET_FILE} {path}: more than {SECRET_BYTES_MAX} bytes")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -316,7 +311,7 @@ def _secret(path: FilePath) -> str:
 def _scalar(text: str) -> object:
     """The number or truth value that a text is in TOML; None for other texts."""
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        value = parse_toml(f"value = {text}")["value"]
+    except UnreadableText:
         return None
     return value if isinstance(value, int | float) else None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from typing import Final
 
 import tree_sitter_toml
 from tree_sitter import Language, Node, Parser
+
+from odradek.bounded_parsing import parse_toml
 
 Path = tuple[str | int, ...]
 """Keys from the top level down, and indexes of arrays."""
@@ -84,8 +85,10 @@ def _names(key: Node) -> Path:
     if key.type == "dotted_key":
         return tuple(name for child in key.named_children for name in _names(child))
     text = (key.text or b"").decode()
-    # tomllib parses the escapes of quoted keys.
-    return (next(iter(tomllib.loads(f"{text} = 0"))),)
+    if key.type == "bare_key":
+        return (text,)
+    # The parser of TOML knows the escapes of quoted keys.
+    return (next(iter(parse_toml(f"{text} = 0"))),)
 
 
 def _line(node: Node) -> int:

@@ -6,10 +6,11 @@ Spark's `CREATE TABLE`.  Avro's are JSON.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from typing import Any, Final
+
+from odradek.bounded_parsing import UnreadableText, parse_json
 
 TYPES: Final = (
     "BIGINT, BINARY, BOOLEAN, BYTE, CHAR, CHARACTER, DATE, DEC, DECIMAL, DOUBLE, FLOAT, INT,"
@@ -74,8 +75,8 @@ def avro_columns_of(text: str) -> list[str]:
     raises  BadSchema
     """
     try:
-        schema: Any = json.loads(text)
-    except ValueError as error:
+        schema: Any = parse_json(text)
+    except UnreadableText as error:
         raise BadSchema(f"an Avro schema is JSON: {error}") from error
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise BadSchema('an Avro schema is a record: {"type": "record", "name": ..., "fields": []}')

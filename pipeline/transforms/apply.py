@@ -9,6 +9,7 @@ from pathlib import Path
 from pyspark.ml import PipelineModel
 from pyspark.sql import DataFrame, SparkSession
 
+from odradek.pipeline.spec.bounded_files import read_text
 from odradek.pipeline.spec.parse_step import Parse
 from odradek.pipeline.spec.steps import (
     Anomalies,
@@ -114,7 +115,7 @@ def _sql(
     text = step.query
     if text is None:
         assert step.file is not None, "a query or a file"
-        text = (folder / step.file).read_text(encoding="utf-8")
+        text = read_text(folder / step.file)
     number = 0
     for view, columns in step.watermarks.items():
         if view not in views:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Final
@@ -12,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro, to_avro
 from pyspark.sql.types import StringType, StructType
 
+from odradek.bounded_parsing import parse_json
 from odradek.pipeline.spark_gateway import java
 
 PLAIN: Final = ("null", "boolean", "int", "long", "float", "double", "string", "bytes")
@@ -49,7 +49,7 @@ def read_avro(rows: DataFrame, data: Column, schema_text: str, name: str) -> Rea
     # An unreadable record is decoded as a struct of nulls.
     structure = rows.schema[name].dataType
     assert isinstance(structure, StructType), "the Avro schema is a record's"
-    fields = json.loads(schema_text)["fields"]
+    fields = parse_json(schema_text)["fields"]
     texts = {
         field.name: F.coalesce(F.is_valid_utf8(parsed[field.name]), F.lit(True))
         for field in structure.fields

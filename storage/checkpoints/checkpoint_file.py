@@ -59,7 +59,7 @@ def decode_lines(data: bytes) -> list[str]:
     if lines.pop():
         raise CorruptCheckpoint("the last line is cut short")
     if lines[0] != "0":
-        raise CorruptCheckpoint(f"unknown version {lines[0]!r}, expected '0'")
+        raise CorruptCheckpoint(f"unknown version {lines[0][:40]!r}, expected '0'")
     if len(lines) < 2:
         raise CorruptCheckpoint("the line with the number of entries is missing")
     count = decode_number(lines[1], maximum=_PARTITION_MAX)
@@ -71,7 +71,7 @@ def decode_lines(data: bytes) -> list[str]:
 def decode_number(text: str, *, maximum: int = _OFFSET_MAX) -> int:
     """A decimal number in 0..maximum, written as Kafka writes it; else CorruptCheckpoint."""
     if _NUMBER.match(text) is None or (number := int(text)) > maximum:
-        raise CorruptCheckpoint(f"{text!r} is not a number from 0 to {maximum}")
+        raise CorruptCheckpoint(f"{text[:40]!r} is not a number from 0 to {maximum}")
     return number
 
 
@@ -91,7 +91,7 @@ def decode_offsets(data: bytes) -> dict[PartitionName, int]:
     for line in decode_lines(data):
         fields = line.split(" ")
         if len(fields) != 3 or not fields[0]:
-            raise CorruptCheckpoint(f"expected topic, partition and offset, found {line!r}")
+            raise CorruptCheckpoint(f"expected topic, partition and offset, found {line[:300]!r}")
         key = (fields[0], decode_number(fields[1], maximum=_PARTITION_MAX))
         if key in offsets:
             raise CorruptCheckpoint(f"{key[0]}-{key[1]} is named twice")

@@ -21,6 +21,8 @@ from odradek.runtime.files import FileSystem
 from odradek.runtime.lazy_dataclass import dataclass
 
 META_PROPERTIES_FILE = "meta.properties"
+BYTES_MAX = 64 << 10
+"""The file has four lines; a large one would be decoded for minutes."""
 
 _ESCAPE = r"(?s)\\(u[0-9a-fA-F]{4}|.)"
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -71,13 +73,13 @@ def decode_meta_properties(data: bytes) -> MetaProperties:
     version = values.get("version", "0")
     if version.strip() != "0":
         raise MetaPropertiesError(
-            f"version {version!r} is not 0: the directory was formatted for KRaft"
+            f"version {version[:40]!r} is not 0: the directory was formatted for KRaft"
         )
     broker_id: int | None = None
     if "broker.id" in values:
         text = values["broker.id"].strip()
         if _NUMBER.match(text) is None:
-            raise MetaPropertiesError(f"broker.id {text!r} is not a number")
+            raise MetaPropertiesError(f"broker.id {text[:40]!r} is not a number")
         broker_id = int(text)
     return MetaProperties(broker_id, values.get("cluster.id"), values.get("directory.id"))
 
@@ -91,6 +93,8 @@ def read_meta_properties(files: FileSystem, directory: str) -> MetaProperties | 
     if not files.exists(path):
         return None
     try:
+        if files.size(path) > BYTES_MAX:
+            raise MetaPropertiesError(f"it has more than {BYTES_MAX} bytes")
         return decode_meta_properties(files.read(path))
     except MetaPropertiesError as error:
         raise MetaPropertiesError(f"cannot use {path}: {error}") from None

@@ -47,6 +47,7 @@ class Node:
         self.requests: list[ControlRequest] = []
         self.configs: list[tuple[str, str, Mapping[str, str]]] = []
         self.warnings: list[str] = []
+        self.stored_cluster_id: str | None = None
         self.respond: Callable[[ControlRequest], ControlResponse] = lambda _: ControlResponse()
         self.session: CoordinationSession | None = None
         self._hears = True
@@ -80,7 +81,7 @@ class Node:
     def start(self) -> None:
         """Join the cluster."""
         endpoint = Endpoint("PLAINTEXT", "localhost", 9092 + self.broker_id, "PLAINTEXT")
-        self.controller.prepare().on_done(self._note_start)
+        self.controller.prepare(self.stored_cluster_id).on_done(self._note_start)
         identity = Identity(self.broker_id, (endpoint,), self.rack)
         self.controller.start(identity).on_done(self._note_start)
 
