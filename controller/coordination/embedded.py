@@ -30,6 +30,7 @@ from odradek.controller.coordination.commits import Commits, RunInThread
 from odradek.controller.coordination.errors import (
     CoordinationError,
     MultiFailed,
+    QuotaExceeded,
     StorageFailed,
 )
 from odradek.controller.coordination.journal import (
@@ -71,6 +72,12 @@ T = TypeVar("T")
 JOURNAL_ENTRIES_MAX: Final = 2_000
 """A journal is folded into a snapshot when it has more entries than this, and than the tree has
 nodes: replaying stays cheap, and snapshots cost a few microseconds a write on average."""
+
+CLIENT_TREE_BYTES_MAX: Final = 256 * 1024 * 1024
+"""Beyond it only sessions of this process may add to the tree.
+
+Differs from ZooKeeper, whose quotas are set for each subtree.  A partition takes about 2 KiB.
+"""
 
 DEFAULT_TIMEOUT_MS: Final = 18_000
 """zookeeper.session.timeout.ms of Kafka; sessions in this process do not time out."""
@@ -294,13 +301,27 @@ class EmbeddedTree:
         raises  MultiFailed, SessionExpired, StorageFailed
         """
         now_ms = self._clock.now_ms()
+        former_bytes = self.tree.size_bytes
         change = self.tree.transact(session_id, operations, now_ms)
+        if former_bytes < self.tree.size_bytes and session_id & CLIENT_SESSION:
+            self._check_size(change)
         if change.steps:
             self._append(Transaction(change.zxid, now_ms, session_id, operations), change)
             self._report(change)
         else:
             self.tree.undo(change)
         return change.results
+
+    def _check_size(self, change: TreeChange) -> None:
+        """Undo what a client over the network has added to a tree that is full.
+
+        raises  MultiFailed
+        """
+        if self.tree.size_bytes > CLIENT_TREE_BYTES_MAX:
+            self.tree.undo(change)
+            count = len(change.results)
+            text = f"the tree has {CLIENT_TREE_BYTES_MAX} bytes"
+            raise MultiFailed(count - 1, QuotaExceeded(text), count)
 
     def _end_session(self, session_id: int) -> None:
         if session_id not in self.tree.sessions:

@@ -98,6 +98,12 @@ class AuthenticationFailed(CoordinationError):
     code = -115
 
 
+class QuotaExceeded(CoordinationError):
+    """The tree is as large as clients may make it."""
+
+    code = -125
+
+
 class MultiFailed(CoordinationError):
     """No operation of a multi took effect.
 

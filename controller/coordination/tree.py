@@ -49,6 +49,8 @@ CLIENT_SESSION: Final = 1 << 56
 """Set in the id of each session of a client over the network (ZooKeeper: the server's id)."""
 PATH_BYTES_MAX: Final = 60_000
 """The files have two bytes for the length of a path."""
+NODE_BYTES: Final = 400
+"""Of a node, besides its path and data."""
 
 _VALID_PATH = re.compile(
     "(?:/(?!\\.{1,2}(?:/|$))[^/\\x00-\\x1f\\x7f-\\x9f\\ud800-\\uf8ff\\ufff0-\\U0010ffff]+)+"
@@ -168,7 +170,9 @@ class Tree:
         self.last_session_id = last_session_id
         self.nodes: dict[str, Znode] = {"/": Znode(b"", 0, 0, 0)}
         self.sessions: dict[int, TreeSession] = {}
-        self._watches = Watches()
+        self.size_bytes = _bytes_of("/", self.nodes["/"])
+        """Paths, data, and what else a node takes."""
+        self._watches = Watches(lambda session_id: bool(session_id & CLIENT_SESSION))
 
     def restore_session(self, session_id: int, timeout_ms: int) -> None:
         """A session of a snapshot; before its ephemeral nodes."""
@@ -176,7 +180,12 @@ class Tree:
 
     def restore_node(self, path: str, node: Znode) -> None:
         """A node of a snapshot; after its parent."""
+        former = self.nodes.get(path)
+        if former is not None:
+            # The root.
+            self.size_bytes -= _bytes_of(path, former)
         self.nodes[path] = node
+        self.size_bytes += _bytes_of(path, node)
         if path != "/":
             slash = path.rindex("/")
             self.nodes[path[:slash] or "/"].children[path[slash + 1 :]] = None
@@ -376,6 +385,8 @@ class Tree:
         """Assert the invariants; its cost is that of the whole tree."""
         walked = [path for path, _ in self.walk()]
         assert sorted(walked) == sorted(self.nodes), "a node without its parent"
+        sizes = [_bytes_of(path, node) for path, node in self.nodes.items()]
+        assert self.size_bytes == sum(sizes), "the size of the tree"
         owned = {path for session in self.sessions.values() for path in session.ephemerals}
         for path, node in self.nodes.items():
             assert (path in owned) == (node.owner != 0), "an ephemeral node without its session"
@@ -433,7 +444,8 @@ class Tree:
         if parent.owner:
             raise NoChildrenForEphemerals(path)
         owner = session_id if operation.ephemeral else 0
-        self.nodes[path] = Znode(operation.data, self.zxid, now_ms, owner)
+        node = self.nodes[path] = Znode(operation.data, self.zxid, now_ms, owner)
+        self.size_bytes += _bytes_of(path, node)
         parent.children[path[path.rindex("/") + 1 :]] = None
         steps.append(Created(path, parent.pzxid))
         parent.creates += 1
@@ -456,7 +468,9 @@ class Tree:
 
     def _remove(self, path: str, steps: list[Step]) -> None:
         parent = self.nodes[_parent_of(path)]
-        steps.append(Deleted(path, self.nodes.pop(path), parent.pzxid))
+        node = self.nodes.pop(path)
+        self.size_bytes -= _bytes_of(path, node)
+        steps.append(Deleted(path, node, parent.pzxid))
         del parent.children[path[path.rindex("/") + 1 :]]
         parent.pzxid = self.zxid
 
@@ -469,6 +483,7 @@ class Tree:
         if version not in (ANY_VERSION, node.version):
             raise BadVersion(path)
         steps.append(DataSet(path, node.data, node.mzxid, node.mtime_ms))
+        self.size_bytes += len(data or b"") - len(node.data or b"")
         node.data = data
         node.version += 1
         node.mzxid = self.zxid
@@ -479,6 +494,7 @@ class Tree:
         match step:
             case Created(path, parent_pzxid):
                 node = self.nodes.pop(path)
+                self.size_bytes -= _bytes_of(path, node)
                 parent = self.nodes[_parent_of(path)]
                 del parent.children[path[path.rindex("/") + 1 :]]
                 parent.creates -= 1
@@ -487,6 +503,7 @@ class Tree:
                     del self.sessions[node.owner].ephemerals[path]
             case Deleted(path, node, parent_pzxid):
                 self.nodes[path] = node
+                self.size_bytes += _bytes_of(path, node)
                 parent = self.nodes[_parent_of(path)]
                 parent.children[path[path.rindex("/") + 1 :]] = None
                 parent.pzxid = parent_pzxid
@@ -494,6 +511,7 @@ class Tree:
                     self.sessions[node.owner].ephemerals[path] = None
             case DataSet(path, data, mzxid, mtime_ms):
                 node = self.nodes[path]
+                self.size_bytes += len(data or b"") - len(node.data or b"")
                 node.data = data
                 node.version -= 1
                 node.mzxid = mzxid
@@ -503,6 +521,10 @@ class Tree:
                 self.last_session_id -= 1
             case SessionClosed(session_id, session):
                 self.sessions[session_id] = session
+
+
+def _bytes_of(path: str, node: Znode) -> int:
+    return NODE_BYTES + 2 * len(path) + len(node.data or b"")
 
 
 def _parent_of(path: str) -> str:

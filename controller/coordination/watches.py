@@ -6,7 +6,7 @@ Source: ZooKeeper's WatchManager.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from typing import Final
 
 from odradek.controller.coordination.errors import TooManyWatches
@@ -14,6 +14,8 @@ from odradek.controller.coordination.session import WatchEvent, WatchKind
 
 WATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 """Memory of the watches of one session."""
+CLIENT_WATCHES_BYTES_MAX: Final = 128 * 1024 * 1024
+"""Of all sessions of clients over the network together."""
 _WATCH_BYTES: Final = 150
 """Of a watch, besides its path."""
 
@@ -31,32 +33,29 @@ class SessionWatches:
         self.children: dict[str, None] = {}
         self.size_bytes = 0
 
-    def charge(self, path: str) -> None:
-        """Count a watch that is added; raises TooManyWatches."""
-        added_bytes = _WATCH_BYTES + len(path)
-        if self.size_bytes + added_bytes > WATCH_BYTES_MAX:
-            raise TooManyWatches(path)
-        self.size_bytes += added_bytes
 
-    def remove(self, paths: dict[str, None], path: str) -> None:
-        """Forget a watch, which is in `paths`."""
-        del paths[path]
-        self.size_bytes -= _WATCH_BYTES + len(path)
+def _bytes_of(path: str) -> int:
+    return _WATCH_BYTES + len(path)
 
 
 class Watches:
     """Of all sessions, by path."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_of_client: Callable[[int], bool]) -> None:
+        """is_of_client  whether a session is one of a client over the network: only these are
+        bounded in sum, so that they cannot take the watches of this process's controller
+        """
+        self._is_of_client = is_of_client
         self._sessions: dict[int, SessionWatches] = {}
         self._data: dict[str, dict[int, None]] = {}
         self._children: dict[str, dict[int, None]] = {}
+        self._client_bytes = 0
 
     def add_data(self, session_id: int, path: str) -> None:
         """Watch a node, which need not exist; raises TooManyWatches."""
         session = self._session(session_id)
         if path not in session.data:
-            session.charge(path)
+            self._charge(session_id, session, path)
             session.data[path] = None
             self._data.setdefault(path, {})[session_id] = None
 
@@ -64,7 +63,7 @@ class Watches:
         """Watch the children of a node; raises TooManyWatches."""
         session = self._session(session_id)
         if path not in session.children:
-            session.charge(path)
+            self._charge(session_id, session, path)
             session.children[path] = None
             self._children.setdefault(path, {})[session_id] = None
 
@@ -73,7 +72,8 @@ class Watches:
         watchers = self._data.pop(path, {})
         for session_id in watchers:
             session = self._sessions[session_id]
-            session.remove(session.data, path)
+            del session.data[path]
+            self._discharge(session_id, session, path)
             events.append((session_id, WatchEvent(kind, path)))
         return watchers
 
@@ -83,7 +83,8 @@ class Watches:
         """The same for watches on children; sessions in `notified` get no event."""
         for session_id in self._children.pop(path, {}):
             session = self._sessions[session_id]
-            session.remove(session.children, path)
+            del session.children[path]
+            self._discharge(session_id, session, path)
             if session_id not in notified:
                 events.append((session_id, WatchEvent(kind, path)))
 
@@ -92,6 +93,8 @@ class Watches:
         session = self._sessions.pop(session_id, None)
         if session is None:
             return
+        if self._is_of_client(session_id):
+            self._client_bytes -= session.size_bytes
         for paths, watched in ((session.data, self._data), (session.children, self._children)):
             for path in paths:
                 watchers = watched[path]
@@ -100,13 +103,36 @@ class Watches:
                     del watched[path]
 
     def check(self, sessions: Container[int]) -> None:
-        """Assert the invariants: watches belong to `sessions`."""
+        """Assert the invariants: watches belong to `sessions`, and are counted."""
+        sizes = [
+            session.size_bytes
+            for session_id, session in self._sessions.items()
+            if self._is_of_client(session_id)
+        ]
+        assert self._client_bytes == sum(sizes), "the watches of all clients"
         for watched in (self._data, self._children):
             for watchers in watched.values():
                 assert watchers, "an empty set of watchers"
                 assert all(watcher in sessions for watcher in watchers), (
                     "a watcher without its session"
                 )
+
+    def _charge(self, session_id: int, session: SessionWatches, path: str) -> None:
+        """Count a watch that is added; raises TooManyWatches."""
+        added_bytes = _bytes_of(path)
+        is_of_client = self._is_of_client(session_id)
+        if session.size_bytes + added_bytes > WATCH_BYTES_MAX or (
+            is_of_client and self._client_bytes + added_bytes > CLIENT_WATCHES_BYTES_MAX
+        ):
+            raise TooManyWatches(path)
+        session.size_bytes += added_bytes
+        if is_of_client:
+            self._client_bytes += added_bytes
+
+    def _discharge(self, session_id: int, session: SessionWatches, path: str) -> None:
+        session.size_bytes -= _bytes_of(path)
+        if self._is_of_client(session_id):
+            self._client_bytes -= _bytes_of(path)
 
     def _session(self, session_id: int) -> SessionWatches:
         session = self._sessions.get(session_id)

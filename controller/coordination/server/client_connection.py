@@ -5,8 +5,10 @@ its response is sent when everything that it shows is durable, in the order of t
 come before the responses of later reads.  A ping is answered at once, whatever the disk does.
 
 Bounds: a frame of 4 MiB (1 KiB before there is a session), `OUTSTANDING_MAX` requests whose
-responses wait for the disk, `UNSENT_BYTES_MAX` bytes that the client does not take; beyond these
-the connection is not read.  A frame that cannot be decoded closes the connection, not the session.
+responses wait for the disk, `RESPONSE_BYTES_MAX` bytes of responses that wait for the disk or that
+the client does not take; beyond these the connection is not read.  The last of these responses may
+exceed it, and `ResponseMemory` bounds those of all connections.  A frame that cannot be decoded
+closes the connection, not the session.
 Source: ZooKeeper's NIOServerCnxn, ZooKeeperServer.processConnectRequest, FinalRequestProcessor.
 """
 
@@ -41,6 +43,7 @@ from odradek.controller.coordination.server.requests import (
     Act,
     decode,
 )
+from odradek.controller.coordination.server.response_memory import ResponseMemory
 from odradek.controller.coordination.session import SessionEvent, WatchEvent
 from odradek.runtime.pending import Pending
 
@@ -49,7 +52,7 @@ FRAME_BYTES_MAX: Final = 4 * 1024 * 1024
 CONNECT_FRAME_BYTES_MAX: Final = 1024
 OUTSTANDING_MAX: Final = 1_000
 """ZooKeeper: zookeeper.globalOutstandingLimit."""
-UNSENT_BYTES_MAX: Final = 4 * 1024 * 1024
+RESPONSE_BYTES_MAX: Final = 4 * 1024 * 1024
 
 _AUTH_FAILED: Final = -115
 _SCHEMES: Final = ("digest", "world")
@@ -91,7 +94,18 @@ class ClientService:
         self.embedded = embedded
         self.sessions = sessions
         self.limits = limits
+        self.memory = ResponseMemory()
         self.statistics = ServerStatistics()
+
+
+class HeldResponse:
+    """The body of a response that waits for the disk, and the last transaction that it shows."""
+
+    __slots__ = ("body", "zxid")
+
+    def __init__(self) -> None:
+        self.body = b""
+        self.zxid = 0
 
 
 class ClientConnection:
@@ -104,6 +118,8 @@ class ClientConnection:
         self._transport = transport
         self._received = bytearray()
         self._outstanding = 0
+        self._held: dict[HeldResponse, None] = {}
+        self._held_bytes = 0
         self._session: ClientSession | None = None
         self._is_connecting = False
         self._is_ending = False
@@ -120,7 +136,7 @@ class ClientConnection:
             self._outstanding >= OUTSTANDING_MAX
             or self._is_connecting
             or self._is_ending
-            or self._transport.unsent_bytes() > UNSENT_BYTES_MAX
+            or self._held_bytes + self._transport.unsent_bytes() > RESPONSE_BYTES_MAX
         )
 
     def receive(self, content: bytes) -> None:
@@ -165,6 +181,11 @@ class ClientConnection:
         """Close at once; the session waits for another connection."""
         if not self._is_closed:
             self._is_closed = True
+            for response in self._held:
+                # The tree keeps it until the disk responds.
+                response.body = b""
+            self._held.clear()
+            self._service.memory.forget(self)
             if self._session is not None:
                 self._sessions.detach(self._session, self)
             self._transport.close()
@@ -271,31 +292,46 @@ class ClientConnection:
     def _call(self, xid: int, act: Act, then: Callable[[], None] | None = None) -> None:
         self._outstanding += 1
         self._service.statistics.outstanding += 1
-        zxid = 0
+        response = HeldResponse()
 
-        def perform() -> bytes:
-            nonlocal zxid
+        def perform() -> HeldResponse:
             try:
-                return act()
+                response.body = act()
             finally:
-                zxid = self._embedded.tree.zxid
+                response.zxid = self._embedded.tree.zxid
+            return response
 
-        def respond_when_durable(done: Pending[bytes]) -> None:
+        def respond_when_durable(done: Pending[HeldResponse]) -> None:
+            was_blocked = self.is_blocked()
             self._outstanding -= 1
             self._service.statistics.outstanding -= 1
+            self._release(response)
             if self._is_closed:
                 return
             try:
-                self._send_reply(xid, zxid, 0, done.result())
+                self._send_reply(xid, response.zxid, 0, done.result().body)
             except CoordinationError as error:
-                self._send_reply(xid, zxid, error.code, b"")
+                self._send_reply(xid, response.zxid, error.code, b"")
             if then is not None:
                 then()
-            elif self._outstanding == OUTSTANDING_MAX - 1:
+            elif was_blocked and not self.is_blocked():
                 self._transport.read_again()
 
-        result: Pending[bytes] = self._embedded.call(perform)
+        result: Pending[HeldResponse] = self._embedded.call(perform)
+        if not result.is_done:
+            self._hold(response)
         result.on_done(respond_when_durable)
+
+    def _hold(self, response: HeldResponse) -> None:
+        self._held[response] = None
+        self._held_bytes += len(response.body)
+        self._service.memory.add(self, len(response.body))
+
+    def _release(self, response: HeldResponse) -> None:
+        if response in self._held:
+            del self._held[response]
+            self._held_bytes -= len(response.body)
+            self._service.memory.remove(self, len(response.body))
 
     # Output.
 

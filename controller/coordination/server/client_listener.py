@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from collections import Counter
 from collections.abc import Callable
 from time import monotonic_ns
 from typing import Final
@@ -23,6 +24,8 @@ from odradek.runtime.loop_watch import LoopWatch
 from odradek.runtime.slicing import TimeSlice
 
 CONNECTIONS_MAX: Final = 256
+HOST_CONNECTIONS_MAX: Final = 128
+"""Of one host (ZooKeeper: maxClientCnxns)."""
 ACCEPTS_PER_TURN: Final = 16
 READ_BYTES: Final = 64 * 1024
 HANDSHAKE_MS: Final = 10_000
@@ -57,7 +60,9 @@ class ClientListener:
         self._bound = bound
         self._service = service
         self._add_timer = add_timer
-        self._transports: dict[SocketTransport, None] = {}
+        self._transports: dict[SocketTransport, str] = {}
+        """Each with its host, in the order in which they were accepted."""
+        self._hosts: Counter[str] = Counter()
         self._is_listening = False
 
     def listen(self) -> None:
@@ -81,7 +86,11 @@ class ClientListener:
 
     def closed(self, transport: SocketTransport) -> None:
         """A connection is closed."""
-        self._transports.pop(transport, None)
+        host = self._transports.pop(transport, None)
+        if host is not None:
+            self._hosts[host] -= 1
+            if not self._hosts[host]:
+                del self._hosts[host]
         self._service.statistics.connections = len(self._transports)
 
     def _accept_again(self) -> None:
@@ -92,7 +101,7 @@ class ClientListener:
         began_ns = monotonic_ns()
         for _ in range(ACCEPTS_PER_TURN):
             try:
-                connected, _ = self._bound.accept()
+                connected, address = self._bound.accept()
             except BlockingIOError:
                 break
             except OSError as error:
@@ -101,13 +110,32 @@ class ClientListener:
                 deadline_ms = self.clock.monotonic_ms() + ACCEPT_PAUSE_MS
                 self._add_timer(deadline_ms, self._accept_again)
                 break
-            if len(self._transports) >= CONNECTIONS_MAX:
-                connected.close()
+            host = str(address[0])
+            if self._has_place(host):
+                self._open(connected, host)
             else:
-                self._open(connected)
+                connected.close()
         self.loop_watch.ran(began_ns, "accepting connections to the embedded tree")
 
-    def _open(self, connected: socket.socket) -> None:
+    def _has_place(self, host: str) -> bool:
+        """Whether one more connection of a host may be opened.
+
+        A connection that has no session yet gives its place up: sockets that say nothing refuse no
+        client, which needs a millisecond to begin a session.
+        """
+        if self._hosts[host] >= HOST_CONNECTIONS_MAX:
+            return self._close_silent(host)
+        return len(self._transports) < CONNECTIONS_MAX or self._close_silent(None)
+
+    def _close_silent(self, host: str | None) -> bool:
+        """Close the oldest connection without a session, of a host or of all; False without one."""
+        for transport, its_host in self._transports.items():
+            if not transport.connection.has_session and host in (None, its_host):
+                transport.connection.close()
+                return True
+        return False
+
+    def _open(self, connected: socket.socket, host: str) -> None:
         try:
             connected.setblocking(False)
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -115,7 +143,8 @@ class ClientListener:
             connected.close()
             return
         transport = SocketTransport(self, connected, self._service)
-        self._transports[transport] = None
+        self._transports[transport] = host
+        self._hosts[host] += 1
         self._service.statistics.connections = len(self._transports)
         deadline_ms = self.clock.monotonic_ms() + HANDSHAKE_MS
         self._add_timer(deadline_ms, transport.check_handshake)
@@ -130,6 +159,7 @@ class SocketTransport:
     ) -> None:
         self._listener = listener
         self._loop = listener.loop
+        self._memory = service.memory
         self._socket = connected
         self._unsent = bytearray()
         self._is_reading = False
@@ -147,7 +177,8 @@ class SocketTransport:
         if self._is_closed:
             return
         self._unsent += content
-        if not self._is_flush_scheduled and not self._is_writing:
+        self._memory.add(self.connection, len(content))
+        if not self._is_flush_scheduled and not self._is_writing and not self._is_closed:
             self._is_flush_scheduled = True
             self._loop.call_soon(self._flush)
 
@@ -248,6 +279,7 @@ class SocketTransport:
                 while self._unsent:
                     sent = self._socket.send(self._unsent)
                     del self._unsent[:sent]
+                    self._memory.remove(self.connection, sent)
         except OSError:
             self.connection.close()
             return

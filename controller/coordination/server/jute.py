@@ -96,6 +96,10 @@ class JuteReader:
         """Whether the whole frame was read."""
         return self._position == len(self._content)
 
+    def skip(self) -> None:
+        """Pass over the rest of the frame."""
+        self._position = len(self._content)
+
     def end(self) -> None:
         """Require that the whole frame was read."""
         if not self.is_at_end():

@@ -17,6 +17,7 @@ from typing import Final
 
 from odradek.controller.coordination.embedded import EmbeddedTree
 from odradek.controller.coordination.errors import (
+    BadArguments,
     BadVersion,
     CoordinationError,
     InvalidAcl,
@@ -60,6 +61,8 @@ SET_WATCHES: Final = 101
 SET_WATCHES_2: Final = 105
 CLOSE_SESSION: Final = -11
 
+MULTI_OPERATIONS_MAX: Final = 1_000
+"""Kafka's multis have up to some hundred."""
 _ERROR: Final = -1
 """The type of a multi's result that is an error."""
 _PERMISSIONS_ALL: Final = 31
@@ -230,7 +233,13 @@ def _set_acl(embedded: EmbeddedTree, session_id: int, reader: JuteReader) -> Act
     return act
 
 
+def _too_many() -> bytes:
+    raise BadArguments(f"a multi has at most {MULTI_OPERATIONS_MAX} operations")
+
+
 def _multi(embedded: EmbeddedTree, session_id: int, reader: JuteReader) -> Act:
+    # Differs from ZooKeeper: there only the bytes of the frame are bounded.  A multi is one step of
+    # the loop that serves the other sessions.
     kinds: list[int] = []
     operations: list[ZkOperation] = []
     refused: tuple[int, CoordinationError] | None = None
@@ -240,6 +249,9 @@ def _multi(embedded: EmbeddedTree, session_id: int, reader: JuteReader) -> Act:
         reader.int32()
         if is_done:
             break
+        if len(kinds) == MULTI_OPERATIONS_MAX:
+            reader.skip()
+            return _too_many
         operation = _read_operation(kind, reader)
         if not isinstance(operation, CoordinationError):
             operations.append(operation)

@@ -9,13 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kazoo.protocol import serialization
+from kazoo.security import OPEN_ACL_UNSAFE
 
-from odradek.controller.coordination import watches
+from odradek.controller.coordination import embedded, watches
 from odradek.controller.coordination.server.client_connection import (
     OUTSTANDING_MAX,
-    UNSENT_BYTES_MAX,
+    RESPONSE_BYTES_MAX,
 )
 from odradek.controller.coordination.server.jute import MalformedFrame
+from odradek.controller.coordination.server.requests import MULTI_OPERATIONS_MAX
+from odradek.controller.coordination.server.response_memory import ResponseMemory
 from odradek.controller.coordination.session import Create
 from tests.support.zookeeper_frames import (
     Scene,
@@ -348,12 +351,111 @@ def test_requests_beyond_the_outstanding_ones_wait() -> None:
 def test_client_that_takes_no_responses_is_not_read() -> None:
     scene = Scene()
     client = scene.opened()
-    client.sent.stuck_bytes = UNSENT_BYTES_MAX + 1
+    client.sent.stuck_bytes = RESPONSE_BYTES_MAX + 1
     client.give(request_frame(1, serialization.GetData("/", None)))
     assert client.replies() == []
     client.sent.stuck_bytes = 0
     client.step()
     assert len(client.replies()) == 1
+
+
+def many_reads(path: str, count: int) -> bytes:
+    return b"".join(
+        request_frame(number, serialization.GetData(path, None)) for number in range(count)
+    )
+
+
+@pytest.mark.parametrize("size_bytes", [1_000, 100_000, 1_000_000])
+def test_responses_that_wait_for_the_disk_are_bounded_in_bytes(size_bytes: int) -> None:
+    scene = Scene()
+    client, other = scene.opened(), scene.opened()
+    client.call(serialization.Create("/large", b"x" * size_bytes, OPEN_ACL_UNSAFE, 0))
+    other.give(request_frame(1, create("/pending")))
+    client.give(many_reads("/large", 900))
+    assert scene.service.memory.used_bytes <= RESPONSE_BYTES_MAX + size_bytes + 200
+    for _ in range(900):
+        scene.settle()
+        client.step()
+    assert len(client.replies()) == 900
+    scene.settle()
+    assert scene.service.memory.used_bytes == 0
+
+
+def test_connection_with_most_waiting_bytes_is_closed_when_all_have_too_many() -> None:
+    scene = Scene()
+    scene.service.memory = ResponseMemory(2_500_000)
+    honest, writer = scene.opened(), scene.opened()
+    greedy = [scene.opened() for _ in range(4)]
+    honest.call(serialization.Create("/large", b"x" * 1_000_000, OPEN_ACL_UNSAFE, 0))
+    writer.give(request_frame(1, create("/pending")))
+    honest.give(request_frame(7, serialization.GetData("/", None)))
+    for client in greedy:
+        client.give(many_reads("/large", 900))
+        assert scene.service.memory.used_bytes <= 2_500_000
+    assert all(client.sent.is_closed for client in greedy[:-1])
+    scene.settle()
+    assert [xid for xid, *_ in honest.replies()] == [7]
+    assert [xid for xid, *_ in writer.replies()] == [1]
+
+
+def multi_frame(count: int) -> bytes:
+    header = struct.Struct(">i?i")
+    check = header.pack(13, False, -1) + text("/") + struct.pack(">i", -1)
+    return raw_frame(1, 14, check * count + header.pack(-1, True, -1))
+
+
+def test_multi_has_a_bound_of_operations() -> None:
+    scene = Scene()
+    client = scene.opened()
+    client.give(multi_frame(MULTI_OPERATIONS_MAX))
+    client.give(multi_frame(MULTI_OPERATIONS_MAX + 1))
+    client.give(multi_frame(150_000))
+    scene.settle()
+    assert [error for _, _, error, _ in client.replies()] == [0, -8, -8]
+    assert client.call(create("/after"))[2] == 0
+
+
+def test_watches_of_all_clients_are_bounded_and_those_of_the_process_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watches, "CLIENT_WATCHES_BYTES_MAX", 2_000)
+    scene = Scene()
+    own = scene.embedded.connect(lambda _: None)
+    clients = [scene.opened() for _ in range(5)]
+    for number, client in enumerate(clients):
+        for path in range(4):
+            client.call(serialization.Exists(f"/{number}-{path}", True))
+    assert clients[-1].call(serialization.Exists("/another", True))[2] == -1
+    for number in range(50):
+        assert own.exists(f"/own-{number}", watch=True).result() is None
+    for client in clients[:-1]:
+        client.connection.close()
+    scene.embedded.tree.check()
+    assert clients[-1].call(serialization.Exists("/another", True))[2] == NO_NODE
+
+
+def test_clients_cannot_add_to_a_full_tree_and_the_process_can(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(embedded, "CLIENT_TREE_BYTES_MAX", 20_000)
+    scene = Scene()
+    own = scene.embedded.connect(lambda _: None)
+    client = scene.opened()
+    errors = [client.call(create(f"/{number}"))[2] for number in range(100)]
+    assert errors.count(0) > 10
+    assert set(errors) == {0, -125}
+    scene.embedded.tree.check()
+    large = serialization.SetData("/0", b"x" * 20_000, -1)
+    assert client.call(large)[2] == -125
+    added = own.create("/own", b"x" * 20_000)
+    scene.settle()
+    assert added.result() == "/own"
+    assert client.call(serialization.SetData("/0", b"", -1))[2] == 0
+    assert client.call(serialization.Delete("/0", -1))[2] == 0
+    own.delete("/own")
+    scene.settle()
+    assert client.call(create("/0"))[2] == 0
+    scene.embedded.tree.check()
 
 
 def test_watches_beyond_their_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

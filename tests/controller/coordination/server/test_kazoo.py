@@ -14,11 +14,13 @@ from queue import SimpleQueue
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
+    BadArgumentsError,
     BadVersionError,
     InvalidACLError,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
+    QuotaExceededError,
     RolledBackError,
     RuntimeInconsistency,
 )
@@ -27,6 +29,7 @@ from kazoo.recipe.lock import Lock
 from kazoo.recipe.watchers import ChildrenWatch, DataWatch
 from kazoo.security import make_digest_acl
 
+from odradek.controller.coordination import embedded
 from odradek.controller.coordination.server import client_listener
 from tests.support.compacted import wait_until
 from tests.support.tree_server import TreeServer, tree_server
@@ -233,6 +236,63 @@ def test_connections_beyond_the_bound_are_closed(monkeypatch: pytest.MonkeyPatch
         third.close()
         wait_until("one is open", lambda: server.service.statistics.connections == 1)
         assert client.exists("/") is not None
+
+
+def test_silent_sockets_refuse_no_client() -> None:
+    with tree_server() as server:
+        silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(400)]
+        with kazoo(server.address) as client, kazoo(server.address) as other:
+            client.create("/a", b"1")
+            assert other.get("/a")[0] == b"1"
+            bound = client_listener.HOST_CONNECTIONS_MAX
+            assert server.service.statistics.connections == bound
+        for connection in silent:
+            connection.close()
+
+
+def test_host_with_many_sessions_leaves_places_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_listener, "CONNECTIONS_MAX", 8)
+    monkeypatch.setattr(client_listener, "HOST_CONNECTIONS_MAX", 4)
+    with tree_server() as server:
+        held = []
+        for _ in range(4):
+            connection = socket.create_connection(("127.0.0.1", server.port))
+            connection.sendall(connect_frame(30_000))
+            connection.settimeout(WAIT_S)
+            assert connection.recv(4)
+            held.append(connection)
+        refused = socket.create_connection(("127.0.0.1", server.port))
+        refused.settimeout(WAIT_S)
+        assert refused.recv(1) == b""
+        other = socket.create_connection(
+            ("127.0.0.1", server.port), source_address=("127.0.0.2", 0)
+        )
+        other.sendall(connect_frame(30_000))
+        other.settimeout(WAIT_S)
+        assert other.recv(4)
+        for connection in (*held, refused, other):
+            connection.close()
+
+
+def test_large_multi_is_refused_and_the_session_goes_on(server: TreeServer) -> None:
+    with kazoo(server.address) as client:
+        transaction = client.transaction()
+        for number in range(5_000):
+            transaction.create(f"/multi-{number}")
+        with pytest.raises(BadArgumentsError):
+            transaction.commit()
+        assert client.exists("/multi-0") is None
+        assert client.create("/after-multi") == "/after-multi"
+
+
+def test_full_tree_is_reported_as_an_exceeded_quota(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "CLIENT_TREE_BYTES_MAX", 100_000)
+    with tree_server() as server, kazoo(server.address) as client:
+        client.create("/full", b"x" * 90_000)
+        with pytest.raises(QuotaExceededError):
+            client.create("/full/more", b"x" * 90_000)
+        client.delete("/full")
+        assert client.create("/small", b"x" * 90_000) == "/small"
 
 
 def test_connection_without_a_session_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
