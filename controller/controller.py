@@ -83,6 +83,7 @@ from odradek.controller.znodes.dynamic_configs import (
     BROKERS,
     TOPICS,
     ConfigChanges,
+    forget_broker_configs,
 )
 from odradek.controller.znodes.fenced_writes import ControllerMoved
 from odradek.controller.znodes.finalized_features import SUPPORTED, FinalizedFeatures
@@ -200,12 +201,17 @@ class Controller:
         return self._active is not None
 
     def prepare(
-        self, stored_cluster_id: str | None = None, *, is_proposed: bool = True
+        self,
+        stored_cluster_id: str | None = None,
+        *,
+        is_proposed: bool = True,
+        forget_configs_of: int | None = None,
     ) -> Pending[str]:
         """Create the root znodes, find the cluster id, read all configs; resolves to the id.
 
         stored_cluster_id  of the log directories; holds where that of the cluster cannot be read
         is_proposed        it becomes the id of a cluster that has none; otherwise a new one does
+        forget_configs_of  the broker whose dynamic settings, and those of all brokers, are removed
         fails              CoordinationError, BadZnode when the id cannot be read and is not stored
         """
 
@@ -222,12 +228,22 @@ class Controller:
                 self._warn(f"{error}; going on with the cluster id of the log directories")
                 cluster_id = stored_cluster_id
             self._metadata.set_cluster_id(cluster_id)
+            if forget_configs_of is not None:
+                await self._forget_configs(forget_configs_of)
             await self._configs.load()
             await self.features.load(is_start=True)
             await self.receiver.note_configs()
             return cluster_id
 
         return self._executor.submit(run)
+
+    async def _forget_configs(self, broker_id: int) -> None:
+        removed = await forget_broker_configs(self._session, broker_id, self._warn)
+        for entity, names in removed.items():
+            owner = "all brokers" if entity == zk_data.DEFAULT_ENTITY else f"broker {entity}"
+            self._warn(f"dynamic settings of {owner} are removed: {', '.join(names)}")
+        if not removed:
+            self._warn("there are no dynamic settings of brokers to remove")
 
     def start(self, identity: Identity) -> Pending[None]:
         """Register and take part in the election; called after `prepare`.

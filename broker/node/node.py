@@ -84,15 +84,19 @@ class Node:
         *,
         should_stop: Callable[[], bool] = lambda: False,
         for_tests: bool = False,
+        forgets_dynamic_settings: bool = False,
     ) -> None:
         """
         should_stop  called between the steps of a start; True ends it
         for_tests    whether faults can be asked for
+        forgets_dynamic_settings  whether the start removes the stored settings of this broker and
+                                  of all brokers
         """
         self._loop = loop
         self._settings = settings
         self._should_stop = should_stop
         self._for_tests = for_tests
+        self._forgets_dynamic_settings = forgets_dynamic_settings
         self._platform = self._open_platform()
         self._stopping = asyncio.Event()
         self._fatal: str | None = None
@@ -207,7 +211,12 @@ class Node:
         # it gets an id of its own, and `claim` refuses the start (Kafka: InconsistentClusterId).
         stored_id, is_proposed = self._stored_cluster_id, self._coordination.is_embedded
         cluster_id = await self._despite(
-            (SessionExpired,), lambda: controller.prepare(stored_id, is_proposed=is_proposed)
+            (SessionExpired,),
+            lambda: controller.prepare(
+                stored_id,
+                is_proposed=is_proposed,
+                forget_configs_of=self._broker_id if self._forgets_dynamic_settings else None,
+            ),
         )
         logs.claim(
             broker_id=self._broker_id,

@@ -23,7 +23,7 @@ from typing import Final
 from odradek.broker.server.bound_listener import BoundListener
 from odradek.broker.server.budget import BYTES_MAX, Budget
 from odradek.broker.server.connection import Connection, ServerContext, peer_host
-from odradek.broker.server.connection_quotas import ConnectionQuotas, Refusal
+from odradek.broker.server.connection_quotas import ConnectionQuotas, Refusal, reason
 from odradek.broker.server.dispatch import Dispatcher
 from odradek.broker.server.rounds import Rounds
 from odradek.broker.services import Services
@@ -133,7 +133,7 @@ class SocketServer:
                 return
             host = str(address[0]) if isinstance(address, tuple) else peer_host(connected)
             try:
-                if self._admits(host):
+                if self._admits(host, listener.name):
                     self._open(listener, connected, host)
                 else:
                     connected.close()
@@ -141,17 +141,17 @@ class SocketServer:
                 logger.exception("a connection of %s could not be opened", host)
                 connected.close()
 
-    def _admits(self, host: str) -> bool:
+    def _admits(self, host: str, listener: str) -> bool:
         """Whether a host gets one more connection; idle ones may be closed for it."""
         quotas, settings = self._quotas, self._services.settings
-        refusal = quotas.refusal(host, settings)
+        refusal = quotas.refusal(host, listener, settings)
         if refusal is Refusal.DESCRIPTORS:
             self.evict_idle()
-            refusal = quotas.refusal(host, settings)
+            refusal = quotas.refusal(host, listener, settings)
         if refusal is None:
             return True
         self._metrics.connections_refused += 1
-        logger.warning("a connection of %s is refused: %s", host, refusal.value)
+        logger.warning("a connection of %s is refused: %s", host, reason(refusal, settings))
         return False
 
     def evict_idle(self) -> None:

@@ -28,12 +28,18 @@ class ControlledNode(Node):
         clock: AdvancedClock,
         make_server: Callable[[ControlledNode], Server],
         should_stop: Callable[[], bool] = lambda: False,
+        forgets_dynamic_settings: bool = False,
     ) -> None:
         self._control = control
         self._clock = clock
         self._make_server = make_server
         self._held_readers = HeldReaders(loop)
-        super().__init__(loop, settings, should_stop=should_stop)
+        super().__init__(
+            loop,
+            settings,
+            should_stop=should_stop,
+            forgets_dynamic_settings=forgets_dynamic_settings,
+        )
 
     @property
     def broker_id(self) -> int:

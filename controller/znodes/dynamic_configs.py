@@ -254,6 +254,32 @@ async def write_config(
     raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, "the config kept changing")
 
 
+async def forget_broker_configs(
+    session: CoordinationSession, broker_id: int, warn: Warn
+) -> dict[str, tuple[str, ...]]:
+    """Remove the dynamic settings of a broker and those of all brokers; other brokers are notified.
+
+    returns  entity -> names of the settings that were removed; `<default>` for all brokers
+    """
+    removed: dict[str, tuple[str, ...]] = {}
+    for entity in (str(broker_id), zk_data.DEFAULT_ENTITY):
+        path = zk_data.config_path(BROKERS, entity)
+        (found,) = await read_all(session, [path])
+        if found is None:
+            continue
+        try:
+            names = tuple(decode_config(found[0]))
+        except zk_data.BadZnode as error:
+            warn(f"config of {BROKERS} {entity}: {error}")
+            names = ("settings that cannot be read",)
+        if names:
+            await session.set(path, encode_config({}))
+            notification = encode_config_change(f"{BROKERS}/{entity}")
+            await session.create(zk_data.CONFIG_CHANGE_PREFIX, notification, sequential=True)
+            removed[entity] = names
+    return removed
+
+
 async def _is_written(session: CoordinationSession, path: str, write: ZkOperation) -> bool:
     """Whether a write whose response was lost has taken effect."""
     (found,) = await read_all(session, [path])

@@ -65,6 +65,12 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="PORT",
         help=f"listen on this port of {HOST} and nowhere else; 0 takes a free one",
     )
+    parser.add_argument(
+        "--forget-dynamic-settings",
+        action="store_true",
+        help="remove the settings of this broker, and those of all brokers, that were changed over "
+        "the wire; the log says which.  The way back when one of them keeps clients out",
+    )
     _add_test_arguments(parser)
     parser.add_argument(
         "--log-format", choices=("plain", "json"), default="plain", help="format of the log lines"
@@ -357,6 +363,8 @@ def _run(
             assert folder is not None, "--control needs --ephemeral"
             clock = AdvancedClock(SystemClock(), begin.ahead_ms)
             make_node = controlled_node(control, clock, folder.keep)
+        if options.forget_dynamic_settings:
+            make_node = partial(make_node, forgets_dynamic_settings=True)
         run(settings, on_ready, make_node, writes_bytecode=folder is not None)
         begin.ahead_ms = 0 if clock is None else clock.ahead_ms
     except (SettingsError, StartError) as error:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from odradek.broker.server.connection_quotas import ConnectionQuotas, Refusal
+import pytest
+
+from odradek.broker.server.connection_quotas import (
+    LOOPBACK_RESERVE,
+    ConnectionQuotas,
+    Refusal,
+    reason,
+)
 from odradek.broker.settings.broker_settings import BrokerSettings
-from odradek.broker.settings.load import load_settings
+from odradek.broker.settings.dynamic import DynamicSettings
+from odradek.broker.settings.load import load_settings, with_dynamic
 from odradek.runtime.descriptor_limit import share_out
 
 
@@ -19,13 +27,13 @@ def test_host_gets_as_many_as_it_may_and_again_when_one_is_closed() -> None:
     few = settings(max_connections_per_ip="2", max_connections_per_ip_overrides="10.0.0.9:3")
     for host, allowed in (("10.0.0.1", 2), ("10.0.0.9", 3), ("::1", 2)):
         for _ in range(allowed):
-            assert quotas.refusal(host, few) is None
+            assert quotas.refusal(host, "PLAINTEXT", few) is None
             quotas.opened(host)
-        assert quotas.refusal(host, few) is Refusal.MAX_CONNECTIONS_PER_IP
+        assert quotas.refusal(host, "PLAINTEXT", few) is Refusal.MAX_CONNECTIONS_PER_IP
     quotas.closed("10.0.0.9")
-    assert quotas.refusal("10.0.0.9", few) is None
-    assert quotas.refusal("10.0.0.1", few) is Refusal.MAX_CONNECTIONS_PER_IP
-    assert quotas.refusal("10.0.0.1", settings()) is None
+    assert quotas.refusal("10.0.0.9", "PLAINTEXT", few) is None
+    assert quotas.refusal("10.0.0.1", "PLAINTEXT", few) is Refusal.MAX_CONNECTIONS_PER_IP
+    assert quotas.refusal("10.0.0.1", "PLAINTEXT", settings()) is None
     assert quotas.count == 6
 
 
@@ -43,8 +51,74 @@ def test_all_together_stay_within_the_setting_and_the_descriptors() -> None:
     quotas = ConnectionQuotas(3)
     for number in range(3):
         quotas.opened(f"10.0.0.{number}")
-    assert quotas.refusal("10.0.0.9", settings()) is Refusal.DESCRIPTORS
-    assert quotas.refusal("10.0.0.9", settings(max_connections="3")) is Refusal.MAX_CONNECTIONS
+    assert quotas.refusal("10.0.0.9", "PLAINTEXT", settings()) is Refusal.DESCRIPTORS
+    assert (
+        quotas.refusal("10.0.0.9", "PLAINTEXT", settings(max_connections="3"))
+        is Refusal.MAX_CONNECTIONS
+    )
+
+
+def limited(level: str, **values: str) -> BrokerSettings:
+    """Settings of which these are dynamic ones."""
+    texts = {key.replace("_", "."): value for key, value in values.items()}
+    is_broker = level == "broker"
+    dynamic = DynamicSettings({} if is_broker else texts, texts if is_broker else {})
+    return with_dynamic(settings(), dynamic)
+
+
+@pytest.mark.parametrize("level", ["broker", "default"])
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"max_connections": "0"},
+        {"max_connections_per_ip": "1"},
+        {"max_connections_per_ip_overrides": "127.0.0.1:0,127.0.0.9:0,::1:0"},
+    ],
+)
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.9", "::1", "::ffff:127.0.0.1"])
+def test_dynamic_limit_leaves_a_few_connections_of_this_machine(
+    level: str, values: dict[str, str], host: str
+) -> None:
+    quotas = ConnectionQuotas(100)
+    few = limited(level, **values)
+    quotas.opened("10.0.0.1")
+    for _ in range(LOOPBACK_RESERVE):
+        assert quotas.refusal(host, "PLAINTEXT", few) is None
+        quotas.opened(host)
+    assert quotas.refusal(host, "PLAINTEXT", few) is not None
+    quotas.closed(host)
+    assert quotas.refusal(host, "PLAINTEXT", few) is None
+    if "max_connections" in values:
+        assert quotas.refusal("10.0.0.2", "PLAINTEXT", few) is Refusal.MAX_CONNECTIONS
+
+
+def test_limit_of_the_settings_file_holds_for_this_machine_as_well() -> None:
+    quotas = ConnectionQuotas(100)
+    none = settings(max_connections="0")
+    assert quotas.refusal("127.0.0.1", "PLAINTEXT", none) is Refusal.MAX_CONNECTIONS
+    assert reason(Refusal.MAX_CONNECTIONS, none) == "max.connections=0 is reached"
+    stored = limited("broker", max_connections="0")
+    expected = "max.connections=0 (stored, not of the settings file) is reached"
+    assert reason(Refusal.MAX_CONNECTIONS, stored) == expected
+
+
+def test_descriptors_are_needed_for_reserved_connections_too() -> None:
+    few = limited("broker", max_connections="0")
+    assert ConnectionQuotas(0).refusal("127.0.0.1", "PLAINTEXT", few) is Refusal.DESCRIPTORS
+
+
+def test_listener_of_brokers_is_not_limited_by_connections_of_others() -> None:
+    """As in Apache Kafka, where there are several listeners."""
+    quotas = ConnectionQuotas(100)
+    two = settings(
+        listeners="IN://:9093,OUT://:9092",
+        advertised_listeners="IN://h:9093,OUT://h:9092",
+        listener_security_protocol_map="IN:PLAINTEXT,OUT:PLAINTEXT",
+        inter_broker_listener_name="IN",
+        max_connections="0",
+    )
+    assert quotas.refusal("10.0.0.1", "OUT", two) is Refusal.MAX_CONNECTIONS
+    assert quotas.refusal("10.0.0.1", "IN", two) is None
 
 
 def test_every_limit_leaves_something_for_each() -> None:
