@@ -14,7 +14,7 @@ import tarfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 from odradek.bounded_parsing import parse_json
 
@@ -27,18 +27,28 @@ META_PROPERTIES: Final = "meta.properties"
 OF_ONE_START: Final = (
     "advertised.",
     "broker.id",
+    "config.providers",
+    "control.plane.",
+    "host.name",
     "inter.broker.listener.name",
     "listener",
     "log.dir",
+    "node.id",
     "odradek.api.",
-    "odradek.embedded.zookeeper.listener",
+    "odradek.embedded.zookeeper.",
     "odradek.fsync.",
+    "odradek.zookeeper.",
     "port",
+    "sasl.",
     "ssl.",
-    "zookeeper.connect",
+    "zookeeper.",
 )
 """Prefixes of the settings that say where a broker runs or how it is reached, and not how it treats
-its data: a snapshot does not contain them."""
+its data: a snapshot does not contain them.  Those of a file that does are dropped: it may come from
+somewhere else, and does not decide where a broker listens."""
+MODE: Final = 0o600
+"""Of a snapshot: log directories are their owner's only, too."""
+HEAD_BYTES_MAX: Final = 16 << 20
 
 
 class SnapshotError(OSError):
@@ -112,7 +122,7 @@ def save(
     text = json.dumps(about).encode()
     partial = f"{path}.{os.getpid()}.tmp"
     try:
-        with tarfile.open(partial, "w") as archive:
+        with _private_file(partial) as file, tarfile.open(fileobj=file, mode="w") as archive:
             head = tarfile.TarInfo(CONTENTS)
             head.size = len(text)
             archive.addfile(head, io.BytesIO(text))
@@ -123,6 +133,11 @@ def save(
         if os.path.exists(partial):
             os.unlink(partial)
         raise
+
+
+def _private_file(path: str) -> BinaryIO:
+    """A new file that only its owner may read; raises OSError."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, MODE), "wb")
 
 
 def _broker_id(folder: str) -> int:
@@ -180,6 +195,8 @@ def _opened(path: str) -> Iterator[tuple[tarfile.TarFile, Any]]:
             head = archive.next()
             if head is None or head.name != CONTENTS:
                 raise SnapshotError(f"{path} is not a snapshot of a broker")
+            if head.size > HEAD_BYTES_MAX:
+                raise SnapshotError(f"{CONTENTS} in {path} has more than {HEAD_BYTES_MAX} bytes")
             about = parse_json(_read(archive, head))
             if about.get("format") != FORMAT or about.get("version") != VERSION:
                 version = about.get("version")
@@ -195,12 +212,22 @@ def _opened(path: str) -> Iterator[tuple[tarfile.TarFile, Any]]:
 
 
 def _snapshot(about: Any) -> Snapshot:
-    return Snapshot(about["broker_ids"], about["settings"], about["ahead_ms"])
+    """raises  KeyError, TypeError"""
+    broker_ids, settings, ahead_ms = about["broker_ids"], about["settings"], about["ahead_ms"]
+    is_typed = (
+        all(type(broker_id) is int for broker_id in broker_ids)
+        and all(isinstance(settings[name], str) for name in settings)
+        and type(ahead_ms) is int
+    )
+    if not is_typed:
+        raise TypeError(f"a value of {CONTENTS} has another type")
+    return Snapshot(broker_ids, kept(settings), ahead_ms)
 
 
 def _read(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
     file = archive.extractfile(member)
-    if file is None:
+    # A sparse file is as large as it says.
+    if file is None or member.issparse():
         raise tarfile.TarError(f"{member.name} is not a file")
     return file.read()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import socket
+import stat
 import subprocess
 import sys
 import tarfile
@@ -16,6 +18,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from odradek.testing import Broker, BrokerFailed, Cluster, KafkaHandle, wait_for
 from odradek.tools.snapshot import CONTENTS, FORMAT, VERSION, SnapshotError, describe, load
+from tests.support.ports import free_port
 
 FLUSH_S = 60
 GROUP = "readers"
@@ -47,6 +50,57 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Path:
         consumer.close()
         broker.save(path)
     return path
+
+
+def with_settings(snapshot: Path, target: Path, settings: dict[str, object]) -> Path:
+    """The snapshot with further settings, as another program would write it."""
+    with tarfile.open(snapshot) as source, tarfile.open(target, "w") as archive:
+        for member in source:
+            file = source.extractfile(member)
+            assert file is not None
+            data = file.read()
+            if member.name == CONTENTS:
+                about = json.loads(data)
+                about["settings"] |= settings
+                data = json.dumps(about).encode()
+                member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return target
+
+
+def test_snapshot_does_not_decide_where_a_broker_listens(snapshot: Path, tmp_path: Path) -> None:
+    port = free_port()
+    foreign: dict[str, object] = {
+        "odradek.embedded.zookeeper.listener": f"0.0.0.0:{port}",
+        "listeners": f"PLAINTEXT://0.0.0.0:{port}",
+        "listener.security.protocol.map": "PLAINTEXT:SSL",
+        "advertised.listeners": "PLAINTEXT://elsewhere:1",
+        "log.dirs": str(tmp_path / "other"),
+        "zookeeper.connect": "127.0.0.1:1",
+        "odradek.api.report": str(tmp_path / "report"),
+        "num.partitions": "3",
+    }
+    path = with_settings(snapshot, tmp_path / "foreign.snapshot", foreign)
+    assert describe(str(path)).settings == {"num.partitions": "3"}
+    with Broker(snapshot=path) as broker:
+        assert broker.bootstrap_servers.startswith("127.0.0.1:")
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection(("127.0.0.1", port), timeout=1)
+        assert [one.value for one in broker.records("orders", 2)] == [b"one", b"two"]
+    assert not (tmp_path / "other").exists()
+
+
+def test_saved_snapshot_is_for_its_owner_only(snapshot: Path) -> None:
+    assert stat.S_IMODE(snapshot.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("value", [1, None, ["a"], {"a": "b"}])
+def test_snapshot_with_a_setting_of_another_type_is_refused(
+    snapshot: Path, tmp_path: Path, value: object
+) -> None:
+    path = with_settings(snapshot, tmp_path / "typed.snapshot", {"num.partitions": value})
+    with pytest.raises(SnapshotError, match="another type"):
+        describe(str(path))
 
 
 def test_each_broker_begins_with_the_records_and_offsets_of_the_snapshot(snapshot: Path) -> None:
