@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
-    from odradek.testing import Broker, Cluster, KafkaHandle, KafkaNamespace
+    from odradek.testing import Broker, Cluster, ConnectedBroker, KafkaHandle, KafkaNamespace
     from odradek.testing.leaks import LeakCheck
 
 RELEASES: Final = ("2.8", "3.9", "4.3")
@@ -32,7 +32,7 @@ class KafkaLeakWarning(pytest.PytestWarning):
 class UsedLog:
     """The part of a broker's log that belongs to one test."""
 
-    def __init__(self, name: str, broker: Broker, position: int = 0) -> None:
+    def __init__(self, name: str, broker: Broker | ConnectedBroker, position: int = 0) -> None:
         """position  the byte of the log at which the test begins"""
         self.name = name
         self._broker = broker
@@ -121,7 +121,10 @@ def kafka_release(request: pytest.FixtureRequest) -> str | None:
 def kafka_session_broker(
     kafka_settings: Mapping[str, str], kafka_release: str | None
 ) -> Iterator[Broker]:
-    """The broker that the tests of a process share; under `kafka`."""
+    """The broker that the tests of a process share; under `kafka`.
+
+    A project may define its own, such as one of `Broker.connect`.
+    """
     from odradek.testing import Broker
 
     with Broker(kafka_settings, as_release=kafka_release) as broker:
@@ -138,7 +141,9 @@ def kafka_kept_clients() -> Sequence[str]:
 
 
 @pytest.fixture
-def kafka(request: pytest.FixtureRequest, kafka_session_broker: Broker) -> Iterator[KafkaNamespace]:
+def kafka(
+    request: pytest.FixtureRequest, kafka_session_broker: Broker | ConnectedBroker
+) -> Iterator[KafkaNamespace]:
     """The broker of the session (of the xdist worker), with topics and names for this test."""
     from odradek.testing import KafkaNamespace
 

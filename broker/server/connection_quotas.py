@@ -106,7 +106,7 @@ class ConnectionQuotas:
 def reason(refusal: Refusal, settings: BrokerSettings) -> str:
     """Why a connection is refused, for the log."""
     if refusal is Refusal.DESCRIPTORS:
-        return refusal.value
+        return str(refusal.value)
     names = SETTINGS_OF[refusal.value]
     text = ", ".join(
         f"{name}={settings.written[name]}" for name in names if name in settings.written

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from inspect import isawaitable
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from odradek.bounded_parsing import UnreadableText, parse_json
+from odradek.broker.test_control.access import ControlAccess
 from odradek.broker.test_control.routes import (
     Arguments,
     ControlError,
@@ -23,6 +24,7 @@ from odradek.broker.test_control.routes import (
 
 CALL_TIMEOUT_S: Final = 120
 """After it a caller gets an error; what was begun goes on."""
+QUERY_FIELDS_MAX: Final = 100
 
 logger = logging.getLogger("odradek.test_control")
 
@@ -31,7 +33,11 @@ class ControlCalls:
     """Serves a listening socket."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, listener: socket.socket, routes: Routes
+        self,
+        loop: asyncio.AbstractEventLoop,
+        listener: socket.socket,
+        routes: Routes,
+        access: ControlAccess,
     ) -> None:
         self._loop = loop
         self._routes = routes
@@ -40,7 +46,7 @@ class ControlCalls:
         def serve() -> None:
             from odradek.broker.test_control.http_server import serve_forever
 
-            serve_forever(listener, self.respond)
+            serve_forever(listener, self.respond, access)
 
         threading.Thread(target=serve, name="test control", daemon=True).start()
 
@@ -55,7 +61,7 @@ class ControlCalls:
         """Handle one request; returns its status and what becomes the JSON of the response."""
         try:
             values = read_arguments(target, body)
-            call = self._call(method, urlsplit(target).path, values)
+            call = self._call(method, _parts(target).path, values)
             try:
                 future = asyncio.run_coroutine_threadsafe(call, self._loop)
             except RuntimeError:  # The loop is closed.
@@ -97,7 +103,13 @@ def read_arguments(target: str, body: bytes) -> dict[str, Any]:
 
     raises  ControlError
     """
-    values: dict[str, Any] = dict(parse_qsl(urlsplit(target).query, keep_blank_values=True))
+    try:
+        query = parse_qsl(
+            _parts(target).query, keep_blank_values=True, max_num_fields=QUERY_FIELDS_MAX
+        )
+    except ValueError as error:
+        raise bad_request(f"the query cannot be read: {error}") from error
+    values: dict[str, Any] = dict(query)
     if body:
         try:
             members = parse_json(body)
@@ -107,6 +119,14 @@ def read_arguments(target: str, body: bytes) -> dict[str, Any]:
             raise bad_request("the body is not a JSON object")
         values.update(members)
     return values
+
+
+def _parts(target: str) -> SplitResult:
+    """raises  ControlError"""
+    try:
+        return urlsplit(target)
+    except ValueError as error:
+        raise bad_request(f"the target of the request is not a path: {error}") from error
 
 
 def _check_names(route: Route, values: Mapping[str, Any]) -> None:

@@ -46,4 +46,4 @@ def _serve(node: ControlledNode, control: ControlListener, keep_data: Callable[[
         TopicRoutes(node),
     ):
         group.add_to(routes)
-    return ControlCalls(node.loop, control.socket, routes)
+    return ControlCalls(node.loop, control.socket, routes, control.access)

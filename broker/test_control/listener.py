@@ -11,8 +11,16 @@ import socket
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from odradek.broker.test_control.access import TOKEN_VARIABLE, ControlAccess, is_loopback
+
 HOST: Final = "127.0.0.1"
 BACKLOG: Final = 64
+_LOCAL: Final = {"0.0.0.0": HOST, "::": "::1"}
+"""An address of every interface -> what programs of this machine use."""
+
+
+class NeedsToken(OSError):
+    """Other machines reach the address, and there is no token."""
 
 
 class Server(Protocol):
@@ -25,14 +33,24 @@ class Server(Protocol):
 class ControlListener:
     """The port of one broker's control channel."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, host: str, port: int, token: str | None = None) -> None:
         """
+        host    a name or address; an address of other machines' reach needs a token
         port    0 takes a free one
         raises  OSError
         """
-        self.socket = socket.create_server((HOST, port), backlog=BACKLOG)
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        if token is None and not is_loopback(str(address[0])):
+            raise NeedsToken(
+                f"other machines reach it, so it needs a token: set {TOKEN_VARIABLE}, or give "
+                "--control-token-file FILE"
+            )
+        self.socket = socket.create_server((str(address[0]), port), family=family, backlog=BACKLOG)
         self.socket.setblocking(False)
-        self.address = f"http://{HOST}:{self.socket.getsockname()[1]}"
+        bound = self.socket.getsockname()[1]
+        local = _LOCAL.get(str(address[0]), host)
+        self.address = f"http://{f'[{local}]' if ':' in local else local}:{bound}"
+        self.access = ControlAccess(host, bound, token)
         self._server: Server | None = None
         self._stop_watching: Callable[[], object] = lambda: None
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from odradek.testing.broker import Broker, BrokerFailed
 from odradek.testing.case import KafkaTestCase
 from odradek.testing.cluster import Cluster
+from odradek.testing.connected import ConnectedBroker
 from odradek.testing.control import ControlClient, ControlFailed
 from odradek.testing.faults import Disk, Fault
 from odradek.testing.handle import KafkaHandle
@@ -26,6 +27,7 @@ __all__ = [
     "Broker",
     "BrokerFailed",
     "Cluster",
+    "ConnectedBroker",
     "ControlClient",
     "ControlFailed",
     "Disk",

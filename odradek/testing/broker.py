@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from odradek.launcher import module_command
+from odradek.testing.connected import ConnectedBroker
 from odradek.testing.control import ControlClient
 from odradek.testing.faults import Disk
 from odradek.testing.handle import KafkaHandle
@@ -66,6 +67,16 @@ class Broker(KafkaHandle):
         self._has_data = False
         """Whether it was stopped or killed, and the next start continues."""
         self._last_ahead_ms = 0
+
+    @staticmethod
+    def connect(bootstrap_servers: str, control: str, token: str | None = None) -> ConnectedBroker:
+        """A broker that runs elsewhere; closing it does not stop that broker.
+
+        bootstrap_servers  host:port, for clients
+        control            host:port, or URL, of its control channel (`odradek start --control`)
+        token              of the control channel, if it has one
+        """
+        return ConnectedBroker(bootstrap_servers, control, token)
 
     @property
     def bootstrap_servers(self) -> str:

@@ -27,9 +27,15 @@ class ControlFailed(AssertionError):
 class ControlClient:
     """Calls of one broker, each with a connection of its own, so that threads may share it."""
 
-    def __init__(self, url: str) -> None:
-        """url  the line `control` of the ready file"""
-        self.url = url
+    def __init__(self, url: str, token: str | None = None) -> None:
+        """
+        url    the line `control` of the ready file, or host:port
+        token  of a channel that has one
+        """
+        self.url = url if "://" in url else f"http://{url}"
+        self._headers = {"Connection": "close"}
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {token}"
 
     def call(self, method: str, path: str, arguments: Mapping[str, Any] | None = None) -> Any:
         """The JSON of the response.
@@ -42,7 +48,7 @@ class ControlClient:
         body = None if arguments is None else json.dumps(dict(arguments))
         connection = HTTPConnection(self.url.removeprefix("http://"), timeout=TIMEOUT_S)
         try:
-            connection.request(method, path, body, {"Connection": "close"})
+            connection.request(method, path, body, self._headers)
             response = connection.getresponse()
             received = response.read(RESPONSE_BYTES_MAX + 1)
             content = parse_json(received, bytes_max=RESPONSE_BYTES_MAX)

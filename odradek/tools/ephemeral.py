@@ -30,6 +30,9 @@ SETTINGS: Final = (
 )
 TEMPORARY: Final = ("TMPDIR", "TEMP", "TMP")
 """Environment variables, in the order in which `tempfile` reads them."""
+TOKEN_BYTES: Final = 24
+TOKEN_FILE_MAX: Final = 10_000
+"""Characters."""
 INPUT_BYTES: Final = 1 << 13
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
@@ -116,6 +119,22 @@ def _new_folder() -> str:
 
         return mkdtemp(prefix=FOLDER_PREFIX)
     return path
+
+
+def control_token(path: str) -> str:
+    """The token in a file, which is made with a new one when it does not exist.
+
+    raises  OSError
+    """
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            return file.read(TOKEN_FILE_MAX).strip()
+    except FileNotFoundError:
+        token = os.urandom(TOKEN_BYTES).hex()
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(f"{token}\n")
+        return token
 
 
 def check_ready_file(path: str) -> None:

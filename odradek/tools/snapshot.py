@@ -122,7 +122,7 @@ def save(
     text = json.dumps(about).encode()
     partial = f"{path}.{os.getpid()}.tmp"
     try:
-        with _private_file(partial) as file, tarfile.open(fileobj=file, mode="w") as archive:
+        with _private_file(partial) as whole, tarfile.open(fileobj=whole, mode="w") as archive:
             head = tarfile.TarInfo(CONTENTS)
             head.size = len(text)
             archive.addfile(head, io.BytesIO(text))

@@ -22,6 +22,9 @@ from odradek.runtime.lazy_dataclass import dataclass
 from odradek.tools.settings_arguments import add_settings_arguments
 
 if TYPE_CHECKING:
+    from odradek.broker.node.node import Node
+    from odradek.broker.test_control.clock import AdvancedClock
+    from odradek.broker.test_control.listener import ControlListener
     from odradek.tools.ephemeral import DataFolder
 
 LOG_LEVELS: Final = {"DEBUG": "DEBUG", "INFO": "INFO", "WARN": "WARNING", "ERROR": "ERROR"}
@@ -117,15 +120,7 @@ def _add_test_arguments(parser: argparse.ArgumentParser) -> None:
         help="written when clients are served, and removed at the end: lines "
         "bootstrap_servers=HOST:PORT, pid=PID, data=DIR, and control=URL with --control",
     )
-    tests.add_argument(
-        "--control",
-        nargs="?",
-        const=0,
-        type=_port,
-        metavar="PORT",
-        help=f"serve the control channel of a broker for tests on this port of {HOST}: JSON over "
-        "HTTP, GET / lists what it does; without PORT, and with 0, a free one (needs --ephemeral)",
-    )
+    _add_control_arguments(tests)
     tests.add_argument(
         "--from",
         dest="snapshot",
@@ -157,6 +152,25 @@ def _add_test_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_control_arguments(tests: argparse._ArgumentGroup) -> None:
+    tests.add_argument(
+        "--control",
+        nargs="?",
+        const=(HOST, 0),
+        type=_address,
+        metavar="[HOST:]PORT",
+        help=f"serve the control channel of a broker for tests on this port of {HOST}: JSON over "
+        "HTTP, GET / lists what it does; without PORT, and with 0, a free one (needs --ephemeral). "
+        "A HOST that other machines reach, such as 0.0.0.0, needs a token",
+    )
+    tests.add_argument(
+        "--control-token-file",
+        metavar="FILE",
+        help="the token that requests to the control channel must show; made, for its owner to "
+        "read, when there is no such file (or set ODRADEK_CONTROL_TOKEN)",
+    )
+
+
 def _port(text: str) -> int:
     port = int(text) if text.isdecimal() else -1
     if not 0 <= port <= PORT_MAX:
@@ -164,11 +178,21 @@ def _port(text: str) -> int:
     return port
 
 
+def _address(text: str) -> tuple[str, int]:
+    """Host and port of the control channel."""
+    host, colon, port = text.rpartition(":")
+    if colon and not host:
+        raise argparse.ArgumentTypeError(f"{text} is not [HOST:]PORT")
+    return host.removeprefix("[").removesuffix("]") or HOST, _port(port)
+
+
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = build_parser()
     options = parser.parse_args(list(arguments))
     if options.control is not None and not options.ephemeral:
         parser.error("--control is for brokers of tests: it needs --ephemeral")
+    if options.control_token_file and options.control is None:
+        parser.error("--control-token-file is for --control")
     if options.data is not None and not options.ephemeral:
         parser.error("--data is for brokers of tests: it needs --ephemeral")
     if (options.snapshot or options.save) and not options.ephemeral:
@@ -287,6 +311,26 @@ def _begin(options: argparse.Namespace, folder: DataFolder | None) -> Begin:
     return Begin({**snapshot.settings, "broker.id": str(chosen)}, snapshot.ahead_ms)
 
 
+def _token(options: argparse.Namespace) -> str | None:
+    """The token of the control channel, or None.
+
+    raises  OSError
+    """
+    from odradek.broker.test_control.access import TOKEN_VARIABLE, is_token
+
+    if options.control_token_file:
+        from odradek.tools.ephemeral import control_token
+
+        token, origin = control_token(options.control_token_file), options.control_token_file
+    elif TOKEN_VARIABLE in os.environ:
+        token, origin = os.environ[TOKEN_VARIABLE], TOKEN_VARIABLE
+    else:
+        return None
+    if not is_token(token):
+        raise OSError(f"the token of {origin} is not 16 to 1,000 ASCII characters without blanks")
+    return token
+
+
 def _overridden(options: argparse.Namespace) -> dict[str, str]:
     """The settings of --override."""
     rows = (text.partition("=") for text in options.override)
@@ -310,6 +354,29 @@ def _saved(code: int, options: argparse.Namespace, folder: DataFolder | None, be
     return code
 
 
+def _controlled(
+    options: argparse.Namespace, folder: DataFolder, begin: Begin
+) -> tuple[ControlListener, AdvancedClock, Callable[..., Node]]:
+    """The control channel, the clock that it advances, and what makes the node that it controls.
+
+    raises  StartError
+    """
+    from odradek.broker.node.start_error import StartError
+    from odradek.broker.test_control.clock import AdvancedClock
+    from odradek.broker.test_control.composition import controlled_node
+    from odradek.broker.test_control.listener import ControlListener
+    from odradek.runtime.clock import SystemClock
+
+    host, port = options.control
+    try:
+        control = ControlListener(host, port, _token(options))
+    except OSError as error:
+        text = f"cannot serve the control channel on {host}:{port}: {error}"
+        raise StartError(text) from error
+    clock = AdvancedClock(SystemClock(), begin.ahead_ms)
+    return control, clock, controlled_node(control, clock, folder.keep)
+
+
 def _run(
     options: argparse.Namespace,
     folder: DataFolder | None,
@@ -326,7 +393,6 @@ def _run(
     from odradek.broker.node.start_error import StartError
     from odradek.broker.settings.load import load_settings
     from odradek.broker.settings.types import SettingsError
-    from odradek.runtime.clock import SystemClock
     from odradek.runtime.logging import format_line, set_up_logging
 
     config = None if options.config is None else os.path.abspath(options.config)
@@ -342,7 +408,8 @@ def _run(
     set_up_logging(options.log_format, level=LOG_LEVELS[options.log_level])
     path = None if folder is None else folder.path
     make_node: Callable[..., Node] = Node
-    control, clock = None, None
+    control: ControlListener | None = None
+    clock: AdvancedClock | None = None
     try:
         settings = load_settings(options.config, _overrides(options, path, begin.settings))
         if folder is None and not is_fsync_enabled(settings.written):
@@ -350,19 +417,8 @@ def _run(
                 "odradek.fsync.enable=false is for data that are thrown away: it needs --ephemeral"
             )
         if options.control is not None:
-            from odradek.broker.test_control.clock import AdvancedClock
-            from odradek.broker.test_control.composition import controlled_node
-            from odradek.broker.test_control.listener import ControlListener
-
-            try:
-                control = ControlListener(options.control)
-            except OSError as error:
-                address = f"{HOST}:{options.control}"
-                text = f"cannot serve the control channel on {address}: {error}"
-                raise StartError(text) from error
             assert folder is not None, "--control needs --ephemeral"
-            clock = AdvancedClock(SystemClock(), begin.ahead_ms)
-            make_node = controlled_node(control, clock, folder.keep)
+            control, clock, make_node = _controlled(options, folder, begin)
         if options.forget_dynamic_settings:
             make_node = partial(make_node, forgets_dynamic_settings=True)
         run(settings, on_ready, make_node, writes_bytecode=folder is not None)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from odradek.testing import Broker
+from tests.support.ports import free_port
 from tests.support.tool_cache import PROJECT
 
 PAGE = (PROJECT / "docs" / "testing.md").read_text()
@@ -41,8 +43,49 @@ def test_python_examples_pass(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout
-    assert len(blocks) == 14
+    assert len(blocks) == 16
     assert "19 passed" in done.stdout
+
+
+USES_FIXTURE = """
+import os
+from kafka import KafkaProducer
+
+def test_records(kafka):
+    assert kafka.bootstrap_servers == os.environ["KAFKA_BOOTSTRAP_SERVERS"]
+    topic = kafka.topic("orders")
+    with KafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+        producer.send(topic, b"one").get(60)
+    assert [record.value for record in kafka.records(topic, 1)] == [b"one"]
+"""
+
+
+def test_examples_of_a_broker_elsewhere_use_it_and_leave_it_running(tmp_path: Path) -> None:
+    blocks = dict(PYTHON.findall(PAGE))
+    (tmp_path / "connected.py").write_text(blocks["connected.py"])
+    (tmp_path / "conftest.py").write_text(blocks["conftest_connected.py"])
+    (tmp_path / "test_fixture.py").write_text(USES_FIXTURE)
+    with Broker({"listeners": f"PLAINTEXT://127.0.0.1:{free_port()}"}) as broker:
+        environment = {
+            **os.environ,
+            "KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
+            "KAFKA_CONTROL": broker.control.url,
+            "ODRADEK_CONTROL_TOKEN": "none-is-needed-on-loopback",
+        }
+        pytest_command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--kafka-leaks=fail"]
+        for arguments in (["connected.py"], pytest_command):
+            done = subprocess.run(
+                [sys.executable, *arguments],
+                cwd=tmp_path,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=RUN_TIMEOUT_S,
+                check=False,
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+        assert "1 passed" in done.stdout
+        assert broker.end_offsets("orders") == {0: 0}
 
 
 def test_script_runs_a_command_with_a_broker_and_leaves_nothing(tmp_path: Path) -> None:

@@ -87,6 +87,87 @@ def test_request_of_a_web_page_is_refused(broker: Broker) -> None:
     assert ask(broker, "POST", "/retention", b"{}", {"Origin": "http://x"})[0] == 403
 
 
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]", "LOCALHOST"])
+def test_requests_that_name_this_machine_are_served(broker: Broker, host: str) -> None:
+    port = broker.control.url.rpartition(":")[2]
+    assert ask(broker, "GET", "/broker", headers={"Host": f"{host}:{port}"})[0] == 200
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+@pytest.mark.parametrize("path", ["/broker", "/topics/a", "/requests", "/broker/keep-data"])
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "127.0.0.1:1", "", "localhost.evil"])
+def test_request_of_a_page_whose_name_was_rebound_is_refused(
+    broker: Broker, method: str, path: str, host: str
+) -> None:
+    status, content = ask(broker, method, path, headers={"Host": host})
+    assert status == 403
+    assert "the channel is not for requests to" in content["error"]
+
+
+def raw(broker: Broker, request: bytes) -> bytes:
+    """The first bytes of a response."""
+    address = broker.control.url.removeprefix("http://").split(":")
+    with socket.create_connection((address[0], int(address[1])), WAIT_S) as connection:
+        connection.sendall(request)
+        return connection.recv(200)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"a":' * 50_000,
+        b"[" * 5_000,
+        b'{"ms":' + b"9" * 5_000 + b"}",
+        b'{"ms":1e400}',
+        b'{"ms":NaN}',
+        b'{"topic":"\\ud800"}',
+        b"\xff\xfe",
+        b'{"ms":1',
+    ],
+    ids=["objects", "arrays", "digits", "infinite", "NaN", "surrogate", "not UTF-8", "cut"],
+)
+def test_malformed_body_is_refused_with_400(broker: Broker, body: bytes) -> None:
+    status, content = ask(broker, "POST", "/clock/advance", body)
+    assert (status, "JSON" in content["error"]) == (400, True)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "GET http://[/ HTTP/1.1",
+        f"GET /?{'&'.join(['a=1'] * 200)} HTTP/1.1",
+        "GET /topics/%ff%00 HTTP/1.1",
+        "GET /faults/" + "9" * 5_000 + " HTTP/1.1",
+        "GET /faults/1/wait?hits=" + "9" * 5_000 + " HTTP/1.1",
+        "GET / HTTP/9",
+        "GET",
+    ],
+)
+def test_malformed_target_gets_a_response_of_400_or_404(broker: Broker, line: str) -> None:
+    host = broker.control.url.removeprefix("http://")
+    response = raw(broker, f"{line}\r\nHost: {host}\r\n\r\n".encode())
+    assert b" 400 " in response[:80] or b" 404 " in response[:80] or b" 505 " in response[:80]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ("", 400),
+        ("Host: HOST\r\nHost: evil", 400),
+        ("Host: HOST\r\nContent-Length: " + "9" * 6_000, 413),
+        ("Host: HOST\r\nContent-Length: -1", 400),
+        ("Host: HOST\r\nContent-Length: \u00b2", 400),
+        ("Host: HOST\r\nContent-Length: 1\r\nContent-Length: 2", 400),
+        ("Host: HOST\r\nTransfer-Encoding: chunked", 411),
+    ],
+)
+def test_malformed_headers_are_refused(broker: Broker, headers: str, status: int) -> None:
+    text = headers.replace("HOST", broker.control.url.removeprefix("http://"))
+    lines = ["POST /retention HTTP/1.1", *([text] if text else []), "", ""]
+    request = "\r\n".join(lines).encode("latin-1")
+    assert raw(broker, request).startswith(f"HTTP/1.1 {status} ".encode())
+
+
 def test_connections_beyond_the_limit_are_closed_and_others_served() -> None:
     """A broker of its own: threads of earlier connections, or of these, may not have ended yet."""
     with Broker() as fresh, ExitStack() as connections:
@@ -97,7 +178,7 @@ def test_connections_beyond_the_limit_are_closed_and_others_served() -> None:
 
         held = [connected() for _ in range(CONNECTIONS_MAX)]
         for one in held:
-            one.sendall(b"GET /broker HTTP/1.1\r\n\r\n")
+            one.sendall(f"GET /broker HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
         assert all(one.recv(100).startswith(b"HTTP/1.1 200") for one in held)
         assert connected().recv(100) == b""
 

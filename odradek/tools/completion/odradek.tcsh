@@ -22,6 +22,7 @@ complete odradek \
         'c/--reassignment-json-file=/f/' \
         'c/--topics-to-move-json-file=/f/' \
         'c/--ready-file=/f/' \
+        'c/--control-token-file=/f/' \
         'c/--from=/f/' \
         'c/--save=/f/' \
         'c/--as=/(2.8 3.9 4.3)/' \
@@ -32,7 +33,7 @@ complete odradek \
         'c/--progress-file=/f/' \
         'c/--jars=/f/' \
         'c/--mode=/(stream available_now)/' \
-        'c/--/(add-config add-config-file additional admin.config all all-groups all-topic-partitions all-topics alter api-report as at-min-isr-partitions batch-size bootstrap-controller bootstrap-server broker broker-defaults broker-id broker-list broker-logger brokers by-duration cancel check class client client-defaults command-config compression-codec config consumer-property consumer.config control coordinator-epoch create data delete delete-config delete-offsets describe disable-rack-aware dry-run duration-filter election-type enable-systest-events entity-default entity-name entity-type ephemeral exclude-internal execute export feature fetch-size force formatter formatter-config from from-beginning from-file generate group help if-exists if-not-exists include ip ip-defaults isolation-level jars json key-deserializer lag-ms line-reader list log-format log-level master max-block-ms max-memory-bytes max-messages max-partition-memory-bytes max-transaction-timeout max-wait-ms members message-send-max-retries metadata-expiry-ms metrics-port mirror mode offset offsets override partition partition-size-limit-per-response partitions path-to-json-file port preserve-throttles producer-epoch producer-id producer-property producer.config progress-file property reader-config ready-file reassignment-json-file replica-alter-log-dirs-throttle replica-assignment replication-factor report-interval-ms request-required-acks request-timeout-ms reset-offsets retry-backoff-ms rows save set shift-by skip-message-on-error socket-buffer-size spark start-offset state step stop-at-end-of-input sync text throttle time timeout timeout-ms to-current to-datetime to-earliest to-latest to-offset topic topic-id topic-list topic-white-list topics-include topics-to-move-json-file topics-with-overrides transactional-id transactionalId type unavailable-partitions under-min-isr-partitions under-replicated-partitions unsafe user user-defaults value-deserializer verbose verify version whitelist zk-tls-config-file zookeeper zookeeper-port)/' \
+        'c/--/(add-config add-config-file additional admin.config all all-groups all-topic-partitions all-topics alter api-report as at-min-isr-partitions batch-size bootstrap-controller bootstrap-server broker broker-defaults broker-id broker-list broker-logger brokers by-duration cancel check class client client-defaults command-config compression-codec config consumer-property consumer.config control control-token-file coordinator-epoch create data delete delete-config delete-offsets describe disable-rack-aware dry-run duration-filter election-type enable-systest-events entity-default entity-name entity-type ephemeral exclude-internal execute export feature fetch-size force forget-dynamic-settings formatter formatter-config from from-beginning from-file generate group help if-exists if-not-exists include ip ip-defaults isolation-level jars json key-deserializer lag-ms line-reader list log-format log-level master max-block-ms max-memory-bytes max-messages max-partition-memory-bytes max-transaction-timeout max-wait-ms members message-send-max-retries metadata-expiry-ms metrics-port mirror mode offset offsets override partition partition-size-limit-per-response partitions path-to-json-file port preserve-throttles producer-epoch producer-id producer-property producer.config progress-file property reader-config ready-file reassignment-json-file replica-alter-log-dirs-throttle replica-assignment replication-factor report-interval-ms request-required-acks request-timeout-ms reset-offsets retry-backoff-ms rows save set shift-by skip-message-on-error socket-buffer-size spark start-offset state step stop-at-end-of-input sync text throttle time timeout timeout-ms to-current to-datetime to-earliest to-latest to-offset topic topic-id topic-list topic-white-list topics-include topics-to-move-json-file topics-with-overrides transactional-id transactionalId type unavailable-partitions under-min-isr-partitions under-replicated-partitions unsafe user user-defaults value-deserializer verbose verify version whitelist zk-tls-config-file zookeeper zookeeper-port)/' \
         'c/-/(- V h)/' \
         'n/--data/f/' \
         'n/--zk-tls-config-file/f/' \
@@ -48,6 +49,7 @@ complete odradek \
         'n/--reassignment-json-file/f/' \
         'n/--topics-to-move-json-file/f/' \
         'n/--ready-file/f/' \
+        'n/--control-token-file/f/' \
         'n/--from/f/' \
         'n/--save/f/' \
         'n/--as/(2.8 3.9 4.3)/' \
