@@ -65,6 +65,8 @@ EXPIRY_RETRY_MS: Final = 60_000
 METADATA_WAIT_MS: Final = 10_000
 METADATA_CHECK_S: Final = 0.01
 LEAVE_TIMEOUT_S: Final = 6
+HURRIED_LEAVE_TIMEOUT_S: Final = 1
+"""After a second signal."""
 FIRST_GENERATED_ID: Final = 1001
 """The id that Kafka gives the first broker without one (reserved.broker.max.id + 1)."""
 
@@ -99,6 +101,7 @@ class Node:
         self._forgets_dynamic_settings = forgets_dynamic_settings
         self._platform = self._open_platform()
         self._stopping = asyncio.Event()
+        self._hurrying = asyncio.Event()
         self._fatal: str | None = None
         self._own_descriptors = 0
         self._logs = LogManager(
@@ -456,7 +459,9 @@ class Node:
             self._stopping.set()
 
     def request_stop(self) -> None:
-        """Begin to stop, from a signal."""
+        """Begin to stop, from a signal; a second one ends the wait for the other brokers."""
+        if self._stopping.is_set():
+            self._hurrying.set()
         self._stopping.set()
 
     async def run_until_stopped(self) -> None:
@@ -469,16 +474,32 @@ class Node:
         await self._stopping.wait()
         logger.info("shutting down")
         if self._settings.controlled_shutdown_enable:
-            await ControlledShutdown(
-                self._broker_id,
-                self._settings,
-                self.services,
-                self.parts,
-                lambda: self._fatal is not None,
-            ).run()
+            await self._hand_over()
         await self.stop()
         if self._fatal is not None:
             raise StartError(self._fatal)
+
+    async def _hand_over(self) -> None:
+        """Have others lead what this broker leads, until that is done or a second signal comes."""
+        shutdown = ControlledShutdown(
+            self._broker_id,
+            self._settings,
+            self.services,
+            self.parts,
+            lambda: self._fatal is not None,
+        )
+        handing_over = asyncio.ensure_future(shutdown.run())
+        hurrying = asyncio.ensure_future(self._hurrying.wait())
+        try:
+            await asyncio.wait((handing_over, hurrying), return_when=asyncio.FIRST_COMPLETED)
+            if handing_over.done():
+                handing_over.result()
+            else:
+                logger.warning("stopping without a controlled shutdown, after a second signal")
+        finally:
+            handing_over.cancel()
+            hurrying.cancel()
+            await asyncio.gather(handing_over, hurrying, return_exceptions=True)
 
     def _prepare_first_requests(self) -> None:
         """Load what the other brokers and their clients ask for first; 100 ms on a busy machine
@@ -530,8 +551,9 @@ class Node:
         leaving = self.services.controller.shutdown()
         while self.parts.coordination_work.is_running:
             await self.parts.coordination_work.finish()
+        timeout_s = HURRIED_LEAVE_TIMEOUT_S if self._hurrying.is_set() else LEAVE_TIMEOUT_S
         try:
-            await asyncio.wait_for(until_done(leaving), LEAVE_TIMEOUT_S)
+            await asyncio.wait_for(until_done(leaving), timeout_s)
         except TimeoutError:
             logger.warning("the coordination session cannot be ended; it ends by its time-out")
 

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -140,6 +141,31 @@ def test_cluster_serves_clients_restarts_a_killed_broker_and_stops_in_order(tmp_
     # Each left the cluster while broker 0 served it, and closed its logs.
     assert "cannot be ended" not in log.read_text()
     for number in range(3):
+        assert (data / f"broker-{number}" / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize("is_interrupted", [False, True])
+def test_command_ends_soon_when_the_broker_with_the_coordination_is_gone(
+    tmp_path: Path, *, is_interrupted: bool
+) -> None:
+    data = tmp_path / "data"
+    words = ("odradek", "cluster", "--port", "0", "--data", str(data))
+    with running(tmp_path, *words) as cluster:
+        bootstrap = addresses(cluster.wait_for_line(READY, timeout_s=READY_TIMEOUT_S))
+        create_topic(",".join(bootstrap), "spread", 3)
+        round_trip(",".join(bootstrap), "spread", 300)
+        # Soon after its start, so that it is not started again.
+        subprocess.run(["kill", "-9", str(broker_pid(0, data))], check=True)
+        began_s = time.monotonic()
+        if is_interrupted:
+            os.kill(cluster.pid, signal.SIGINT)
+        assert cluster.wait(timeout_s=WAIT_S) == (0 if is_interrupted else 1)
+        took_s = time.monotonic() - began_s
+    assert took_s < 10.0
+    assert not any(is_open(broker) for broker in bootstrap)
+    log = (tmp_path / "cluster.log").read_text()
+    assert "and is killed" not in log
+    for number in (1, 2):
         assert (data / f"broker-{number}" / ".kafka_cleanshutdown").exists()
 
 

@@ -18,6 +18,7 @@ from time import monotonic
 from typing import IO, Any, Final
 
 STOP_TIMEOUT_S: Final = 60.0
+HURRIED_STOP_TIMEOUT_S: Final = 8.0
 READY_TIMEOUT_S: Final = 120.0
 READY_CHECK_S: Final = 0.1
 SOON_S: Final = 10.0
@@ -106,17 +107,24 @@ class SupervisedProcess:
         await asyncio.wait((self._reading,))
         await self._process.wait()
 
-    async def stop(self) -> None:
-        """SIGTERM, and SIGKILL if that has no effect; returns when it has ended."""
+    async def stop(self, *, is_hurried: bool = False) -> None:
+        """SIGTERM, and SIGKILL if that has no effect; returns when it has ended.
+
+        is_hurried  it waits for no other process: a broker hands nothing over then
+        """
         process = self._process
         if process is None:
             return
         if self.is_running:
+            timeout_s = HURRIED_STOP_TIMEOUT_S if is_hurried else STOP_TIMEOUT_S
             process.terminate()
+            if is_hurried:
+                # Another signal than the first: two of a kind may arrive as one.
+                process.send_signal(signal.SIGINT)
             try:
-                await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
+                await asyncio.wait_for(process.wait(), timeout_s)
             except TimeoutError:
-                report(f"{self.name} did not stop in {STOP_TIMEOUT_S:.0f} s and is killed")
+                report(f"{self.name} did not stop in {timeout_s:.0f} s and is killed")
                 process.kill()
         await self.wait()
 
@@ -230,8 +238,34 @@ async def run_processes(
         await _unless_stopped(work(everything), stopping)
     finally:
         # A signal has no effect while everything is stopped in order.
-        for process in reversed(everything):
-            await process.stop()
+        await _stop(stages[0] if stages else [], everything)
+
+
+async def _stop(
+    first: Sequence[SupervisedProcess], everything: Sequence[SupervisedProcess]
+) -> None:
+    """Stop processes in reverse order; all at once when the first stage has ended.
+
+    Without it the others cannot leave the cluster, and would try for long.
+    """
+    gone = asyncio.ensure_future(_ended(first))
+    stopping: list[asyncio.Future[None]] = []
+    for process in reversed(everything):
+        stopping.append(asyncio.ensure_future(process.stop()))
+        await asyncio.wait((stopping[-1], gone), return_when=asyncio.FIRST_COMPLETED)
+        if gone.done():
+            stopping += [asyncio.ensure_future(one.stop(is_hurried=True)) for one in everything]
+            break
+        await stopping[-1]
+    await asyncio.gather(*stopping)
+    gone.cancel()
+    await asyncio.gather(gone, return_exceptions=True)
+
+
+async def _ended(processes: Sequence[SupervisedProcess]) -> None:
+    for process in processes:
+        if process.is_running:
+            await process.wait()
 
 
 async def _until(is_ready: Callable[[], bool]) -> None:
