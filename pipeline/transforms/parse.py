@@ -24,17 +24,25 @@ from odradek.pipeline.spec.parse_step import CORRUPT, DELETED, Parse
 from odradek.pipeline.transforms.avro import read_avro
 from odradek.pipeline.transforms.columns import column, quoted
 from odradek.pipeline.transforms.decoding import Decoding
+from odradek.pipeline.transforms.exact_json import (
+    read_json,
+    texts_of,
+    with_marks,
+    with_value,
+    without_marks,
+)
 from odradek.pipeline.transforms.times import Bound, as_texts, has_times, is_wrong, read, reasons
 
 PARSED: Final = "_parsed"
 DECODED: Final = "_decoded"
 ENVELOPE: Final = "_envelope"
+ROW: Final = "_row"
 IS_GOOD: Final = "_is_good"
 ORIGIN: Final = ("topic", "partition", "offset")
 """Columns of a Kafka source in the headers of a dead letter, besides the timestamp."""
 HEADER_PREFIX: Final = "odradek."
 """Prefix of the headers that are added to a dead letter; other headers do not have it."""
-
+_READER: Final = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
 
 Keep = Callable[[DataFrame], DataFrame]
 
@@ -123,8 +131,12 @@ def _from_text_column(
     reason = reason.when(text.isNull() | (text == ""), F.lit("no value"))
     if envelope is not None:
         reason = envelope.reason
+    if step.format == "json":
+        rows = read_json(rows, text, marked, texts_of(schema), PARSED, _READER)
+    else:
+        rows = rows.withColumn(PARSED, _from_text(text, marked, step))
     return _Parsed(
-        rows.withColumn(PARSED, _from_text(text, marked, step)),
+        rows,
         schema,
         is_whole & F.col(PARSED).isNotNull() & F.col(PARSED)[CORRUPT].isNull(),
         _reason(reason, text, plain, step),
@@ -170,13 +182,14 @@ def _unwrapped(rows: DataFrame, text: Column) -> tuple[DataFrame, Column, _Envel
     Source: Debezium's change events; converters with schemas put them into `payload`.
     """
     fields = "before STRING, after STRING, op STRING"
-    outer = F.from_json(text, f"payload STRUCT<{fields}>, {fields}")
+    outer = F.from_json(with_marks(text), f"payload STRUCT<{fields}>, {fields}")
     inner = F.struct(*(outer[name].alias(name) for name in ("before", "after", "op")))
-    rows = rows.withColumn(ENVELOPE, F.coalesce(outer["payload"], inner))
+    rows = with_value(rows, ENVELOPE, F.coalesce(outer["payload"], inner))
     event = F.col(ENVELOPE)
     is_deletion = event["op"].eqNullSafe(F.lit("d"))
     is_row = event["op"].isin("c", "r", "u")
     row = F.when(is_deletion, event["before"]).when(is_row, event["after"])
+    rows, row = with_value(rows, ROW, without_marks(row)), F.col(ROW)
     reason = F.when(text.isNull() | (text == ""), F.lit("no value"))
     reason = reason.when(F.try_parse_json(text).isNull(), F.lit("not JSON"))
     reason = reason.when(event["op"].isNull(), F.lit("no change event of Debezium: no op"))
@@ -235,11 +248,10 @@ def _at(path: str, columns: Mapping[str, Column]) -> Column:
 
 
 def _from_text(text: Column, schema: StructType, step: Parse) -> Column:
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
     if step.format == "json":
-        return F.from_json(text, schema, options)
+        return F.from_json(text, schema, _READER)
     ddl = ", ".join(f"{quoted(one.name)} {one.dataType.simpleString()}" for one in schema.fields)
-    return F.from_csv(text, ddl, options | {"sep": step.delimiter, "escape": '"'})
+    return F.from_csv(text, ddl, _READER | {"sep": step.delimiter, "escape": '"'})
 
 
 def _is_object(text: Column) -> Column:

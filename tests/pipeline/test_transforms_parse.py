@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -108,6 +109,79 @@ def test_invalid_times_and_decimals_in_json_are_dead_letters(spark: SparkSession
     assert (whole[1], str(whole[2])) == (date(2026, 1, 2), "12.34")
     assert moment(shifted[0]) == moment(whole[0])
     assert bad == ["at is no TIMESTAMP", "d is no DATE", "p is no DECIMAL(5,2)"]
+
+
+NUMBERS = [
+    *("12345678901234567.89", "1.10", "1e2", "-1.5E-3", "12345678901234567890", "-0", "0", "7"),
+    *("0.0", "1E400", "-2.50e+07", "0.1000000000000000055511151231257827", f"{10**40}.5"),
+]
+"""Numbers of JSON that a double, or its text, changes; and some that it keeps."""
+
+
+def test_json_numbers_keep_their_digits_in_a_string_of_any_depth(spark: SparkSession) -> None:
+    schema = (
+        "a STRING, n STRUCT<s: STRING, d: DOUBLE, o: STRING>, l ARRAY<STRING>, i INT,"
+        " m MAP<STRING, STRUCT<s: STRING, x: BIGINT>>, e ARRAY<STRUCT<s: STRING, x: ARRAY<STRING>>>"
+    )
+    values = [
+        f"""{{"a":{n}, "n":{{"s": {n} ,"d":1.50,"o":{{"x":[{n}],"y":"{n}"}}}},"l":[{n},"{n}",null],
+        "i":7,"m":{{"{n}":{{"s":{n},"x":8}},"k":{{"x":9}}}},"e":[{{"s":{n},"x":[{n},{n}]}},null]}}"""
+        for n in NUMBERS
+    ]
+    assert outcome(spark, [one.encode() for one in values], format="json", schema=schema) == [
+        (
+            n,
+            Row(s=n, d=1.5, o=f'{{"x":[{n}],"y":"{n}"}}'),
+            [n, n, None],
+            7,
+            {n: Row(s=n, x=8), "k": Row(s=None, x=9)},
+            [Row(s=n, x=[n, n]), None],
+        )
+        for n in NUMBERS
+    ]
+
+
+def test_texts_that_look_like_json_numbers_are_unchanged(spark: SparkSession) -> None:
+    texts = [
+        "1.10",
+        'a "1.10", 1e2, [1.0]',
+        "it's 1.50",
+        '{"x":1.10}',
+        "\\1.0\n2.50",
+        "\ufdd01.10",
+        "\ufdd0",
+        '"' * 3,
+        "-" * 3,
+        "x1.0" * 10_000,
+    ]
+    values = [json.dumps({"a": text, text: 1.5, "b": 1.5}).encode() for text in texts]
+    values += [json.dumps({"a": text, "b": 1.5}, ensure_ascii=False).encode() for text in texts]
+    found = outcome(spark, values, format="json", schema="a STRING, b DOUBLE")
+    assert found == [(text, 1.5) for text in texts * 2]
+    single = b"""{'a':'it "is" 1.10', 'b':1.5}"""
+    assert outcome(spark, [single], format="json", schema="a STRING, b STRING") == [
+        ('it "is" 1.10', "1.5")
+    ]
+
+
+def test_rows_of_an_envelope_keep_the_digits_of_their_numbers(spark: SparkSession) -> None:
+    schema = "s STRING, d DECIMAL(38, 4), x DOUBLE"
+    settings = {"format": "json", "envelope": "debezium", "schema": schema}
+    numbers = ["12345678901234567.89", "1.10", "1e2", "12345678901234567890", "-0.5"]
+    values: list[bytes] = []
+    for number in numbers:
+        row = f'{{"s": {number}, "d": {number}, "x": 2.5}}'
+        for event in (
+            f'{{"op": "u", "before": {{"d": 1}}, "after": {row}}}',
+            f'{{"op": "d", "before": {row}, "after": null}}',
+        ):
+            values += [event.encode(), f'{{"schema": {{}}, "payload": {event}}}'.encode()]
+    found = outcome(spark, values, **settings)
+    assert [(s, f"{d:.4f}", x, deleted) for s, d, x, deleted in found] == [
+        (number, f"{Decimal(number):.4f}", 2.5, is_deletion)
+        for number in numbers
+        for is_deletion in (False, False, True, True)
+    ]
 
 
 CSV: list[tuple[bytes | None, Any]] = [
