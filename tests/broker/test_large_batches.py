@@ -7,11 +7,12 @@ the next receives of other connections would overwrite.
 from __future__ import annotations
 
 import threading
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.broker_process import odradek_broker
@@ -42,11 +43,12 @@ def produce(address: str, topic: str, producer: int, failures: list[str]) -> dic
     """Send all rounds; partition -> numbers of its acknowledged records in order of offsets."""
     offsets: dict[int, list[tuple[int, int]]] = {}
 
-    def on_delivery(number: int, error: Any, message: Any) -> None:
-        if error is not None:
+    def on_delivery(number: int, error: KafkaError | None, message: Message) -> None:
+        partition, offset = message.partition(), message.offset()
+        if error is not None or partition is None or offset is None:
             failures.append(str(error))
         else:
-            offsets.setdefault(message.partition(), []).append((message.offset(), number))
+            offsets.setdefault(partition, []).append((offset, number))
 
     client = Producer({"bootstrap.servers": address, **SETTINGS})
     number = 0
@@ -59,9 +61,7 @@ def produce(address: str, topic: str, producer: int, failures: list[str]) -> dic
                     value_of(producer, number),
                     b"%d-%d" % (producer, number),
                     partition=partition,
-                    on_delivery=lambda error, message, number=number: on_delivery(
-                        number, error, message
-                    ),
+                    on_delivery=partial(on_delivery, number),
                 )
         assert client.flush(WAIT_S) == 0
     return {
