@@ -168,8 +168,9 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m pytest -q -p no:cacheprovider tests/repository
 
-docs: $(VENV)/.dev
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+docs: $(VENV)/.docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	@echo "the site is in build/site; to read and search it: python3 -m http.server --directory build/site"
 
 # Uploading is a decision of a person: `twine upload dist/*` after the tag of CHANGELOG.md's version.
 release: $(VENV)/.dev
@@ -227,10 +228,16 @@ $(VENV)/.run: pyproject.toml | $(VENV)/bin/python
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m compileall -q $(PACKAGES)
 	@touch $@
 
+# Without PySpark.  What work on the project needs includes it.
+$(VENV)/.docs: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install -qq --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install -qq --editable . --group docs
+	@touch $@
+
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install -qq --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install -qq --editable '.[tools,pipeline]' --group dev
-	@touch $@ $(VENV)/.run
+	@touch $@ $(VENV)/.run $(VENV)/.docs
 
 clean:
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

@@ -24,6 +24,8 @@ SECTION: Final = re.compile(r"^([A-Z][^:\n]{2,60}):\s", re.M)
 SHOWN: Final = ("Served", "Ignored", "Not done")
 VERSIONS: Final = re.compile(r"^Served: \d+(-\d+)?\W*")
 """The versions have a column of their own."""
+NEW_IN: Final = re.compile(r"\.?\s*\n {2,}(\d+(?:-\d+)?) {2,}")
+"""A version of the list in a docstring, whose line says what is new in it."""
 
 
 def render() -> str:
@@ -65,7 +67,8 @@ def _summary(module: str) -> str:
     notes = [first.partition(": ")[2]]
     for start, end in _sections(rest):
         if start[1].startswith(SHOWN):
-            notes.append(VERSIONS.sub("", " ".join(rest[start.start() : end].split())))
+            section = NEW_IN.sub(r"; \1: ", rest[start.start() : end])
+            notes.append(VERSIONS.sub("", " ".join(section.split())))
     return ". ".join(note[:1].upper() + note[1:].rstrip(".") for note in notes if note)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Final
 
-from docs.generate.markdown import table
 from odradek.broker.settings.definitions import tables
 from odradek.broker.settings.rules import rule_text
 from odradek.broker.settings.types import Definition, UpdateMode, value_text
@@ -42,41 +41,49 @@ TITLES: Final = {
 
 
 def render() -> str:
-    """The page."""
+    """The page: a heading with an anchor for each setting, by which the search finds it."""
+    taken: set[str] = set()
     parts = [INTRODUCTION]
     for name, title in TITLES.items():
         definitions: Iterable[Definition] = getattr(tables, name).TABLE
-        parts.append(f"## {title}\n\n{_table(definitions)}")
+        parts.append(f"## {title}\n\n{_entries(definitions, taken)}")
     parts.append(
         "## Dynamic only\n\nSet with IncrementalAlterConfigs while the broker runs.\n\n"
-        + _table(tables.DYNAMIC_ONLY.values())
+        + _entries(tables.DYNAMIC_ONLY.values(), taken)
     )
     parts.append(
         "## Topics\n\nA topic's own value comes before the broker's default.\n\n"
-        + _table(tables.TOPIC.values())
+        + _entries(tables.TOPIC.values(), taken)
     )
     return "\n".join(parts)
 
 
 def documented(page: str, definitions: Mapping[str, Definition]) -> set[str]:
-    """Those of the definitions that have a row on the page."""
-    return {name for name in definitions if f"| `{name}` |" in page}
+    """Those of the definitions that have an entry on the page."""
+    return {name for name in definitions if f"### `{name}` {{: #" in page}
 
 
-def _table(definitions: Iterable[Definition]) -> str:
+def _entries(definitions: Iterable[Definition], taken: set[str]) -> str:
+    """Entries in the order of names.
+
+    taken  anchors of the page; those of the entries are added
+    """
     shown = sorted((row for row in definitions if not row.is_internal), key=lambda row: row.name)
     unique = [next(rows) for _, rows in groupby(shown, key=lambda row: row.name)]
-    heads = ("setting", "type", "default", "allowed", "changes", "meaning")
-    return table(heads, map(_row, unique))
+    return "\n".join(_entry(row, taken) for row in unique)
 
 
-def _row(definition: Definition) -> tuple[str, ...]:
+def _entry(definition: Definition, taken: set[str]) -> str:
+    anchor = definition.name if definition.name not in taken else f"topic-{definition.name}"
+    assert anchor not in taken, anchor
+    taken.add(anchor)
     default = value_text(definition.default)
-    return (
-        f"`{definition.name}`",
+    facts = [
         definition.type.lower() + (f" ({definition.unit})" if definition.unit else ""),
-        "not set" if default is None else f"`{default}`" if default else "empty",
-        "" if definition.rule is None else f"`{rule_text(definition.rule)}`",
-        UPDATES[definition.update_mode],
-        definition.documentation,
-    )
+        "not set" if default is None else f"default `{default}`" if default else "empty by default",
+        f"changes {UPDATES[definition.update_mode]}",
+    ]
+    if definition.rule is not None:
+        facts.insert(2, f"allowed `{rule_text(definition.rule)}`")
+    heading = f"### `{definition.name}` {{: #{anchor} }}"
+    return f"{heading}\n\n{definition.documentation}\n\n{' · '.join(facts)}\n{{: .facts }}\n"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +20,8 @@ from tests.support.tool_cache import PROJECT
 
 BUILD_TIMEOUT_S = 120.0
 PAGES = (
-    *("architecture", "cluster", "containers", "operations"),
+    *("architecture", "cluster", "coming-from", "containers", "docker", "operations"),
+    *("deviations", "testing", "testing-languages"),
     *("pipelines", "pipeline-keys", "protocol", "settings", "tools"),
 )
 
@@ -37,6 +40,12 @@ def test_strict_build_makes_every_page(tmp_path: Path) -> None:
     assert (tmp_path / "parts.svg").is_file()
     for page in PAGES:
         assert "<h1" in (tmp_path / page / "index.html").read_text()
+    index = json.loads((tmp_path / "search" / "search_index.json").read_text())
+    found = {entry["location"]: entry["title"] for entry in index["docs"]}
+    for name in ("auto.create.topics.enable", "retention.ms", "log.retention.ms"):
+        assert name in found[f"settings/#{name}"]
+    words = re.split(index["config"]["separator"], "auto.create.topics.enable sasl_plain")
+    assert words == ["auto", "create", "topics", "enable", "sasl", "plain"]
 
 
 def test_settings_page_has_every_setting_that_is_not_internal() -> None:
@@ -76,3 +85,14 @@ def test_links_of_included_documents_lead_to_pages_or_to_the_repository() -> Non
         "[a](architecture.md#words) [b](https://host/blob/main/pipeline/x.py) [c](https://d) "
         "[e](operations.md) [f](#g)"
     )
+
+
+def test_pages_are_made_without_pyspark() -> None:
+    code = (
+        "import sys\nsys.modules['pyspark'] = None\nfrom docs.generate.site import GENERATED\n"
+        "assert all(len(render()) > 1000 for render in GENERATED.values())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""The examples of docs/testing.md, run as they stand there."""
+"""The examples of the pages about tests, run as they stand there."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tests.support.ports import free_port
 from tests.support.tool_cache import PROJECT
 
 PAGE = (PROJECT / "docs" / "testing.md").read_text()
+LANGUAGES = (PROJECT / "docs" / "testing-languages.md").read_text()
 PYTHON = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```$", re.M | re.S)
 SCRIPT = re.compile(r"^```sh\n(.*?)^```$", re.M | re.S)
 RUN_TIMEOUT_S = 500.0
@@ -89,7 +90,7 @@ def test_examples_of_a_broker_elsewhere_use_it_and_leave_it_running(tmp_path: Pa
 
 
 def test_script_runs_a_command_with_a_broker_and_leaves_nothing(tmp_path: Path) -> None:
-    (script,) = SCRIPT.findall(PAGE)
+    (script,) = SCRIPT.findall(LANGUAGES)
     (tmp_path / "with-kafka.sh").write_text(script)
     (tmp_path / "tmp").mkdir()
     done = subprocess.run(
