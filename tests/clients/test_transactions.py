@@ -55,6 +55,21 @@ def test_committed_records_are_read_and_aborted_ones_are_not(
     assert committed_values(bootstrap, topic) == committed + committed
 
 
+def test_marker_that_is_larger_than_a_message_may_be_ends_its_transaction(bootstrap: str) -> None:
+    """A batch with one empty record has 68 bytes, a marker 78."""
+    topic = "transactions-small-messages"
+    new = NewTopic(topic, 1, 1, config={"max.message.bytes": "70"})
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([new])[topic].result(WAIT_S)
+    producer = producer_of(bootstrap, "tx-small-messages")
+    for end in (producer.abort_transaction, producer.commit_transaction):
+        producer.begin_transaction()
+        producer.produce(topic, b"")
+        assert producer.flush(WAIT_S) == 0
+        end(WAIT_S)
+    assert len(committed_values(bootstrap, topic)) == 1
+
+
 @pytest.mark.parametrize("library", ["java-3.9.2", "confluent-kafka", "franz-go"])
 @pytest.mark.parametrize("name", TOPIC_CONFIGS)
 def test_transactions_are_written_to_topics_of_every_config(

@@ -14,17 +14,25 @@ from odradek.broker.server.dispatch import TRAILING_BYTES_MAX
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.headers import encode_request_header
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from odradek.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from odradek.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 from odradek.protocol.messages.describe_groups import DescribeGroupsRequest
+from odradek.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from odradek.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from odradek.protocol.messages.list_groups import ListGroupsRequest
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from odradek.protocol.records.builder import build_batch
 from odradek.protocol.records.record import Record
 from odradek.protocol.schema import ZERO_UUID
@@ -147,6 +155,38 @@ def test_response_that_would_be_too_large_is_an_error_instead(here: NodeHere) ->
 def test_group_is_described_once_however_often_it_is_named(here: NodeHere) -> None:
     response = here.call(here.caller(), DescribeGroupsRequest(groups=["a", "b", "a"]), 5)
     assert [group.group_id for group in response.groups] == ["a", "b"]
+
+
+def test_configs_are_described_once_however_often_their_resource_is_named(here: NodeHere) -> None:
+    caller = here.caller()
+    make_topic(here, caller, "t")
+    own = DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=None)
+    few = DescribeConfigsResource(
+        resource_type=2, resource_name="t", configuration_keys=["retention.ms"]
+    )
+    response = here.call(caller, DescribeConfigsRequest(resources=[own, few, own, few]), 4)
+    assert [len(result.configs) == 1 for result in response.results] == [False, True]
+
+
+def test_ids_and_partitions_are_described_once_however_often_they_are_named(
+    here: NodeHere,
+) -> None:
+    caller = here.caller()
+    make_topic(here, caller, "t")
+    transactions = DescribeTransactionsRequest(transactional_ids=["a", "b", "a"])
+    states = here.call(caller, transactions, 0).transaction_states
+    assert [state.transactional_id for state in states] == ["a", "b"]
+    twice = [TopicRequest(name="t", partition_indexes=[0, 0])] * 2
+    topics = here.call(caller, DescribeProducersRequest(topics=twice), 0).topics
+    assert sum(len(topic.partitions) for topic in topics) == 1
+    groups = ConsumerGroupDescribeRequest(
+        group_ids=["a", "b", "a"], include_authorized_operations=False
+    )
+    described = here.call(caller, groups, 1).groups
+    assert [group.group_id for group in described] == ["a", "b"]
+    whole = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in ("a", "b", "a")]
+    fetched = here.call(caller, OffsetFetchRequest(groups=whole), 8).groups
+    assert [group.group_id for group in fetched] == ["a", "b"]
 
 
 def test_only_the_connection_with_most_unread_responses_is_closed(

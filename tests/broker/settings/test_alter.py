@@ -18,8 +18,9 @@ from odradek.broker.settings.alter import (
     decide_topic,
     without,
 )
-from odradek.broker.settings.dynamic import DynamicSettings
+from odradek.broker.settings.dynamic import DynamicSettings, check_names_and_values
 from odradek.broker.settings.load import make_settings, with_dynamic
+from odradek.broker.settings.types import SettingsError
 from odradek.protocol.errors import BrokerError, ErrorCode
 from tests.golden.config_scenarios import scenarios
 from tests.support.recorded_configs import recorded, recorded_settings
@@ -245,3 +246,9 @@ def test_broker_level_takes_precedence_over_a_change_of_the_default() -> None:
     assert decide_broker(settings, [change], per_broker=False, replaces=False) == {
         "num.io.threads": "100"
     }
+
+
+def test_read_only_setting_with_the_prefix_of_a_listener_is_checked() -> None:
+    with pytest.raises(SettingsError, match=r"broker\.id"):
+        check_names_and_values({"listener.name.plaintext.broker.id": "first"}, per_broker=True)
+    check_names_and_values({"listener.name.plaintext.broker.id": "1"}, per_broker=True)

@@ -86,3 +86,18 @@ def test_names_of_states_are_those_of_kafka() -> None:
         *("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit"),
         *("CompleteAbort", "Dead", "PrepareEpochFence"),
     ]
+
+
+def test_ids_after_an_unreadable_record_are_loaded() -> None:
+    replay = TransactionReplay()
+    metadata = read_value(APACHES)
+    replay.apply(transaction_record("a", metadata, 0))
+    with pytest.raises(DecodeError):
+        replay.apply(Record(b"\0\0\0\1a", b"\0"))
+    replay.skip(1, 2, "too short")
+    replay.apply(transaction_record("b", metadata, 0))
+    assert {name: found.current for name, found in replay.ids.items()} == {
+        "a": metadata,
+        "b": metadata,
+    }
+    assert (replay.unreadable_count, replay.first_unreadable) == (1, "offset 1: too short")
