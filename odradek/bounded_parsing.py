@@ -155,7 +155,9 @@ def _decoded(text: str | bytes, bytes_max: int) -> str:
 def _unreadable(error: Exception) -> UnreadableText:
     if isinstance(error, RecursionError):
         return UnreadableText(f"more than {DEPTH_MAX} levels deep")
-    return UnreadableText(str(error))
+    text = str(error)
+    # What follows in Python's message is advice for programs.
+    return UnreadableText("a number has too many digits" if "digits)" in text else text)
 
 
 def _check(value: object, document: str) -> None:

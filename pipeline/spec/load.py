@@ -24,6 +24,8 @@ from odradek.pipeline.spec.sources import Source
 from odradek.pipeline.spec.steps import AnyStep
 
 VALUE_LENGTH_MAX: Final = 80
+ERRORS_MAX: Final = 1_000
+"""Of pydantic, that are looked at: merging compares each with the others."""
 Mode = Literal["stream", "available_now", "batch"]
 M = TypeVar("M", bound=BaseModel)
 
@@ -105,8 +107,10 @@ def checked(
     try:
         whole = _validated(document, model)
     except ValidationError as error:
-        details = _merged(error.errors(include_url=False), document.table)
-        raise SpecError([_problem(one, document, allowed) for one in details]) from error
+        errors = error.errors(include_url=False)
+        details = _merged(errors[:ERRORS_MAX], document.table)
+        problems = [_problem(one, document, allowed) for one in details]
+        raise SpecError(problems, more=max(0, len(errors) - ERRORS_MAX)) from error
     wrong = [
         placed(where, document.hidden.at(where, said), document.lines)
         for where, said in faults(whole)
@@ -123,7 +127,7 @@ def _validated(document: Document, model: type[M]) -> M:
     except ValidationError as error:
         places = {
             _in_file(one["loc"], document.table, one["type"])
-            for one in error.errors(include_url=False)
+            for one in error.errors(include_url=False)[:ERRORS_MAX]
             if one["type"].endswith("_type")
         }
         replaced = [where for where in sorted(places, key=str) if document.replace(where)]

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from odradek.pipeline.spec.key_lines import Path
 
@@ -32,12 +32,22 @@ class Problem:
         return f"line {self.line}: {key}{self.text}" if key and self.line else f"{key}{self.text}"
 
 
-class SpecError(Exception):
-    """A file has errors; `problems` are all of them, sorted by file and line."""
+PROBLEMS_MAX: Final = 100
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
-        self.problems = sorted(problems, key=lambda one: (one.file, one.line))
-        super().__init__("\n".join(f"{one.file}: {one}" for one in self.problems))
+
+class SpecError(Exception):
+    """A file has errors; `problems` are the first `PROBLEMS_MAX`, sorted by file and line.
+
+    The text says how many more there are.
+    """
+
+    def __init__(self, problems: Sequence[Problem], more: int = 0) -> None:
+        """more  errors that are not among `problems`"""
+        ordered = sorted(problems, key=lambda problem: (problem.file, problem.line))
+        self.problems = ordered[:PROBLEMS_MAX]
+        more += len(ordered) - len(self.problems)
+        lines = [f"{problem.file}: {problem}" for problem in self.problems]
+        super().__init__("\n".join([*lines, *([f"and {more:,} more errors"] if more else [])]))
 
 
 def placed(where: Path, text: str, lines: dict[Path, Line]) -> Problem:
