@@ -65,7 +65,7 @@ EXPIRY_RETRY_MS: Final = 60_000
 METADATA_WAIT_MS: Final = 10_000
 METADATA_CHECK_S: Final = 0.01
 LEAVE_TIMEOUT_S: Final = 6
-HURRIED_LEAVE_TIMEOUT_S: Final = 1
+SHORT_LEAVE_TIMEOUT_S: Final = 1
 """After a second signal."""
 FIRST_GENERATED_ID: Final = 1001
 """The id that Kafka gives the first broker without one (reserved.broker.max.id + 1)."""
@@ -101,7 +101,7 @@ class Node:
         self._forgets_dynamic_settings = forgets_dynamic_settings
         self._platform = self._open_platform()
         self._stopping = asyncio.Event()
-        self._hurrying = asyncio.Event()
+        self._hand_over_ended = asyncio.Event()
         self._fatal: str | None = None
         self._own_descriptors = 0
         self._logs = LogManager(
@@ -461,7 +461,7 @@ class Node:
     def request_stop(self) -> None:
         """Begin to stop, from a signal; a second one ends the wait for the other brokers."""
         if self._stopping.is_set():
-            self._hurrying.set()
+            self._hand_over_ended.set()
         self._stopping.set()
 
     async def run_until_stopped(self) -> None:
@@ -489,17 +489,17 @@ class Node:
             lambda: self._fatal is not None,
         )
         handing_over = asyncio.ensure_future(shutdown.run())
-        hurrying = asyncio.ensure_future(self._hurrying.wait())
+        signalled = asyncio.ensure_future(self._hand_over_ended.wait())
         try:
-            await asyncio.wait((handing_over, hurrying), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((handing_over, signalled), return_when=asyncio.FIRST_COMPLETED)
             if handing_over.done():
                 handing_over.result()
             else:
                 logger.warning("stopping without a controlled shutdown, after a second signal")
         finally:
             handing_over.cancel()
-            hurrying.cancel()
-            await asyncio.gather(handing_over, hurrying, return_exceptions=True)
+            signalled.cancel()
+            await asyncio.gather(handing_over, signalled, return_exceptions=True)
 
     def _prepare_first_requests(self) -> None:
         """Load what the other brokers and their clients ask for first; 100 ms on a busy machine
@@ -551,7 +551,7 @@ class Node:
         leaving = self.services.controller.shutdown()
         while self.parts.coordination_work.is_running:
             await self.parts.coordination_work.finish()
-        timeout_s = HURRIED_LEAVE_TIMEOUT_S if self._hurrying.is_set() else LEAVE_TIMEOUT_S
+        timeout_s = SHORT_LEAVE_TIMEOUT_S if self._hand_over_ended.is_set() else LEAVE_TIMEOUT_S
         try:
             await asyncio.wait_for(until_done(leaving), timeout_s)
         except TimeoutError:

@@ -18,7 +18,7 @@ from time import monotonic
 from typing import IO, Any, Final
 
 STOP_TIMEOUT_S: Final = 60.0
-HURRIED_STOP_TIMEOUT_S: Final = 8.0
+SHORT_STOP_TIMEOUT_S: Final = 8.0
 READY_TIMEOUT_S: Final = 120.0
 READY_CHECK_S: Final = 0.1
 SOON_S: Final = 10.0
@@ -107,18 +107,18 @@ class SupervisedProcess:
         await asyncio.wait((self._reading,))
         await self._process.wait()
 
-    async def stop(self, *, is_hurried: bool = False) -> None:
+    async def stop(self, *, skips_hand_over: bool = False) -> None:
         """SIGTERM, and SIGKILL if that has no effect; returns when it has ended.
 
-        is_hurried  it waits for no other process: a broker hands nothing over then
+        skips_hand_over  a broker waits for no other one
         """
         process = self._process
         if process is None:
             return
         if self.is_running:
-            timeout_s = HURRIED_STOP_TIMEOUT_S if is_hurried else STOP_TIMEOUT_S
+            timeout_s = SHORT_STOP_TIMEOUT_S if skips_hand_over else STOP_TIMEOUT_S
             process.terminate()
-            if is_hurried:
+            if skips_hand_over:
                 # Another signal than the first: two of a kind may arrive as one.
                 process.send_signal(signal.SIGINT)
             try:
@@ -254,7 +254,9 @@ async def _stop(
         stopping.append(asyncio.ensure_future(process.stop()))
         await asyncio.wait((stopping[-1], gone), return_when=asyncio.FIRST_COMPLETED)
         if gone.done():
-            stopping += [asyncio.ensure_future(one.stop(is_hurried=True)) for one in everything]
+            stopping += [
+                asyncio.ensure_future(one.stop(skips_hand_over=True)) for one in everything
+            ]
             break
         await stopping[-1]
     await asyncio.gather(*stopping)
