@@ -30,7 +30,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
 from odradek.controller.active.active_controller import ActiveController
@@ -101,6 +101,8 @@ T = TypeVar("T")
 
 logger = logging.getLogger("odradek.controller")
 
+MIN_ISR_KEY: Final = "min.insync.replicas"
+
 
 class Step(Enum):
     """What is repeated when the coordination service refused it, in this order."""
@@ -153,6 +155,8 @@ class Controller:
         self.controller_id = -1
         """The content of /controller; -1 while there is none.  `image.controller_id` is the
         controller whose requests this broker applied last."""
+        self._former_controller_id = -1
+        """The last one that /controller contained."""
         self._identity: Identity | None = None
         self._settings = settings
         self._sender = sender
@@ -346,6 +350,8 @@ class Controller:
         self.receiver.tick()
         if self._active is not None and self._active.is_rebalance_due(self._clock.now_ms()):
             self._submit_active(lambda active: active.rebalance())
+        if self._active is not None and self._active.has_changes_to_log:
+            self._submit_active(_nothing)
         failed, self._failed = self._failed, {}
         if Step.REGISTRATION in failed:
             # It does all of it.
@@ -360,13 +366,15 @@ class Controller:
 
         async def run() -> None:
             self._is_closed = True
-            self._resign()
+            self._resign("it stops")
             await self._session.close()
 
         return self._executor.submit(run)
 
-    def _resign(self) -> None:
+    def _resign(self, reason: str) -> None:
         """This broker is not, or no longer, the active controller."""
+        if self._active is not None:
+            logger.info("this broker is no longer the controller: %s", reason)
         self._active = None
         self._sender.set_brokers({})
 
@@ -381,7 +389,9 @@ class Controller:
         async def run() -> T:
             active = self._require_active()
             try:
-                return await act(active)
+                result = await act(active)
+                active.log_changes(self._clock.monotonic_ms())
+                return result
             except ControllerMoved:
                 await self._run_guarded(self._on_moved)
                 raise BrokerError(ErrorCode.NOT_CONTROLLER) from None
@@ -417,9 +427,9 @@ class Controller:
             on_overwritten=_report_overwritten_epoch,
         )
         if not isinstance(outcome, Won):
-            self.controller_id = outcome.controller_id
+            self._note_controller(outcome.controller_id)
             return
-        self.controller_id = self.broker_id
+        self._note_controller(self.broker_id, outcome.epoch)
         self._active = ActiveController(
             self._session,
             replace(self.image, controller_id=self.broker_id, controller_epoch=outcome.epoch),
@@ -429,22 +439,47 @@ class Controller:
             new_topic_id=self._topic_admin.new_topic_id,
             warn=self._warn,
             dynamic_setting=self._dynamic_setting,
+            min_isr_of=self._min_isr_of,
         )
         # Until it is done: an election that is repeated does not find out that this was not.
         self._failed[Step.LOAD] = None
         await self._load()
 
+    def _note_controller(self, controller_id: int, epoch: int | None = None) -> None:
+        """/controller contains this id now, or nothing (-1).
+
+        epoch  of the election that this broker has won
+        """
+        former, is_other = self._former_controller_id, controller_id != self.controller_id
+        self.controller_id = controller_id
+        if controller_id >= 0:
+            self._former_controller_id = controller_id
+        if epoch is not None:
+            reason = "there was no other one"
+            if former >= 0:
+                was = "this broker" if former == self.broker_id else f"broker {former}"
+                reason = f"{was} was the controller before"
+            logger.info("this broker is the controller, epoch %d: %s", epoch, reason)
+        elif is_other and controller_id not in (-1, self.broker_id):
+            logger.info("broker %d is the controller", controller_id)
+
     async def _load(self) -> None:
         """The active controller takes over, or takes over again what was left half done."""
-        if self._active is not None:
-            await self._active.load()
+        active = self._active
+        if active is not None:
+            await active.load()
+            active.log_take_over(self._clock.monotonic_ms())
         self._failed.pop(Step.LOAD, None)
 
     async def _on_controller_changed(self) -> None:
         """/controller was created, changed or removed."""
-        self.controller_id = await watch_controller(self._session)
+        self._note_controller(await watch_controller(self._session))
         if self.controller_id != self.broker_id:
-            self._resign()
+            self._resign(
+                f"{zk_data.CONTROLLER} was removed"
+                if self.controller_id < 0
+                else f"broker {self.controller_id} is"
+            )
         if self.controller_id < 0 or (
             self.controller_id == self.broker_id and self._active is None
         ):
@@ -452,7 +487,7 @@ class Controller:
 
     async def _on_moved(self) -> None:
         """A fenced write failed: another controller was elected, or the epoch was overwritten."""
-        self._resign()
+        self._resign("a write was refused, as the controller epoch is another one")
         # Until it is done: the step that has failed does not elect when it is repeated.
         self._failed[Step.ELECTION] = None
         await self._elect()
@@ -463,7 +498,7 @@ class Controller:
 
     async def _on_expired(self) -> None:
         """The session expired: its registration and, if active, the controllership ended."""
-        self._resign()
+        self._resign("its session has expired")
         if not self._has_session:
             self._earlier_sessions = (*self._earlier_sessions[-7:], self._session.session_id)
             await self._session.reopen()
@@ -489,6 +524,14 @@ class Controller:
         stored = self.image.broker_configs
         everywhere = stored.get(zk_data.DEFAULT_ENTITY, {}).get(name)
         return stored.get(str(self.broker_id), {}).get(name, everywhere)
+
+    def _min_isr_of(self, topic: str) -> int:
+        text = self.image.topic_config(topic).get(MIN_ISR_KEY, self._dynamic_setting(MIN_ISR_KEY))
+        try:
+            return self._settings.min_insync_replicas if text is None else int(text)
+        except ValueError:
+            # Another program has written it; the log must not fail.
+            return self._settings.min_insync_replicas
 
     def _on_response(
         self, broker_id: int, request: ControlRequest, response: ControlResponse
@@ -530,8 +573,10 @@ class Controller:
         self, act: Callable[[ActiveController], Coroutine[Pending[Any], None, None]]
     ) -> None:
         async def run() -> None:
-            if self._active is not None and self._active.is_loaded:
-                await act(self._active)
+            active = self._active
+            if active is not None and active.is_loaded:
+                await act(active)
+                active.log_changes(self._clock.monotonic_ms())
 
         self._submit_event(run, Step.LOAD)
 
@@ -576,3 +621,7 @@ def _report_overwritten_epoch() -> None:
         zk_data.CONTROLLER_EPOCH,
         zk_data.CONTROLLER,
     )
+
+
+async def _nothing(active: ActiveController) -> None:
+    """A procedure after which the changes of the last second are logged."""

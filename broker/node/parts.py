@@ -356,6 +356,7 @@ class NodeParts:
                 is_rebalance_enabled=settings.auto_leader_rebalance_enable,
                 rebalance_interval_s=settings.leader_imbalance_check_interval_seconds,
                 imbalance_percentage=settings.leader_imbalance_per_broker_percentage,
+                min_insync_replicas=settings.min_insync_replicas,
             ),
             handler=self.leadership,
             sender=peers.control_channels,

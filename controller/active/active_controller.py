@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 class ActiveController:
     """The controller of one controller epoch."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it writes, whom it sends to, and its settings
         self,
         session: CoordinationSession,
         image: Image,
@@ -71,9 +71,11 @@ class ActiveController:
         new_topic_id: Callable[[], UUID],
         warn: Warn,
         dynamic_setting: Callable[[str], str | None] = lambda name: None,
+        min_isr_of: Callable[[str], int] = lambda topic: 1,
     ) -> None:
         """image            only the cluster id, controller id and controller epoch of it are used
         dynamic_setting  (name) -> what is stored for this broker, or for all brokers, or None
+        min_isr_of       min.insync.replicas of a topic, for the log
         """
         self.is_loaded = False
         """Whether everything was read once: before, the image is of an empty cluster."""
@@ -92,6 +94,7 @@ class ActiveController:
             channel=channel,
             warn=warn,
             dynamic_setting=dynamic_setting,
+            min_isr_of=min_isr_of,
         )
         self._deletion = TopicDeletion(states)
         self._reassignments = Reassignments(states)
@@ -146,6 +149,20 @@ class ActiveController:
         await self._reassignments.load()
         await self._deletion.resume()
         await self._elections.on_requests_changed()
+
+    @property
+    def has_changes_to_log(self) -> bool:
+        """Whether `log_changes` is due although no procedure has ended."""
+        return self._states.changes.is_due
+
+    def log_changes(self, now_ms: int) -> None:
+        """Log what became of partitions; due after each procedure, and a second later."""
+        self._states.changes.write(self.image, self._states.deletions, now_ms)
+
+    def log_take_over(self, now_ms: int) -> None:
+        """`load` has ended."""
+        self.log_changes(now_ms)
+        self._states.changes.write_summary(self.image)
 
     async def on_znode_changed(self, path: str) -> None:
         """A watch of this controller fired."""

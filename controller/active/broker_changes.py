@@ -6,6 +6,7 @@ doControlledShutdown, processLeaderAndIsrResponseReceived.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from odradek.controller.active.partition_states import PartitionStates
@@ -14,6 +15,7 @@ from odradek.controller.active.topic_deletion import TopicDeletion
 from odradek.controller.control_requests import ControlBatch
 from odradek.controller.decide.deletion import Replica
 from odradek.controller.decide.elections import Strategy
+from odradek.controller.decide.state_changes import name_partitions
 from odradek.controller.image import BrokerImage
 from odradek.controller.znodes import zk_data
 from odradek.controller.znodes.cluster_reading import read_brokers, read_registrations
@@ -21,6 +23,8 @@ from odradek.controller.znodes.config_znodes import decode_log_directory_event
 from odradek.controller.znodes.fenced_writes import read_all
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
+
+logger = logging.getLogger("odradek.controller")
 
 
 class BrokerChanges:
@@ -47,6 +51,7 @@ class BrokerChanges:
             for one in now
             if one in before and now[one].broker_epoch > before[one].broker_epoch
         }
+        self._log_brokers(new, bounced, dead)
         if new:
             states.add_brokers(new.values())
             await self._brokers_started(new)
@@ -58,6 +63,17 @@ class BrokerChanges:
         if dead:
             states.remove_brokers(dead)
             await self._brokers_failed(dead)
+
+    def _log_brokers(self, new: Iterable[int], bounced: Iterable[int], dead: Sequence[int]) -> None:
+        stopping = self._states.image.shutting_down
+        for level, text, brokers in (
+            (logging.INFO, "brokers that came", new),
+            (logging.WARNING, "brokers that died and registered again", bounced),
+            (logging.INFO, "brokers that stopped", [one for one in dead if one in stopping]),
+            (logging.WARNING, "brokers that died", [one for one in dead if one not in stopping]),
+        ):
+            if numbers := ", ".join(map(str, sorted(brokers))):
+                logger.log(level, "%s: %s", text, numbers)
 
     async def on_broker_changed(self, broker_id: int) -> None:
         """A registration changed, or was removed (then `on_brokers_changed` is called, too)."""
@@ -141,12 +157,13 @@ class BrokerChanges:
         states.start_shutdown(broker_id)
         led, followed = self._led_and_followed(broker_id)
         batch = ControlBatch()
-        await states.elect(led, Strategy.CONTROLLED_SHUTDOWN, batch)
+        moved = await states.elect(led, Strategy.CONTROLLED_SHUTDOWN, batch)
         states.send(batch)
         batch = ControlBatch()
         await states.take_offline(_replicas(followed, broker_id), batch)
         states.send(batch)
         led, _ = self._led_and_followed(broker_id)
+        _log_shutdown(broker_id, len(moved), led)
         return led
 
     async def start_replicas(self, partitions: Iterable[TopicPartition]) -> None:
@@ -244,3 +261,16 @@ class BrokerChanges:
 
 def _replicas(partitions: Iterable[TopicPartition], broker_id: int) -> list[Replica]:
     return [(topic, index, broker_id) for topic, index in partitions]
+
+
+def _log_shutdown(broker_id: int, moved: int, left: Sequence[TopicPartition]) -> None:
+    if left:
+        logger.warning(
+            "broker %d stops: %d partitions moved, %d without another in-sync replica: %s",
+            broker_id,
+            moved,
+            len(left),
+            name_partitions(left),
+        )
+    else:
+        logger.info("broker %d stops: %d partitions moved", broker_id, moved)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from odradek.controller.active.control_channel import ControlChannel
+from odradek.controller.active.state_change_log import StateChangeLog
 from odradek.controller.control_requests import ControlBatch, ControlRequest
 from odradek.controller.coordination.errors import BadVersion, CoordinationError, NodeExists
 from odradek.controller.coordination.session import Create, SetData, Stat
@@ -26,6 +27,7 @@ from odradek.controller.decide.elections import (
     decide_unseen_bounce,
     needs_leader,
 )
+from odradek.controller.decide.state_changes import UncleanElection
 from odradek.controller.image import (
     BrokerImage,
     Image,
@@ -68,6 +70,8 @@ class ControllerSettings:
     """leader.imbalance.check.interval.seconds."""
     imbalance_percentage: int = 10
     """leader.imbalance.per.broker.percentage."""
+    min_insync_replicas: int = 1
+    """min.insync.replicas of the broker's file; only the log uses it."""
 
 
 class PartitionStates:
@@ -83,8 +87,11 @@ class PartitionStates:
         channel: ControlChannel,
         warn: Warn,
         dynamic_setting: Callable[[str], str | None] = lambda name: None,
+        min_isr_of: Callable[[str], int] = lambda topic: 1,
     ) -> None:
-        """dynamic_setting  (name) -> what is stored for this broker, or for all brokers, or None"""
+        """dynamic_setting  (name) -> what is stored for this broker, or for all brokers, or None
+        min_isr_of       min.insync.replicas of a topic, for the log
+        """
         self.fence = fence
         self._image = image
         self.settings = settings
@@ -92,6 +99,7 @@ class PartitionStates:
         self.warn = warn
         self._dynamic_setting = dynamic_setting
         self.deletions = Deletions()
+        self.changes = StateChangeLog(min_isr_of)
 
     @property
     def image(self) -> Image:
@@ -101,6 +109,9 @@ class PartitionStates:
     def load(self, image: Image) -> None:
         """After a take-over: everything was read."""
         self._image = image
+        self.changes.note(
+            TopicPartition(topic, partition.partition) for topic, partition in image.partitions()
+        )
 
     def add_brokers(self, registered: Iterable[BrokerImage]) -> None:
         """Brokers registered, or changed what they registered."""
@@ -122,7 +133,10 @@ class PartitionStates:
         self, changed: Iterable[TopicImage] = (), removed: Iterable[str] = ()
     ) -> None:
         """Topics were created, or removed."""
+        removed = tuple(removed)
         self._image = self._image.with_topics(changed, removed)
+        if removed:
+            self.changes.note_removed(self._image)
 
     def replace_partitions(self, changed: Mapping[TopicPartition, PartitionImage]) -> None:
         """Partitions were added to known topics, or have other replicas."""
@@ -131,6 +145,7 @@ class PartitionStates:
     def replace_states(self, changed: Mapping[TopicPartition, PartitionState]) -> None:
         """State znodes of known partitions were written, or read."""
         self._image = self._image.with_states(changed)
+        self.changes.note(changed)
 
     def send(
         self, batch: ControlBatch, *, only_to: Collection[int] | None = None
@@ -214,6 +229,7 @@ class PartitionStates:
         elif strategy is Strategy.OFFLINE:
             unclean = await self._unclean_topics(partitions)
         recipients: dict[TopicPartition, tuple[int, ...]] = {}
+        unclean_elections: dict[TopicPartition, UncleanElection] = {}
 
         def decide(topic: str, partition: PartitionImage) -> PartitionState | None:
             election = decide_election(
@@ -221,11 +237,21 @@ class PartitionStates:
             )
             if election is None:
                 return None
-            recipients[TopicPartition(topic, partition.partition)] = election.recipients
+            key = TopicPartition(topic, partition.partition)
+            recipients[key] = election.recipients
+            former = partition.state
+            if former is not None and election.state.leader not in former.isr:
+                unclean_elections[key] = UncleanElection(key, former, election.state)
             return election.state
 
         written = await self.change(partitions, decide)
+        if strategy is Strategy.OFFLINE:
+            # Why there is no candidate may have changed.
+            self.changes.note(partitions)
         self._take_over({key: Election(written[key], recipients[key]) for key in written}, batch)
+        for key, election in unclean_elections.items():
+            if key in written and written[key].leader == election.elected.leader:
+                self.changes.note_unclean(election)
         return written
 
     async def elect_leaderless(self, topic: str | None = None) -> bool:

@@ -120,6 +120,7 @@ def test_log_names_the_requester_of_topic_changes(
 ) -> None:
     caplog.set_level(logging.INFO)
     controller = Cluster().add(1).controller
+    caplog.clear()
     by = "client 'c' at 192.0.2.1"
     (made,) = controller.admin.create_topics(
         [CreateTopicSpec("t", 2, 1, config={"segment.ms": "9"})], requested_by=by
