@@ -52,6 +52,10 @@ class ClientError(Exception):
     """The cluster cannot be reached, or its response cannot be read.  The message is one line."""
 
 
+class BrokerUnreachable(ClientError):
+    """The broker refuses connections, or has closed one before its response: it may be gone."""
+
+
 class NotServedError(ClientError):
     """Broker and tool have no version of an API in common."""
 
@@ -82,7 +86,9 @@ class BrokerConnection:
             wait_ms = min(timeout_ms, CONNECT_TIMEOUT_MS)
             self._socket = socket.create_connection((host, port), wait_ms / 1000)
         except (OSError, UnicodeError) as error:
-            raise ClientError(f"{self.address} cannot be reached: {_reason(error)}") from error
+            raise BrokerUnreachable(
+                f"{self.address} cannot be reached: {_reason(error)}"
+            ) from error
         try:
             self._socket.settimeout(timeout_ms / 1000)
             first = self._exchange(
@@ -130,7 +136,7 @@ class BrokerConnection:
                 )
             body = memoryview(self._read(size))
         except OSError as error:
-            raise ClientError(f"{self.address} does not respond: {_reason(error)}") from error
+            raise BrokerUnreachable(f"{self.address} does not respond: {_reason(error)}") from error
         try:
             head, position = decoder(ResponseHeader, response_header_version(key, version))(body, 0)
             if head.correlation_id != self._correlation_id:
@@ -144,7 +150,7 @@ class BrokerConnection:
         while len(data) < size:
             piece = self._socket.recv(min(size - len(data), 1 << 20))
             if not piece:
-                raise ClientError(f"{self.address} closed the connection")
+                raise BrokerUnreachable(f"{self.address} closed the connection")
             data += piece
         return bytes(data)
 
@@ -167,6 +173,8 @@ class Client:
         self._addresses = parse_bootstrap(bootstrap)
         self._client_id = client_id
         self._timeout_ms = timeout_ms
+        self._known: list[tuple[str, int]] = []
+        """The brokers of the last metadata, in case none of the addresses can be reached."""
         self._first: BrokerConnection | None = None
         self._brokers: dict[int, BrokerConnection] = {}
 
@@ -188,20 +196,29 @@ class Client:
         *,
         errors_of: Callable[[Response], Iterable[int]],
     ) -> Response:
-        """Send a request to the controller; retry on NOT_CONTROLLER for up to `timeout_ms`.
+        """Send a request to the controller; wait for the next one for up to `timeout_ms`.
 
+        It is sent again after NOT_CONTROLLER, and when the broker that metadata names is gone.  So
+        what a controller did just before it died may be refused the second time, as with Kafka's
+        admin client.
         errors_of  the error codes of a response
         """
+        self._bootstrap()
         deadline = time.monotonic() + self._timeout_ms / 1000
         while True:
-            connection = self._controller()
             is_late = time.monotonic() >= deadline
-            if connection is not None:
-                result = connection.request(key, request, response)
-                if is_late or ErrorCode.NOT_CONTROLLER not in errors_of(result):
-                    return result
-            elif is_late:
-                raise ClientError("the cluster has no controller at the moment")
+            try:
+                connection = self._controller()
+                if connection is not None:
+                    result = connection.request(key, request, response)
+                    if is_late or ErrorCode.NOT_CONTROLLER not in errors_of(result):
+                        return result
+                elif is_late:
+                    raise ClientError("the cluster has no controller at the moment")
+            except BrokerUnreachable:
+                self._disconnect()
+                if is_late:
+                    raise
             time.sleep(RETRY_PAUSE_MS / 1000)
 
     def broker(self, node_id: int) -> BrokerConnection:
@@ -261,7 +278,9 @@ class Client:
         if names is not None:
             topics = [MetadataRequestTopic(name=name, topic_id=ZERO_UUID) for name in names]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-        return self.any_broker(ApiKey.METADATA, request, MetadataResponse)
+        response = self.any_broker(ApiKey.METADATA, request, MetadataResponse)
+        self._known = [(broker.host, broker.port) for broker in response.brokers]
+        return response
 
     def set_timeout(self, timeout_ms: int) -> None:
         """Bound retries and new connections by `timeout_ms`; open connections keep theirs."""
@@ -269,22 +288,28 @@ class Client:
 
     def close(self) -> None:
         """Close every connection."""
+        self._disconnect()
+
+    def _disconnect(self) -> None:
+        """Close every connection; the next request opens those that it needs."""
         if self._first is not None:
             self._first.close()
         for connection in self._brokers.values():
             connection.close()
+        self._first = None
+        self._brokers = {}
 
     def _bootstrap(self) -> BrokerConnection:
         if self._first is None:
             problems = []
-            for host, port in self._addresses:
+            for host, port in dict.fromkeys([*self._addresses, *self._known]):
                 try:
                     self._first = self._connect(host, port)
                     break
                 except ClientError as error:
                     problems.append(str(error))
             else:
-                raise ClientError("; ".join(problems))
+                raise BrokerUnreachable("; ".join(problems))
         return self._first
 
     def _controller(self) -> BrokerConnection | None:

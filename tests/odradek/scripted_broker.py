@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
@@ -52,10 +52,18 @@ class Request:
         payload += encoder(type(body), self.version)(body)
         return len(payload).to_bytes(4, "big") + payload
 
-    def metadata(self, *, controller_id: int = 0, topics: Sequence[Any] = ()) -> bytes:
-        """The metadata of a cluster with this broker only."""
-        host, port = self.address
-        brokers = [MetadataResponseBroker(node_id=0, host=host, port=port, rack=None)]
+    def metadata(
+        self,
+        *,
+        controller_id: int = 0,
+        topics: Sequence[Any] = (),
+        others: Mapping[int, tuple[str, int]] | None = None,
+    ) -> bytes:
+        """The metadata of a cluster with this broker, which has the id 0, and `others`."""
+        brokers = [
+            MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=None)
+            for node_id, (host, port) in {0: self.address, **(others or {})}.items()
+        ]
         body = MetadataResponse(brokers=brokers, controller_id=controller_id, topics=list(topics))
         return self.response(body)
 

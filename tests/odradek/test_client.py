@@ -13,7 +13,13 @@ from odradek.protocol.messages.create_topics import (
 )
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from odradek.tools.client import Client, ClientError, NotServedError, parse_bootstrap
-from tests.odradek.scripted_broker import LastBytes, Request, ScriptedResponse, scripted_broker
+from tests.odradek.scripted_broker import (
+    LastBytes,
+    Request,
+    ScriptedResponse,
+    scripted_broker,
+    versions,
+)
 from tests.odradek.topics_tools import our_tool
 from tests.support.ports import free_port
 
@@ -158,6 +164,62 @@ def test_cluster_without_a_controller_times_out() -> None:
     with scripted_broker({ApiKey.METADATA: [lost], ApiKey.CREATE_TOPICS: [created(0)]}) as broker:
         client = Client(broker.bootstrap, timeout_ms=250)
         with pytest.raises(ClientError, match="no controller at the moment"):
+            client.controller(
+                ApiKey.CREATE_TOPICS,
+                CreateTopicsRequest(topics=[]),
+                CreateTopicsResponse,
+                errors_of=lambda response: [one.error_code for one in response.topics],
+            )
+        client.close()
+
+
+@pytest.mark.parametrize("ending", ["refused", "closed"])
+def test_request_waits_for_the_next_controller_when_the_old_one_is_gone(ending: str) -> None:
+    """Metadata names a controller that does not accept connections any more, or closes them."""
+    with scripted_broker({ApiKey.CREATE_TOPICS: [lambda _: None]}) as gone:
+        old = ("127.0.0.1", free_port()) if ending == "refused" else gone.address
+        responses: list[ScriptedResponse] = [
+            lambda request: request.metadata(others={1: old}, controller_id=1),
+            lambda request: request.metadata(others={1: old}, controller_id=1),
+            lambda request: request.metadata(others={1: old}, controller_id=0),
+        ]
+        script = {ApiKey.METADATA: responses, ApiKey.CREATE_TOPICS: [created(0)]}
+        with scripted_broker(script) as broker:
+            result = our_tool(["--bootstrap-server", broker.bootstrap, "--create", "--topic", "a"])
+    assert (result.exit_code, result.output) == (0, "Created topic a.\n")
+
+
+def test_request_asks_other_brokers_when_the_one_of_the_bootstrap_is_gone() -> None:
+    script: dict[ApiKey, list[ScriptedResponse]] = {ApiKey.CREATE_TOPICS: [created(0)]}
+    with scripted_broker(script) as other:
+        gone: list[ScriptedResponse] = [
+            lambda request: request.response(versions({ApiKey.CREATE_TOPICS: []})),
+            lambda _: None,
+        ]
+        first: list[ScriptedResponse] = [
+            lambda request: LastBytes(request.metadata(others={1: other.address}, controller_id=-1))
+        ]
+        with scripted_broker({ApiKey.METADATA: first, ApiKey.API_VERSIONS: gone}) as broker:
+            client = Client(broker.bootstrap)
+            response = client.controller(
+                ApiKey.CREATE_TOPICS,
+                CreateTopicsRequest(topics=[]),
+                CreateTopicsResponse,
+                errors_of=lambda response: [one.error_code for one in response.topics],
+            )
+            client.close()
+    assert [topic.name for topic in response.topics] == ["a"]
+
+
+def test_controller_that_stays_unreachable_is_an_error_after_the_time_out() -> None:
+    old = ("127.0.0.1", free_port())
+
+    def lost(request: Request) -> bytes:
+        return request.metadata(others={1: old}, controller_id=1)
+
+    with scripted_broker({ApiKey.METADATA: [lost], ApiKey.CREATE_TOPICS: [created(0)]}) as broker:
+        client = Client(broker.bootstrap, timeout_ms=250)
+        with pytest.raises(ClientError, match=f"{old[1]} cannot be reached: Connection refused"):
             client.controller(
                 ApiKey.CREATE_TOPICS,
                 CreateTopicsRequest(topics=[]),
