@@ -19,6 +19,10 @@ SUBCOMMANDS: Final = {
         "verify the log directories of a stopped broker",
     ),
     "cluster": ("odradek.tools.cluster.command", "start several brokers on this machine"),
+    "cluster-status": (
+        "odradek.tools.cluster_status.command",
+        "show brokers, partitions, directories and groups on one screen",
+    ),
     "completion": (
         "odradek.tools.completion.command",
         "print the completion script of a shell",

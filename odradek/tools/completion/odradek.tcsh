@@ -9,8 +9,8 @@
 
 complete odradek \
         'c/--data=/f/' \
-        'c/--zk-tls-config-file=/f/' \
         'c/--command-config=/f/' \
+        'c/--zk-tls-config-file=/f/' \
         'c/--add-config-file=/f/' \
         'c/--formatter-config=/f/' \
         'c/--consumer.config=/f/' \
@@ -36,8 +36,8 @@ complete odradek \
         'c/--/(add-config add-config-file additional admin.config all all-groups all-topic-partitions all-topics alter api-report as at-min-isr-partitions batch-size bootstrap-controller bootstrap-server broker broker-defaults broker-id broker-list broker-logger brokers by-duration cancel check class client client-defaults command-config compression-codec config consumer-property consumer.config control control-token-file coordinator-epoch create data delete delete-config delete-offsets describe disable-rack-aware dry-run duration-filter election-type enable-systest-events entity-default entity-name entity-type ephemeral exclude-internal execute export feature fetch-size force forget-dynamic-settings formatter formatter-config from from-beginning from-file generate group help if-exists if-not-exists include ip ip-defaults isolation-level jars json key-deserializer lag-ms line-reader list log-format log-level master max-block-ms max-memory-bytes max-messages max-partition-memory-bytes max-transaction-timeout max-wait-ms members message-send-max-retries metadata-expiry-ms metrics-port mirror mode offset offsets override partition partition-size-limit-per-response partitions path-to-json-file port preserve-throttles producer-epoch producer-id producer-property producer.config progress-file property reader-config ready-file reassignment-json-file replica-alter-log-dirs-throttle replica-assignment replication-factor report-interval-ms request-required-acks request-timeout-ms reset-offsets retry-backoff-ms rows save set shift-by skip-message-on-error socket-buffer-size spark start-offset state step stop-at-end-of-input sync text throttle time timeout timeout-ms to-current to-datetime to-earliest to-latest to-offset topic topic-id topic-list topic-white-list topics-include topics-to-move-json-file topics-with-overrides transactional-id transactionalId type unavailable-partitions under-min-isr-partitions under-replicated-partitions unsafe user user-defaults value-deserializer verbose verify version whitelist zk-tls-config-file zookeeper zookeeper-port)/' \
         'c/-/(- V h)/' \
         'n/--data/f/' \
-        'n/--zk-tls-config-file/f/' \
         'n/--command-config/f/' \
+        'n/--zk-tls-config-file/f/' \
         'n/--add-config-file/f/' \
         'n/--formatter-config/f/' \
         'n/--consumer.config/f/' \
@@ -60,7 +60,7 @@ complete odradek \
         'n/--progress-file/f/' \
         'n/--jars/f/' \
         'n/--mode/(stream available_now)/' \
-        'p/1/(check-log-dirs cluster completion configs console-consumer console-producer consumer-groups demo features leader-election log-dirs reassign-partitions recover-metadata replica-verification start topics transactions znodes pipeline)/' \
+        'p/1/(check-log-dirs cluster cluster-status completion configs console-consumer console-producer consumer-groups demo features leader-election log-dirs reassign-partitions recover-metadata replica-verification start topics transactions znodes pipeline)/' \
         'n/check-log-dirs/d/' \
         'n/completion/(bash zsh tcsh)/' \
         'n/demo/(isr-cut idempotence eos)/' \

@@ -12,6 +12,7 @@ _shtab_odradek_commands() {
   local _commands=(
     check-log-dirs:'verify the log directories of a stopped broker'
     cluster:'start several brokers on this machine'
+    cluster-status:'show brokers, partitions, directories and groups on one screen'
     completion:'print the completion script of a shell'
     configs:'describe and alter the dynamic configuration of topics and brokers'
     console-consumer:'print records of a topic'
@@ -106,6 +107,16 @@ _shtab_odradek_cluster_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_odradek_cluster_defaults_added=0
+
+_shtab_odradek_cluster_status_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--bootstrap-server[Addresses of brokers of the cluster.]:host:port,host:port:"
+  "--command-config[A properties file for the connection to the brokers.]:file:_files"
+  "--version[Print the version of Kafka that this tool matches.]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_odradek_cluster_status_defaults_added=0
 
 _shtab_odradek_completion_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -644,6 +655,7 @@ _shtab_odradek() {
       case $line[1] in
         check-log-dirs) _arguments -C -s $_shtab_odradek_check_log_dirs_options ;;
         cluster) _arguments -C -s $_shtab_odradek_cluster_options ;;
+        cluster-status) _arguments -C -s $_shtab_odradek_cluster_status_options ;;
         completion) _arguments -C -s $_shtab_odradek_completion_options ;;
         configs) _arguments -C -s $_shtab_odradek_configs_options ;;
         console-consumer) _arguments -C -s $_shtab_odradek_console_consumer_options ;;

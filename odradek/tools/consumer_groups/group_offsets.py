@@ -29,6 +29,7 @@ from odradek.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
+    OffsetFetchResponseGroup,
 )
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import BrokerConnection, Client
@@ -47,34 +48,51 @@ def committed_offsets(client: Client, group: str) -> dict[TopicPartition, int]:
 
     raises  KafkaError, ClientError
     """
+    offsets = ask_coordinator(client, group, _ask_for_offsets)
+    return {partition: offsets[partition] for partition in in_hash_order(offsets)}
 
-    def ask(connection: BrokerConnection, keys: list[str], _: Coordinator) -> dict[str, Any]:
+
+def committed_offsets_of(
+    client: Client, groups: Iterable[str]
+) -> dict[str, dict[TopicPartition, int] | KafkaError]:
+    """The committed offsets of groups, or why they are not known; raises ClientError."""
+    return ask_coordinators(client, groups, _ask_for_offsets)
+
+
+def _ask_for_offsets(
+    connection: BrokerConnection, groups: list[str], _: Coordinator
+) -> dict[str, Any]:
+    version = min(
+        connection.version_of(ApiKey.OFFSET_FETCH, OffsetFetchRequest), NAMED_TOPICS_VERSION
+    )
+    offsets: dict[str, Any] = {}
+    for together in [groups] if version >= GROUPS_AT_ONCE else [[group] for group in groups]:
         request = OffsetFetchRequest(
-            group_id=group,
+            group_id=together[0],
             topics=None,
-            groups=[OffsetFetchRequestGroup(group_id=group, topics=None)],
+            groups=[OffsetFetchRequestGroup(group_id=group, topics=None) for group in together],
         )
-        version = min(
-            connection.version_of(ApiKey.OFFSET_FETCH, OffsetFetchRequest), NAMED_TOPICS_VERSION
-        )
-        response = connection.request(
-            ApiKey.OFFSET_FETCH, request, OffsetFetchResponse, NAMED_TOPICS_VERSION
-        )
-        part = response.groups[0] if version >= GROUPS_AT_ONCE else response
-        if part.error_code in RETRIED:
-            return {}
-        if part.error_code:
-            return {group: refused(part.error_code)}
-        offsets = {
+        response = connection.request(ApiKey.OFFSET_FETCH, request, OffsetFetchResponse, version)
+        if version < GROUPS_AT_ONCE:
+            offsets |= _offsets_of(together[0], response)
+        for part in response.groups:
+            offsets |= _offsets_of(part.group_id, part)
+    return offsets
+
+
+def _offsets_of(group: str, part: OffsetFetchResponse | OffsetFetchResponseGroup) -> dict[str, Any]:
+    if part.error_code in RETRIED:
+        return {}
+    if part.error_code:
+        return {group: refused(part.error_code)}
+    return {
+        group: {
             TopicPartition(topic.name, one.partition_index): one.committed_offset
             for topic in part.topics
             for one in topic.partitions
             if not one.error_code and one.committed_offset >= 0
         }
-        return {group: offsets}
-
-    offsets = ask_coordinator(client, group, ask)
-    return {partition: offsets[partition] for partition in in_hash_order(offsets)}
+    }
 
 
 def commit_offsets(client: Client, group: str, offsets: Mapping[TopicPartition, int]) -> None:
