@@ -63,14 +63,24 @@ class PartitionHealth:
 
         cost  a microsecond or two for each partition
         """
+        equal: dict[object, tuple[Health, str]] = {}
         folded: dict[tuple[Health, str], list[TopicPartition]] = {}
         min_isr: dict[str, int] = {}
         for key in partitions:
             if key.topic not in min_isr:
                 min_isr[key.topic] = self._min_isr_of(key.topic)
-            now = _health(image, key, min_isr[key.topic])
+            partition = image.partition(*key)
+            if partition is None or partition.state is None:
+                continue
+            state = partition.state
+            # Many partitions of a cluster have equal replicas; a failed directory tells them apart.
+            apart = key if image.offline_directories else None
+            alike = (partition.replicas, state.leader, state.isr, min_isr[key.topic], apart)
+            now = equal.get(alike)
+            if now is None:
+                now = equal[alike] = _health(image, key, partition, state, min_isr[key.topic])
             former = self._reported.get(key)
-            if now is None or now == former:
+            if now == former:
                 continue
             if now[0] is Health.IN_ORDER:
                 if former is None:
@@ -135,12 +145,13 @@ def _why_not(image: Image, key: TopicPartition, broker_id: int) -> str:
     return "is alive"
 
 
-def _health(image: Image, key: TopicPartition, min_isr: int) -> tuple[Health, str] | None:
-    """The health of a partition and why; None while it has no first leader, or was deleted."""
-    partition = image.partition(*key)
-    if partition is None or partition.state is None:
-        return None
-    state = partition.state
+def _health(
+    image: Image,
+    key: TopicPartition,
+    partition: PartitionImage,
+    state: PartitionState,
+    min_isr: int,
+) -> tuple[Health, str]:
     if not image.is_online(state.leader, *key, or_shutting_down=True):
         return Health.OFFLINE, why_offline(image, key, partition)
     if len(state.isr) < min_isr:
