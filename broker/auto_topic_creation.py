@@ -9,10 +9,11 @@ from typing import Final
 
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.current import CurrentSettings
-from odradek.broker.topics import INTERNAL_TOPICS, OFFSETS_TOPIC
+from odradek.broker.topics import OFFSETS_TOPIC
 from odradek.controller.active.topic_admin import TopicResult
 from odradek.controller.controller import Controller
 from odradek.controller.decide.topics import CreateTopicSpec
+from odradek.controller.image import INTERNAL_TOPICS
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.pending import Pending
 

@@ -8,14 +8,13 @@ from struct import unpack
 from typing import Final
 from uuid import UUID
 
-from odradek.controller.image import Image, TopicImage
+from odradek.controller.image import INTERNAL_TOPICS, Image, TopicImage
 from odradek.controller.metadata_cache import MetadataCache
 from odradek.protocol.errors import ErrorCode
 from odradek.runtime.lazy_dataclass import dataclass
 
-OFFSETS_TOPIC: Final = "__consumer_offsets"
-TRANSACTION_TOPIC: Final = "__transaction_state"
-INTERNAL_TOPICS: Final = (OFFSETS_TOPIC, TRANSACTION_TOPIC)
+OFFSETS_TOPIC: Final = INTERNAL_TOPICS[0]
+TRANSACTION_TOPIC: Final = INTERNAL_TOPICS[1]
 TOPIC_NAME_PATTERN: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 NO_LEADER: Final = -1
 HASHES_KEPT: Final = 4_096
@@ -144,6 +143,14 @@ class Topics:
         """A topic, or None."""
         topic = self._metadata.image.topics.get(name)
         return None if topic is None else _view(topic)
+
+    def coordinator_partition(self, name: str, key: str) -> int | None:
+        """The partition of an internal topic whose leader coordinates a group or an id.
+
+        returns  None when there is no such topic yet
+        """
+        count = self._metadata.image.hashed_partition_count(name)
+        return None if count is None else partition_for(key, count)
 
     def absence(self, name: str, index: int) -> ErrorCode:
         """The error for a partition that this broker has no replica of.

@@ -27,7 +27,7 @@ from odradek.controller.control_requests import (
 from odradek.controller.coordination.errors import CoordinationError
 from odradek.controller.coordination.serial_executor import SerialExecutor
 from odradek.controller.coordination.session import CoordinationSession
-from odradek.controller.image import LEADER_DURING_DELETE
+from odradek.controller.image import INTERNAL_TOPICS, LEADER_DURING_DELETE
 from odradek.controller.metadata_cache import MetadataCache
 from odradek.controller.znodes.dynamic_configs import BROKERS, TOPICS, read_topic_configs
 from odradek.protocol.errors import ErrorCode
@@ -139,7 +139,8 @@ class ControlRequestReceiver:
         return -1 < self._described_epoch < request.broker_epoch
 
     async def _read_configs(self, request: ControlRequest) -> dict[str, dict[str, str]]:
-        """Configs of topics that are named for the first time; waits until they can be read.
+        """Configs of topics that are named for the first time, and of internal ones that have
+        grown; waits until they can be read.
 
         Without them the request would be applied with the wrong retention.
         """
@@ -149,7 +150,8 @@ class ControlRequestReceiver:
         unknown = {
             one.topic: None
             for one in request.partitions
-            if one.topic not in known and one.state.leader != LEADER_DURING_DELETE
+            if (one.topic not in known or self._has_grown(one.topic, one.partition))
+            and one.state.leader != LEADER_DURING_DELETE
         }
         warn = self._listener.on_warning
         while unknown:
@@ -160,6 +162,12 @@ class ControlRequestReceiver:
                 self._retry = Pending()
                 await self._retry
         return {}
+
+    def _has_grown(self, topic: str, partition: int) -> bool:
+        """Whether an internal topic has got this partition after its creation: its config says then
+        how many partitions keys are spread over, and must be in the image with the partition."""
+        known = self._metadata.image.topics.get(topic) if topic in INTERNAL_TOPICS else None
+        return known is not None and partition not in known.partitions
 
     def _update_image(self, request: ControlRequest, configs: dict[str, dict[str, str]]) -> None:
         """The image, and what is known of configs, after the request.

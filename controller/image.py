@@ -21,6 +21,9 @@ from odradek.runtime.lazy_dataclass import dataclass
 
 NO_LEADER: Final = -1
 LEADER_DURING_DELETE: Final = -2
+INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
+HASHED_PARTITION_COUNT: Final = "odradek.hashed.partition.count"
+"""A config of an internal topic that has grown: how many partitions it had before."""
 RECOVERED: Final = 0
 RECOVERING: Final = 1
 
@@ -115,6 +118,23 @@ class Image:
     def topic_config(self, topic: str) -> Mapping[str, str]:
         """Overrides of a topic; empty when there are none."""
         return self.topic_configs.get(topic, _NO_CONFIG)
+
+    def hashed_partition_count(self, topic: str) -> int | None:
+        """How many partitions of an internal topic the hashes of its keys are spread over: as many
+        as it was created with, so that a topic that has grown keeps what is stored in it.
+
+        Differs from Kafka: each broker there takes the count of its start, so that a restart moves
+        keys to other partitions, whose leaders need not have what is stored.
+
+        returns  None when there is no such topic
+        """
+        found = self.topics.get(topic)
+        if found is None:
+            return None
+        stored = self.topic_config(topic).get(HASHED_PARTITION_COUNT, "")
+        count = len(found.partitions)
+        is_count = stored.isascii() and stored.isdigit() and len(stored) < len(str(2**31))
+        return min(count, int(stored)) or count if is_count else count
 
     def is_live(self, broker_id: int) -> bool:
         """Whether the broker is registered and not shutting down."""

@@ -108,8 +108,8 @@ class GroupCoordinator:
             shard.end_transaction(producer_id, is_commit=is_commit, marker_offset=marker_offset)
 
     def _partition_count(self) -> int:
-        view = self._topics.view(OFFSETS_TOPIC)
-        return self._default_count if view is None else len(view.partitions)
+        count = self._topics.image().hashed_partition_count(OFFSETS_TOPIC)
+        return self._default_count if count is None else count
 
     def ticket(self) -> int:
         """A new name for a request that waits."""

@@ -20,7 +20,7 @@ from typing import Final
 
 from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
 from odradek.broker.handlers.waiting import when_created
-from odradek.broker.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC, partition_for
+from odradek.broker.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from odradek.protocol.error_texts import ERROR_TEXTS
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.find_coordinator import (
@@ -112,10 +112,10 @@ def _coordinator(context: Context, key_type: int, key: str) -> tuple[int, str, i
     if name is None:
         raise BrokerError(ErrorCode.INVALID_REQUEST, ERROR_TEXTS[ErrorCode.INVALID_REQUEST])
     topics = context.services.topics
-    topic = topics.image().topics.get(name)
-    if topic is None:
+    index = topics.coordinator_partition(name, key)
+    if index is None:
         raise _no_coordinator(context.version)
-    partition = topic.partitions.get(partition_for(key, len(topic.partitions)))
+    partition = topics.image().partition(name, index)
     if partition is not None and partition.state is not None:
         for node_id, host, port, _ in topics.brokers(context.listener_name):
             if node_id == partition.state.leader:

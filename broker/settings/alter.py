@@ -32,6 +32,7 @@ from odradek.broker.settings.types import (
     SettingsError,
     value_text,
 )
+from odradek.controller.image import HASHED_PARTITION_COUNT
 from odradek.protocol.errors import BrokerError, ErrorCode
 
 
@@ -212,7 +213,9 @@ def decide_topic(
     """
     if not name:
         raise invalid_request("Default topic resources are not allowed.")
-    overrides = applied({} if replaces else stored or {}, changes, TOPIC)
+    kept = {key: text for key, text in (stored or {}).items() if key == HASHED_PARTITION_COUNT}
+    former = {key: text for key, text in (stored or {}).items() if key not in kept}
+    overrides = applied({} if replaces else former, changes, TOPIC)
     if stored is None:
         message = f"The topic '{name}' does not exist."
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
@@ -222,7 +225,7 @@ def decide_topic(
         resource = f"ConfigResource(type=TOPIC, name='{name}')"
         message = f"Invalid config value for resource {resource}: {error}"
         raise BrokerError(ErrorCode.INVALID_CONFIG, message) from error
-    return overrides
+    return {**overrides, **kept}
 
 
 def decide_broker(

@@ -105,9 +105,8 @@ class TransactionCoordinator:
 
     def partition_for(self, transactional_id: str) -> int:
         """The partition of `__transaction_state` that an id belongs to."""
-        topic = self._topics.image().topics.get(TRANSACTION_TOPIC)
-        count = self._default_count if topic is None else len(topic.partitions)
-        return partition_for(transactional_id, count)
+        index = self._topics.coordinator_partition(TRANSACTION_TOPIC, transactional_id)
+        return partition_for(transactional_id, self._default_count) if index is None else index
 
     def shard_of(self, transactional_id: str) -> TransactionShard:
         """The shard of an id, ready for requests.

@@ -38,10 +38,16 @@ from odradek.controller.decide.topics import (
     has_collision_characters,
     is_good_topic_id,
 )
-from odradek.controller.image import Image, TopicImage
+from odradek.controller.image import (
+    HASHED_PARTITION_COUNT,
+    INTERNAL_TOPICS,
+    Image,
+    TopicImage,
+)
 from odradek.controller.znodes import zk_data
 from odradek.controller.znodes.cluster_reading import topic_image
 from odradek.controller.znodes.config_znodes import encode_config
+from odradek.controller.znodes.dynamic_configs import TOPICS, write_config
 from odradek.controller.znodes.fenced_writes import read_all
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.topic_partition import ZERO_UUID
@@ -135,7 +141,9 @@ class TopicAdmin:
         """Decide and write the new partitions of one topic."""
         try:
             for _ in range(ATTEMPTS_MAX):
-                placed = await self._add_partitions(spec, validate_only=validate_only)
+                placed = await self._add_partitions(
+                    spec, validate_only=validate_only, requested_by=requested_by
+                )
                 if placed is not None:
                     if not validate_only:
                         logger.info(
@@ -230,7 +238,7 @@ class TopicAdmin:
             return False
 
     async def _add_partitions(
-        self, spec: CreatePartitionsSpec, *, validate_only: bool
+        self, spec: CreatePartitionsSpec, *, validate_only: bool, requested_by: str
     ) -> Placement | None:
         path = zk_data.topic_path(spec.topic)
         brokers = self._image().live_brokers()
@@ -250,6 +258,16 @@ class TopicAdmin:
             )
         placed = decide_create_partitions(brokers, topic, spec)
         if not validate_only:
+            if spec.topic in INTERNAL_TOPICS:
+                # Before there are more: no broker may spread keys over all of them.
+                count = str(len(assignment.partitions))
+                await write_config(
+                    self._session,
+                    TOPICS,
+                    spec.topic,
+                    lambda stored: {HASHED_PARTITION_COUNT: count, **stored},
+                    requested_by=requested_by,
+                )
             grown = replace(assignment, partitions={**assignment.partitions, **placed})
             try:
                 await self._session.set(path, grown.encode(), version)

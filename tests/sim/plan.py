@@ -6,7 +6,8 @@ import random
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from odradek.broker.topics import INTERNAL_TOPICS, OFFSETS_TOPIC
+from odradek.broker.topics import OFFSETS_TOPIC
+from odradek.controller.image import INTERNAL_TOPICS
 
 LONG_FROM: Final = 1_000_000
 """Seeds from here on are long histories, those below it short ones."""

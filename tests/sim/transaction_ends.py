@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from odradek.broker.topics import INTERNAL_TOPICS
 from odradek.broker.transaction.metadata import TransactionMetadata
 from odradek.broker.transaction.state import TransactionState
+from odradek.controller.image import INTERNAL_TOPICS
 from odradek.protocol.records.batch import CONTROL
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.testing.memory_files import UNLIMITED_BYTES

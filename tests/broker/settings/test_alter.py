@@ -21,6 +21,7 @@ from odradek.broker.settings.alter import (
 from odradek.broker.settings.dynamic import DynamicSettings, check_names_and_values
 from odradek.broker.settings.load import make_settings, with_dynamic
 from odradek.broker.settings.types import SettingsError
+from odradek.controller.image import HASHED_PARTITION_COUNT
 from odradek.protocol.errors import BrokerError, ErrorCode
 from tests.golden.config_scenarios import scenarios
 from tests.support.recorded_configs import recorded, recorded_settings
@@ -252,3 +253,15 @@ def test_read_only_setting_with_the_prefix_of_a_listener_is_checked() -> None:
     with pytest.raises(SettingsError, match=r"broker\.id"):
         check_names_and_values({"listener.name.plaintext.broker.id": "first"}, per_broker=True)
     check_names_and_values({"listener.name.plaintext.broker.id": "1"}, per_broker=True)
+
+
+@pytest.mark.parametrize("replaces", [False, True])
+def test_count_of_partitions_before_a_growth_is_kept_by_every_change(*, replaces: bool) -> None:
+    stored = {HASHED_PARTITION_COUNT: "50", "retention.ms": "5"}
+    change = ConfigChange("retention.ms", "6")
+    name = "__consumer_offsets"
+    overrides = decide_topic(SETTINGS, name, stored, [change], replaces=replaces)
+    assert overrides == {HASHED_PARTITION_COUNT: "50", "retention.ms": "6"}
+    change = ConfigChange(HASHED_PARTITION_COUNT, "70")
+    with pytest.raises(BrokerError, match="Unknown topic config name"):
+        decide_topic(SETTINGS, name, stored, [change], replaces=replaces)
