@@ -15,6 +15,7 @@ from odradek.broker.settings.groups import (
     assignment_interval_ms,
     assignor_names,
 )
+from odradek.broker.settings.synonyms import RETENTION
 from odradek.broker.settings.types import InvalidValueError, value_text
 
 ZOOKEEPER_DIGEST: Final = "odradek.zookeeper.digest"
@@ -136,7 +137,12 @@ def check_logs(settings: BrokerSettings) -> None:
     value = settings.log_roll_jitter_ms
     require(value >= 0, "log.roll.jitter.ms", value, "Value must be at least 0")
     value = settings.log_retention_ms
-    require(value >= 1 or value == -1, "log.retention.ms", value, "Value must be at least 1 or -1")
+    name = next(name for name in RETENTION if settings.raw[name] is not None)
+    allowed = "Value must be at least 1 or -1"
+    require(value >= 1 or value == -1, name, settings.raw[name], allowed)
+    # Differs from Kafka, where an empty list is taken, and no log deletes or compacts anything.
+    allowed = "Expected delete, compact, or both"
+    require(bool(settings.log_cleanup_policy), "log.cleanup.policy", "", allowed)
     allowed = "Expected at least one directory in log.dirs or log.dir"
     require(bool(settings.log_dirs), "log.dirs", "", allowed)
     check_folders(settings.log_dirs)

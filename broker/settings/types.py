@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from odradek.broker.settings.rules import Rule, Value, broken_rule
+from odradek.broker.settings.rules import Between, Rule, Value, broken_rule, rule_text
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
@@ -93,16 +93,27 @@ class Definition(NamedTuple):
 
 
 class SettingsError(ValueError):
-    """Settings that a broker cannot run with; the text is one line."""
+    """Settings that a broker cannot run with; the text is one line, that of Kafka's responses."""
+
+    @property
+    def line(self) -> str:
+        """The line for an operator whose broker does not start."""
+        return str(self)
 
 
 class InvalidValueError(SettingsError):
     """An invalid value; the text names the setting, the value and what is allowed."""
 
-    def __init__(self, name: str, shown_value: object, allowed: str) -> None:
+    def __init__(self, name: str, shown_value: object, allowed: str, *, hint: str = "") -> None:
+        """hint  more about what is allowed, which Kafka's text does not say"""
         super().__init__(f"Invalid value {shown_value} for configuration {name}: {allowed}")
         self.name = name
         self.allowed = allowed
+        self._hint = hint
+
+    @property
+    def line(self) -> str:
+        return f"{self}{self._hint}"
 
 
 INTEGER_LIMITS: Final = {
@@ -182,7 +193,18 @@ def parse_integer(definition: Definition, text: str, trimmed: str) -> int:
         low, high = INTEGER_LIMITS[definition.type]
         if low <= number <= high:
             return number
-    raise InvalidValueError(definition.name, text, f"Not a number of type {definition.type}")
+    raise _not_a_number(definition, text)
+
+
+def _not_a_number(definition: Definition, text: str) -> InvalidValueError:
+    low, high = INTEGER_LIMITS.get(definition.type, (None, None))
+    allowed = rule_text(Between(low, high) if definition.rule is None else definition.rule)
+    return InvalidValueError(
+        definition.name,
+        text,
+        f"Not a number of type {definition.type}",
+        hint=f"; allowed: a number in {allowed}",
+    )
 
 
 def parse_double(definition: Definition, text: str, trimmed: str) -> float:
@@ -197,7 +219,7 @@ def parse_double(definition: Definition, text: str, trimmed: str) -> float:
                 return float(plain)
         except ValueError:
             pass
-    raise InvalidValueError(definition.name, text, "Not a number of type DOUBLE")
+    raise _not_a_number(definition, text)
 
 
 def split_list(trimmed: str) -> tuple[str, ...]:

@@ -424,7 +424,8 @@ def _run(
         run(settings, on_ready, make_node, writes_bytecode=folder is not None)
         begin.ahead_ms = 0 if clock is None else clock.ahead_ms
     except (SettingsError, StartError) as error:
-        line = format_line(options.log_format, f"odradek: {error}", {}, level=logging.CRITICAL)
+        text = error.line if isinstance(error, SettingsError) else str(error)
+        line = format_line(options.log_format, f"odradek: {text}", {}, level=logging.CRITICAL)
         print(line, file=sys.stderr)
         return 1
     return 0

@@ -30,6 +30,8 @@ _WRITTEN = {
     "\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f",
     "=": "\\=", ":": "\\:", "#": "\\#", "!": "\\!",
 }  # fmt: skip
+_SIZE_MAX = 64 << 10
+"""Bytes; Kafka writes some hundred."""
 _NUMBER = re.compile(r"-?[0-9]{1,10}\Z")
 
 
@@ -92,6 +94,9 @@ def read_meta_properties(files: FileSystem, directory: str) -> MetaProperties | 
     path = f"{directory}/{META_PROPERTIES_FILE}"
     if not files.exists(path):
         return None
+    size = files.size(path)
+    if size > _SIZE_MAX:
+        raise MetaPropertiesError(f"cannot use {path}: it has {size} bytes, more than {_SIZE_MAX}")
     try:
         if files.size(path) > BYTES_MAX:
             raise MetaPropertiesError(f"it has more than {BYTES_MAX} bytes")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import re
+from typing import Final
 from uuid import UUID
 
 from odradek.protocol.topic_partition import ZERO_UUID
@@ -21,6 +22,8 @@ from odradek.runtime.files import FileSystem
 PARTITION_METADATA_FILE = "partition.metadata"
 
 _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}\Z")
+_SIZE_MAX: Final = 4 << 10
+"""Bytes; there are 43."""
 
 
 class CorruptPartitionMetadata(Exception):
@@ -73,6 +76,9 @@ def read_topic_id(files: FileSystem, directory: str) -> UUID | None:
     path = f"{directory}/{PARTITION_METADATA_FILE}"
     if not files.exists(path):
         return None
+    size = files.size(path)
+    if size > _SIZE_MAX:
+        raise CorruptPartitionMetadata(f"malformed {path}: it has {size} bytes")
     try:
         return decode_partition_metadata(files.read(path))
     except CorruptPartitionMetadata as error:

@@ -286,6 +286,24 @@ REFUSED = [
         "connection.failed.authentication.delay.ms",
         "less than connections.max.idle.ms (100)",
     ),
+    ({"log.cleanup.policy": ""}, "log.cleanup.policy", "Expected delete, compact, or both"),
+    ({"log.retention.ms": "0"}, "log.retention.ms", "at least 1 or -1"),
+    ({"log.retention.minutes": "0"}, "log.retention.minutes", "at least 1 or -1"),
+    ({"log.retention.hours": "0"}, "log.retention.hours", "at least 1 or -1"),
+    (
+        {"log.retention.hours": "0", "log.retention.minutes": "0"},
+        "log.retention.minutes",
+        "at least 1 or -1",
+    ),
+    ({"log.roll.hours": "0"}, "log.roll.hours", "at least 1"),
+    ({"log.roll.jitter.hours": "-1"}, "log.roll.jitter.hours", "at least 0"),
+    (
+        {"num.partitions": "many"},
+        "num.partitions",
+        "Not a number of type INT; allowed: a number in [1,...]",
+    ),
+    ({"broker.id": "x"}, "broker.id", "in [-2147483648,...,2147483647]"),
+    ({"log.cleaner.min.cleanable.ratio": "x"}, "log.cleaner.min.cleanable.ratio", "in [0,...,1]"),
     ({"listeners": ""}, "listeners", "at least one listener"),
     ({"listeners": "SSL://:9093"}, "listeners", "Only PLAINTEXT is served"),
     ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, "advertised.listeners", "set advertised"),
@@ -317,7 +335,7 @@ def test_invalid_setting_is_refused_with_a_reason_in_one_line(
 ) -> None:
     with pytest.raises(SettingsError) as raised:
         make_settings(written)
-    message = str(raised.value)
+    message = raised.value.line
     assert message.startswith("Invalid value ")
     assert f" for configuration {name}" in message
     assert allowed in message

@@ -57,6 +57,7 @@ def test_old_file_may_lack_the_cluster_id() -> None:
         (b"version=1\nnode.id=1\ncluster.id=x\n", "formatted for KRaft"),
         (b"version=0\nbroker.id=one\n", "broker.id 'one' is not a number"),
         (b"version=0\nbroker.id=\n", "is not a number"),
+        (b"version=0\n" + b"#" * (64 << 10), "has 65546 bytes, more than 65536"),
     ],
 )
 def test_unusable_file_is_refused_with_its_path(data: bytes, words: str, tmp_path: Path) -> None:
