@@ -6,7 +6,7 @@ start does, which it knows from a trial start on an overlay.  A broker cannot st
 unless there is no `.lock` file to lock.  Give all directories of a broker at once.
 
 Exit codes: 0 nothing but notes; 1 a start repairs what is found, without the loss of a record;
-2 damage; 3 not checked: a broker runs, a directory cannot be read, the command line is wrong.
+2 the command line is wrong; 3 not checked: a broker runs, a directory cannot be read; 4 damage.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from odradek.controller.coordination.tree import Tree
@@ -28,20 +28,13 @@ if TYPE_CHECKING:
 NOT_CHECKED: Final = 3
 
 
-class _Parser(argparse.ArgumentParser):
-    """2 is the exit code of damage, so a wrong command line has another one."""
-
-    def error(self, message: str) -> NoReturn:
-        self.print_usage(sys.stderr)
-        self.exit(NOT_CHECKED, f"{self.prog}: error: {message}\n")
-
-
 def build_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = _Parser(
+    parser = argparse.ArgumentParser(
         prog="odradek check-log-dirs",
         description="Verify the log directories of a stopped broker; nothing is changed.",
-        epilog="Exit codes: 0 clean, 1 a start repairs it without loss, 2 damage, 3 not checked.",
+        epilog="Exit codes: 0 clean, 1 a start repairs it without loss, 2 wrong usage, "
+        "3 not checked, 4 damage.",
     )
     parser.add_argument(
         "directories", nargs="+", metavar="DIR", help="every directory of the broker's log.dirs"
@@ -114,7 +107,7 @@ def lines(verdict: Verdict) -> list[str]:
     amount = verdict.amount
     counts = ", ".join(
         f"{sum(one.severity == severity for one in found)} {name}"
-        for severity, name in ((2, "damaged"), (1, "to be repaired"), (0, "notes"))
+        for severity, name in ((4, "damaged"), (1, "to be repaired"), (0, "notes"))
     )
     loss = f"; a start loses {verdict.lost_bytes} bytes" if verdict.lost_bytes else ""
     writes = f"; a start rewrites {verdict.rewritten_files} files" if found else ""

@@ -9,13 +9,16 @@ from typing import Final
 
 
 class Severity(IntEnum):
-    """How bad a finding is; the worst one is the exit code of the command."""
+    """How bad a finding is; the worst one is the exit code of the command.
+
+    2 is that of a wrong command line and 3 of a check that was not possible, so neither is used.
+    """
 
     NOTE = 0
     """Belongs to the life of a directory."""
     REPAIR = 1
     """A start, or the first use, repairs it, and no record is lost."""
-    DAMAGE = 2
+    DAMAGE = 4
     """Records are lost or cannot be read, or a start refuses the directory."""
 
 

@@ -21,7 +21,7 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.processes import ProcessFailed
 
 TIMEOUT_S = 90.0
-CLEAN, REPAIRED, DAMAGED, NOT_CHECKED = 0, 1, 2, 3
+CLEAN, REPAIRED, WRONG_USAGE, NOT_CHECKED, DAMAGED = range(5)
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -120,9 +120,9 @@ def test_missing_directory_and_wrong_words_are_not_checked(tmp_path: Path) -> No
     missing = check(tmp_path / "no")
     assert missing.returncode == NOT_CHECKED
     assert missing.stderr == f"odradek: there is no directory {tmp_path / 'no'}\n"
-    assert check().returncode == NOT_CHECKED
-    assert check("--jsn", tmp_path).returncode == NOT_CHECKED
-    assert check("").returncode == NOT_CHECKED
+    assert check("--jsn", tmp_path).returncode == WRONG_USAGE
+    assert check("").returncode == WRONG_USAGE
+    assert check().returncode == WRONG_USAGE
 
 
 def test_names_that_are_no_text_are_printed(tmp_path: Path) -> None:
