@@ -105,12 +105,14 @@ def load_directory(directory: LogDirectory, loading: Loading) -> LoadedDirectory
     except OSError as error:
         if not is_temporary(error):
             raise
-    if found.checked.segments:
+    checked = found.checked
+    if checked.logs:
         report(
             StorageEvent(
                 directory.path,
-                f"{found.checked.segments} segments with {found.checked.size_bytes} bytes were "
-                f"checked in {loading.monotonic_ms() - began_ms} ms",
+                f"recovery checked {checked.logs} logs, {checked.segments} segments with "
+                f"{checked.size_bytes} bytes, and truncated {checked.truncated_bytes} bytes, in "
+                f"{loading.monotonic_ms() - began_ms} ms",
                 is_warning=False,
             )
         )

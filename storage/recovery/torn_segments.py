@@ -56,8 +56,11 @@ class UnsupportedFormat(OSError):
 class CheckedAmount:
     """What was checked after an unclean stop, of one log or of all those of a directory."""
 
+    logs: int = 0
     segments: int = 0
     size_bytes: int = 0
+    truncated_bytes: int = 0
+    """Of `size_bytes`, and of later segments that were removed unchecked."""
 
 
 @dataclass(slots=True)
@@ -178,11 +181,13 @@ class Checker:
             self.last_end_offset = next_offset
             self._batches_end = max(self._batches_end, next_offset)
             self.end_offset = max(self.end_offset, next_offset)
-        self.amount.segments += 1
-        self.amount.size_bytes += segment.size
+        amount = self.amount
+        amount.segments += 1
+        amount.size_bytes += segment.size
         is_whole = valid_bytes == segment.size
         if not is_whole:
             _refuse_old_format(segment, valid_bytes)
+            amount.truncated_bytes += segment.size - valid_bytes
             self._truncate(segment, valid_bytes, flaw or "no whole batch follows")
         self._write_indexes(segment)
         self.states.advance_to(self.end_offset)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from pathlib import Path
 
@@ -59,6 +60,58 @@ def test_topic_that_was_compacted_once_keeps_its_records_after_a_kill(tmp_path: 
         lines = broker.process.lines()
         assert [line for line in lines if "no clean stop: " in line]
         assert [line for line in lines if "offsets are missing in" in line and TOPIC in line]
+
+
+RECOVERED = re.compile(
+    r" INFO .*recovery checked (\d+) logs, (\d+) segments with (\d+) bytes, and truncated (\d+) "
+    r"bytes, in \d+ ms"
+)
+
+
+@pytest.mark.parametrize(("torn_bytes", "later_bytes"), [(0, 0), (100, 0), (77, 5_000)])
+def test_line_after_a_kill_says_what_was_checked_and_truncated(
+    tmp_path: Path, torn_bytes: int, later_bytes: int
+) -> None:
+    with odradek_broker(tmp_path) as broker:
+        talk = Talk(broker.address)
+        for partitions, topic in enumerate(("one", "two", "three"), start=1):
+            talk.make_topic(topic, partitions, {})
+            for partition in range(partitions):
+                response = talk.quiet(produce_request(topic, batch(3), partition=partition), 9)
+                assert response.responses[0].partition_responses[0].error_code == 0
+        talk.close()
+        broker.kill()
+        folder = broker.data / "three-1"
+        (log,) = folder.glob("*.log")
+        log.write_bytes(log.read_bytes() + b"#" * torn_bytes)
+        if later_bytes:
+            # Is removed with its index, unchecked.
+            (folder / f"{50:020d}.log").write_bytes(b"#" * later_bytes)
+            (folder / f"{50:020d}.index").touch()
+        sizes = [path.stat().st_size for path in broker.data.glob("*-*/*.log")]
+        broker.start()
+        (line,) = filter(
+            None, map(RECOVERED.search, (tmp_path / "broker.log").read_text().splitlines())
+        )
+        assert [int(group) for group in line.groups()] == [
+            len(sizes) - bool(later_bytes),
+            len(sizes) - bool(later_bytes),
+            sum(sizes) - later_bytes,
+            torn_bytes + later_bytes,
+        ]
+        assert broker.stop() == 0
+        broker.start()
+        assert (
+            len(
+                [
+                    *filter(
+                        None,
+                        map(RECOVERED.search, (tmp_path / "broker.log").read_text().splitlines()),
+                    )
+                ]
+            )
+            == 1
+        )
 
 
 def lay_down_moved_directory(data: Path) -> None:
