@@ -305,6 +305,8 @@ class SocketServer:
 
 def apis_of(frames: Sequence[memoryview]) -> str:
     """The number of a turn's requests and the names of their APIs, for the log."""
+    if not frames:
+        return "a turn of a connection without a whole request (a part of one, or its end)"
     keys = dict.fromkeys(int.from_bytes(frame[:2], "big") for frame in frames)
     known = {api.value: api.name for api in ApiKey}
     return f"{len(frames)} requests ({', '.join(known.get(key, str(key)) for key in keys)})"

@@ -109,3 +109,15 @@ def test_slow_timer_of_any_kind_is_named_and_the_timers_after_it_fire(
     asyncio.run(run())
     expected = f"tests.runtime.test_loop_watch.{name} kept the event loop for"
     assert any(line.startswith(expected) for line in caplog.messages)
+
+
+def test_turn_without_a_whole_request_has_a_name(caplog: pytest.LogCaptureFixture) -> None:
+    watch = LoopWatch(BrokerMetrics(), apis_of)
+    frame = memoryview(b"\x00\x12\x00\x03")
+    with caplog.at_level(logging.WARNING):
+        watch.ran(monotonic_ns() - 200 * MS, [frame, frame])
+        watch._logged_at_ns -= 10_000 * MS
+        watch.ran(monotonic_ns() - 200 * MS, [])
+    whole, part = caplog.messages
+    assert whole.startswith("2 requests (API_VERSIONS) kept the event loop for")
+    assert part.startswith("a turn of a connection without a whole request (a part of one, or its")
