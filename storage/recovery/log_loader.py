@@ -195,8 +195,7 @@ class _Loading:
             amount,
         )
         kept = number + checker.run(segments[number:])
-        amount.logs += 1
-        amount.truncated_bytes += sum(segment.size for segment in segments[kept:])
+        amount.end_log(sum(segment.size for segment in segments[kept:]))
         self._remove(segments[kept:], "after a torn one")
         del segments[kept:]
         self.end_offset = checker.end_offset

@@ -62,6 +62,11 @@ class CheckedAmount:
     truncated_bytes: int = 0
     """Of `size_bytes`, and of later segments that were removed unchecked."""
 
+    def end_log(self, removed_bytes: int) -> None:
+        """One log was checked; `removed_bytes` are those of its segments after a torn one."""
+        self.logs += 1
+        self.truncated_bytes += removed_bytes
+
 
 @dataclass(slots=True)
 class _Unusual:
