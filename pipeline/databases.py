@@ -117,6 +117,7 @@ class Merge:
     columns  of the table, in the order of those of the staging table
     staged   names of the latter
     deleted  the column of the staging table that is 1 for a deleted row
+    kept     its column with a digit for each column of the table: 1 where the table's value is kept
     latest   the column by which an older row does not replace a newer one
     """
 
@@ -126,6 +127,7 @@ class Merge:
     staged: Sequence[str]
     keys: Sequence[str]
     deleted: str | None
+    kept: str | None
     latest: str | None
 
     def statements(self, database: str) -> list[str]:
@@ -149,17 +151,51 @@ class Merge:
     def _insert(self, database: str) -> str:
         placed = dict(zip(self.columns, self.staged, strict=True))
         names = ", ".join(map(quoted_name, self.columns))
-        order = ", ".join(placed[key] for key in self.keys)
-        kept = "true" if self.deleted is None else f"{self.deleted} = 0"
+        order = ", ".join(f"s.{placed[key]}" for key in self.keys)
+        live = self._live()
         # A task that Spark repeats may leave its rows twice: DISTINCT.  In one order of keys two
         # writers do not wait for each other in a circle.  "WHERE true" keeps SQLite from taking
         # ON CONFLICT for a join's ON.
         alias, action = self._on_duplicate() if database == "mariadb" else self._on_conflict()
         return (
             f"INSERT INTO {self.table}{alias} ({names})"
-            f" SELECT DISTINCT {', '.join(self.staged)} FROM {self.staging} WHERE {kept}"
+            f" SELECT DISTINCT {', '.join(self._values())} FROM {self._joined()} WHERE {live}"
             f" ORDER BY {order} {action}"
         )
+
+    def rows_without_value(self) -> str | None:
+        """A query of the keys of a row whose kept values the table does not have; at most one."""
+        if self.kept is None:
+            return None
+        placed = dict(zip(self.columns, self.staged, strict=True))
+        keys = ", ".join(f"s.{placed[key]}" for key in self.keys)
+        return (
+            f"SELECT {keys} FROM {self._joined()} WHERE {self._live()} AND s.{self.kept} LIKE '%1%'"
+            f" AND o.{quoted_name(self.keys[0])} IS NULL LIMIT 1"
+        )
+
+    def _live(self) -> str:
+        return "true" if self.deleted is None else f"s.{self.deleted} = 0"
+
+    def _joined(self) -> str:
+        """The staging table, with the rows of the table whose values may be kept."""
+        if self.kept is None:
+            return f"{self.staging} AS s"
+        placed = dict(zip(self.columns, self.staged, strict=True))
+        same = " AND ".join(f"o.{quoted_name(key)} = s.{placed[key]}" for key in self.keys)
+        return f"{self.staging} AS s LEFT JOIN {self.table} AS o ON {same}"
+
+    def _values(self) -> list[str]:
+        values = [f"s.{name}" for name in self.staged]
+        if self.kept is None:
+            return values
+        return [
+            value
+            if name in (*self.keys, self.latest)
+            else f"CASE WHEN substr(s.{self.kept}, {number}, 1) = '1'"
+            f" THEN o.{quoted_name(name)} ELSE {value} END"
+            for number, (name, value) in enumerate(zip(self.columns, values, strict=True), 1)
+        ]
 
     def _on_conflict(self) -> tuple[str, str]:
         keys = ", ".join(map(quoted_name, self.keys))

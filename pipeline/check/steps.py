@@ -27,7 +27,7 @@ from odradek.pipeline.check.queries import check_query
 from odradek.pipeline.spec.bounded_files import read_bytes, read_text
 from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.model import Pipeline
-from odradek.pipeline.spec.parse_step import DELETED, Parse
+from odradek.pipeline.spec.parse_step import DELETED, UNAVAILABLE, Parse
 from odradek.pipeline.spec.sources import FileSource, KafkaSource, RateSource
 from odradek.pipeline.spec.steps import (
     Anomalies,
@@ -186,7 +186,12 @@ class Analysis:
             for number, name in enumerate(step.keep)
         }
         parsed = self.parsed(where, step)
-        added = typed({DELETED: "BOOLEAN"} if step.marks_deletions else {})
+        added = typed(
+            {
+                **({DELETED: "BOOLEAN"} if step.marks_deletions else {}),
+                **({UNAVAILABLE: "ARRAY<STRING>"} if step.unavailable == "keep" else {}),
+            }
+        )
         return Columns({**kept, **parsed.types, **added}, is_open=parsed.is_open)
 
     def parsed(self, where: Path, step: Parse) -> Columns:
@@ -297,7 +302,7 @@ class Analysis:
 
     def sink(self, where: Path, sink: Any, rows: Columns) -> None:
         """Check the columns that a sink names."""
-        for key in ("key", "latest_by", "delete_by"):
+        for key in ("key", "latest_by", "delete_by", "keep_by"):
             name = getattr(sink, key, None)
             if isinstance(name, str):
                 self.column((*where, key), rows, name)

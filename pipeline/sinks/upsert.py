@@ -94,6 +94,7 @@ def upsert(rows: DataFrame, url: str, sink: TableSink, *, owner: str) -> None:
             merge = _merge(sink, staging, stored.columns, staged.columns)
             with _transaction(rows.sparkSession, url) as connection:
                 _check_keys(connection, merge)
+                _check_kept(connection, merge)
                 for statement in merge.statements(database):
                     _execute(connection, statement)
                 # MariaDB commits before it drops a table.
@@ -138,7 +139,7 @@ def _database(url: str) -> str:
 
 
 def _check(rows: DataFrame, sink: TableSink) -> None:
-    named = [name for name in (sink.latest_by, sink.delete_by) if name is not None]
+    named = [name for name in (sink.latest_by, sink.delete_by, sink.keep_by) if name is not None]
     for name in (*sink.keys, *named, *sink.omit):
         if name not in rows.columns:
             known = ", ".join(rows.columns)
@@ -148,7 +149,8 @@ def _check(rows: DataFrame, sink: TableSink) -> None:
         if not isinstance(kind, BooleanType):
             said = f"column {sink.delete_by} is {kind.simpleString().upper()}"
             raise UpsertFailed(f"delete_by: {said}, and not BOOLEAN")
-    for field in rows.drop(*sink.omit).schema.fields:
+    unstored = (*sink.omit, *([] if sink.keep_by is None else [sink.keep_by]))
+    for field in rows.drop(*unstored).schema.fields:
         if isinstance(field.dataType, ArrayType | MapType | StructType):
             raise UpsertFailed(
                 f"column {field.name} is {field.dataType.simpleString()}, which no table takes;"
@@ -164,11 +166,41 @@ def _one_per_key(rows: DataFrame, sink: TableSink) -> DataFrame:
     greatest = F.max(
         F.struct(*first, F.struct(*(F.col(quoted(one)) for one in others)).alias("row"))
     )
-    chosen = rows.groupBy(*(quoted(key) for key in sink.keys)).agg(greatest.alias("_greatest"))
+    grouped = rows.groupBy(*(quoted(key) for key in sink.keys))
     values: dict[str, Column] = {one: F.col("_greatest.row").getField(one) for one in others}
+    if sink.keep_by is None:
+        chosen = grouped.agg(greatest.alias("_greatest"))
+    else:
+        kept = [one for one in _stored(rows, sink) if one not in (*sink.keys, sink.latest_by)]
+        known = [_newest_known(name, sink).alias(f"_k{n}") for n, name in enumerate(kept)]
+        chosen = grouped.agg(greatest.alias("_greatest"), *known)
+        names = values[sink.keep_by]
+        unknown = []
+        for number, name in enumerate(kept):
+            earlier = F.col(f"_k{number}")
+            is_unknown = F.coalesce(F.array_contains(names, name), F.lit(False))
+            values[name] = F.when(is_unknown, earlier["value"]).otherwise(values[name])
+            unknown.append(F.when(is_unknown & earlier.isNull(), F.lit(name)))
+        values[sink.keep_by] = F.array_compact(F.array(*unknown).cast("array<string>"))
     return chosen.select(
         *(values[one].alias(one) if one in values else F.col(quoted(one)) for one in rows.columns)
     )
+
+
+def _newest_known(name: str, sink: TableSink) -> Column:
+    """The newest value of a column among the rows of a key where it is known, with its place."""
+    assert sink.keep_by is not None, "the caller has looked"
+    assert sink.latest_by is not None, "the model requires it"
+    names = F.coalesce(F.col(quoted(sink.keep_by)), F.array().cast("array<string>"))
+    row = F.struct(
+        F.col(quoted(sink.latest_by)).alias("latest"), F.col(quoted(name)).alias("value")
+    )
+    return F.max(F.when(~F.array_contains(names, name), row))
+
+
+def _stored(rows: DataFrame, sink: TableSink) -> list[str]:
+    """The columns of the table."""
+    return [name for name in rows.columns if name not in (sink.delete_by, sink.keep_by, *sink.omit)]
 
 
 def _divided(rows: DataFrame, sink: TableSink) -> tuple[DataFrame, DataFrame]:
@@ -176,16 +208,20 @@ def _divided(rows: DataFrame, sink: TableSink) -> tuple[DataFrame, DataFrame]:
 
     The staging table has names of its own: Spark's writer does not escape quotes in a name.
     """
-    names = [name for name in rows.columns if name not in (sink.delete_by, *sink.omit)]
+    names = _stored(rows, sink)
     stored = rows.select(*map(quoted, names))
-    staged = (
-        stored
-        if sink.delete_by is None
-        else rows.select(
-            *map(quoted, names),
-            F.coalesce(F.col(quoted(sink.delete_by)), F.lit(False)).cast("int").alias("_deleted"),
+    marks = []
+    if sink.delete_by is not None:
+        is_deleted = F.coalesce(F.col(quoted(sink.delete_by)), F.lit(False))
+        marks.append(is_deleted.cast("int").alias("_deleted"))
+    if sink.keep_by is not None:
+        unknown = F.col(quoted(sink.keep_by))
+        marks.append(
+            F.concat(
+                *(F.when(F.array_contains(unknown, name), "1").otherwise("0") for name in names)
+            ).alias("_kept")
         )
-    )
+    staged = rows.select(*map(quoted, names), *marks)
     return stored, staged.toDF(*(f"c{number}" for number in range(len(staged.columns))))
 
 
@@ -284,6 +320,29 @@ def _check_keys(connection: Any, merge: Merge) -> None:
         raise UpsertFailed(f"a row for table {merge.table} has null in its key ({keys})")
 
 
+def _check_kept(connection: Any, merge: Merge) -> None:
+    """Reject a row with a value that is not known, of a key that the table does not have."""
+    query = merge.rows_without_value()
+    if query is None:
+        return
+    statement = connection.createStatement()
+    try:
+        found = statement.executeQuery(query)
+        key = None
+        if found.next():
+            values = [found.getString(number + 1) for number in range(len(merge.keys))]
+            key = ", ".join(f"{n} = {one}" for n, one in zip(merge.keys, values, strict=True))
+        found.close()
+    finally:
+        statement.close()
+    if key is not None:
+        raise UpsertFailed(
+            f"a row for table {merge.table} keeps a value of the row before, which the table does"
+            f" not have ({key}); load the table first, or make such rows dead letters:"
+            ' unavailable = "reject" at the parse step'
+        )
+
+
 def _execute(connection: Any, sql: str) -> None:
     statement = connection.createStatement()
     try:
@@ -310,7 +369,8 @@ def _create_once(connection: Any, sql: str) -> None:
 
 
 def _merge(sink: TableSink, staging: str, columns: Sequence[str], staged: Sequence[str]) -> Merge:
-    deleted = None if sink.delete_by is None else staged[-1]
+    deleted = None if sink.delete_by is None else staged[len(columns)]
+    kept = None if sink.keep_by is None else staged[-1]
     latest = sink.latest_by if sink.latest_by in columns else None
     placed = staged[: len(columns)]
-    return Merge(sink.table, staging, columns, placed, sink.keys, deleted, latest)
+    return Merge(sink.table, staging, columns, placed, sink.keys, deleted, kept, latest)

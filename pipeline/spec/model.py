@@ -15,13 +15,14 @@ from odradek.pipeline.spec.parse_step import Parse
 from odradek.pipeline.spec.producer_properties import client_fault
 from odradek.pipeline.spec.registries import Registry, options_fault
 from odradek.pipeline.spec.restart import Restart
-from odradek.pipeline.spec.sinks import FileSink, KafkaSink, Sink
+from odradek.pipeline.spec.sinks import FileSink, KafkaSink, Sink, TableSink
 from odradek.pipeline.spec.sources import FileSource, KafkaSource, RateSource, Source
 from odradek.pipeline.spec.steps import (
     Anomalies,
     AnyStep,
     Correlate,
     Deduplicate,
+    Filter,
     Join,
     Python,
     Sql,
@@ -171,6 +172,7 @@ def faults(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
         views[name] = None
     yield from _watermarks(pipeline)
     yield from _exactly_once(pipeline)
+    yield from _unavailable(pipeline)
     for name, sink in pipeline.sinks.items():
         if sink.source not in views:
             yield ("sinks", name, "from"), _unknown(sink.source, "source or step", views)
@@ -212,6 +214,23 @@ def _of_mode(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
         elif isinstance(source, KafkaSource) and source.starting_offsets == "latest":
             said = "a batch that begins at the latest offset reads nothing; allowed: earliest, or"
             yield ("sources", name, "starting_offsets"), f"{said} offsets"
+
+
+def _unavailable(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
+    """Check that no sink of a database stores null for a value that is not known."""
+    for name, sink in pipeline.sinks.items():
+        if not isinstance(sink, TableSink):
+            continue
+        view = sink.source
+        while isinstance(step := pipeline.steps.get(view), Filter):
+            view = step.source
+        is_kept = isinstance(step, Parse) and step.unavailable == "keep"
+        if sink.keep_by is not None and not is_kept:
+            said = "the rows of a parse step with unavailable, and of filter steps after it, have"
+            yield ("sinks", name, "keep_by"), f"{said} the names of columns that are not known"
+        elif sink.keep_by is None and is_kept:
+            said = 'keep_by = "unavailable" must be given: columns that are not known would be null'
+            yield ("sinks", name), said
 
 
 def _exactly_once(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:

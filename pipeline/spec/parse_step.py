@@ -14,6 +14,10 @@ DELETED: Final = "deleted"
 """The column of a parse step that is true for the deletion of a row."""
 
 
+UNAVAILABLE: Final = "unavailable"
+"""The column of a parse step with the names of the columns whose values are not known."""
+
+
 CORRUPT: Final = "_corrupt"
 """The column in which Spark's readers put a row that does not match the schema."""
 
@@ -59,6 +63,13 @@ class Parse(Step):
     tombstones: Literal["reject", "drop", "keep"] = "reject"
     """Records without a value are dead letters; or dropped, such as those that Debezium writes
     after a deletion; or kept with null in all parsed columns.  `keep` adds the column `deleted`."""
+    unavailable: Literal["reject", "keep"] = "reject"
+    """Rows with the placeholder of Debezium for a value that it does not know (an unchanged value
+    of PostgreSQL's TOAST storage) are dead letters; or such columns are null, and the column
+    `unavailable` that `keep` adds, an ARRAY<STRING>, has their names.  Deletions are never dead
+    letters for that reason."""
+    unavailable_placeholder: Text = "__debezium_unavailable_value"
+    """As in the configuration of the connector.  Debezium's `unavailable.value.placeholder`."""
     keep: Names = []
     """Columns of the source that are kept unchanged.  The `key` of a Kafka source is bytes, which a
     JSON sink writes in base64; for text use a map step before: `key = "CAST(key AS STRING)"`."""
@@ -95,6 +106,8 @@ class Parse(Step):
                 )
         if self.marks_deletions and first_duplicate([*names, *self.keep, DELETED]) is not None:
             raise ValueError(f"a column {DELETED} is added, and cannot be in schema or keep")
+        if self.unavailable == "keep" and first_duplicate([*names, *self.keep, UNAVAILABLE]):
+            raise ValueError(f"a column {UNAVAILABLE} is added, and cannot be in schema or keep")
         again = first_duplicate([*names, *self.keep])
         if again is not None:
             raise ValueError(f"keep: the schema has a column {again!r} too")
@@ -109,6 +122,16 @@ class Parse(Step):
     def marks_deletions(self) -> bool:
         """Whether the column `deleted` is added."""
         return self.envelope is not None or self.tombstones == "keep"
+
+    @field_validator("unavailable_placeholder")
+    @classmethod
+    def _is_hexadecimal(cls, placeholder: str) -> str:
+        if placeholder.startswith("hex:"):
+            try:
+                bytes.fromhex(placeholder.removeprefix("hex:"))
+            except ValueError as error:
+                raise ValueError(f"{placeholder!r} has no hexadecimal digits after hex:") from error
+        return placeholder
 
     @model_validator(mode="after")
     def _envelope_is_json(self) -> Self:

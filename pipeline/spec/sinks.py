@@ -152,6 +152,9 @@ class TableSink(End):
                of a batch are compared, but not those of the table
     delete_by  the BOOLEAN column that is true for a row which deletes its key, such as `deleted`
                of a parse step; it is not stored, and requires `latest_by`
+    keep_by    the ARRAY<STRING> column with the names of columns whose values are not known, such
+               as `unavailable` of a parse step: they keep the value of an earlier row, of the batch
+               or the table.  It is not stored, and requires `latest_by`
     """
 
     kind: Literal["jdbc"]
@@ -163,6 +166,7 @@ class TableSink(End):
     keys: Columns
     latest_by: Text | None = None
     delete_by: Text | None = None
+    keep_by: Text | None = None
     omit: Names = []
     """Columns that are not stored, such as the `offset` that `latest_by` names."""
     output_mode: OutputMode = "append"
@@ -183,8 +187,10 @@ class TableSink(End):
             raise ValueError(
                 "delete_by needs latest_by: of a row and its deletion in one batch the later counts"
             )
+        if self.keep_by is not None and self.latest_by is None:
+            raise ValueError("keep_by needs latest_by: the value of the row before is kept")
         for name in self.keys:
-            if name in self.omit or name == self.delete_by:
+            if name in (*self.omit, self.delete_by, self.keep_by):
                 raise ValueError(f"the key {name!r} must be stored")
         return self
 

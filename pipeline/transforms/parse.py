@@ -20,7 +20,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from odradek.pipeline.spec.parse_step import CORRUPT, DELETED, Parse
+from odradek.pipeline.spec.parse_step import CORRUPT, DELETED, UNAVAILABLE, Parse
 from odradek.pipeline.transforms.avro import read_avro
 from odradek.pipeline.transforms.columns import column, quoted
 from odradek.pipeline.transforms.decoding import Decoding
@@ -32,11 +32,14 @@ from odradek.pipeline.transforms.exact_json import (
     without_marks,
 )
 from odradek.pipeline.transforms.times import Bound, as_texts, has_times, is_wrong, read, reasons
+from odradek.pipeline.transforms.unavailable import placeholders
 
 PARSED: Final = "_parsed"
 DECODED: Final = "_decoded"
 ENVELOPE: Final = "_envelope"
 ROW: Final = "_row"
+UNKNOWN: Final = "_unavailable"
+"""Names of the columns whose values are placeholders."""
 IS_GOOD: Final = "_is_good"
 ORIGIN: Final = ("topic", "partition", "offset")
 """Columns of a Kafka source in the headers of a dead letter, besides the timestamp."""
@@ -66,7 +69,8 @@ def parse(
     4. a time is outside of the years 1 to 9999, or a number without a unit in `epoch`;
     5. in a stream with `rejects`, a time is beyond the bound;
     6. the envelope is not that of a change of a row;
-    7. `decoding` has a reason.
+    7. `decoding` has a reason;
+    8. a value is a placeholder, unless `unavailable` keeps it; always when it is within a struct.
 
     A dead letter has the key and value of its record, and as headers those of the record (if the
     rows have the column `headers`, and without `odradek.*`), then `odradek.reason`, and for rows of
@@ -87,6 +91,7 @@ def parse(
     assert schema is not None, "the model has a schema, or the registry"
     decoded = _from_text_column if step.is_text else _from_avro
     parsed = _with_times(decoded(rows, data, schema, reason, step), step)
+    parsed = _with_placeholders(parsed, step)
     return _divided(parsed, step, bound, keep)
 
 
@@ -100,6 +105,8 @@ class _Parsed:
     reason: Column
     required: list[str]
     is_deletion: Column
+    unknown: Column | None = None
+    """Names of the columns whose values are placeholders, once they are looked for."""
 
 
 def _from_avro(rows: DataFrame, data: Column, schema: str, reason: Column, step: Parse) -> _Parsed:
@@ -158,6 +165,32 @@ def _with_times(parsed: _Parsed, step: Parse) -> _Parsed:
     return replace(parsed, is_good=is_good, reason=reason)
 
 
+def _with_placeholders(parsed: _Parsed, step: Parse) -> _Parsed:
+    """Mark rows with a placeholder that is not kept as bad."""
+    names = list(placeholders(F.col(PARSED), parsed.schema, step.unavailable_placeholder))
+    if not names:
+        return parsed
+    rows = with_value(parsed.rows, UNKNOWN, F.array_compact(F.array(*names)))
+    unknown = F.col(UNKNOWN)
+    refused = unknown
+    if step.unavailable == "keep":
+        structs = [
+            F.lit(field.name)
+            for field in parsed.schema.fields
+            if isinstance(field.dataType, StructType)
+        ]
+        refused = F.array_intersect(unknown, F.array(*structs).cast("array<string>"))
+    is_refused = (F.size(refused) > 0) & ~F.coalesce(parsed.is_deletion, F.lit(False))
+    said = F.concat(F.try_element_at(refused, F.lit(1)), F.lit(" is not known: a placeholder"))
+    return replace(
+        parsed,
+        rows=rows,
+        unknown=unknown,
+        is_good=parsed.is_good & ~is_refused,
+        reason=parsed.reason.when(is_refused, said),
+    )
+
+
 def _times(
     schema: StructType, value: Column, above: str = ""
 ) -> Iterator[tuple[str, Column, DataType]]:
@@ -214,6 +247,9 @@ def _divided(
         one.name: read(F.col(PARSED)[one.name], one.dataType, step.epoch, one.name, is_text=is_text)
         for one in parsed.schema.fields
     }
+    if parsed.unknown is not None and (step.unavailable == "keep" or step.marks_deletions):
+        for name, value in columns.items():
+            columns[name] = F.when(~F.array_contains(parsed.unknown, name), value)
     if bound is not None and step.rejects is not None and bound.is_of_stream(parsed.rows):
         for path in bound.columns:
             is_ahead = bound.is_ahead(_at(path, columns))
@@ -226,6 +262,9 @@ def _divided(
         is_good, is_deletion = is_good | is_tombstone, is_deletion | is_tombstone
     if step.marks_deletions:
         columns[DELETED] = F.coalesce(is_deletion, F.lit(False))
+    if step.unavailable == "keep":
+        empty = F.array().cast("array<string>")
+        columns[UNAVAILABLE] = empty if parsed.unknown is None else parsed.unknown
     reason = reason.otherwise(F.lit("does not fit the schema"))
     rows = parsed.rows
     if keep is not None:

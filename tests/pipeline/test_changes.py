@@ -132,6 +132,28 @@ def test_tombstones_of_a_compacted_topic_delete_rows(
     assert found == sorted((key, *row) for key, row in table.items())
 
 
+UNKNOWN = "__debezium_unavailable_value"
+
+
+def test_placeholders_are_never_texts_in_a_table(
+    spark: SparkSession, broker: BrokerProcess, tmp_path: Path
+) -> None:
+    events = [
+        {"op": "c", "after": {"id": 1, "name": "a", "credit": 1.5}},
+        {"op": "u", "after": {"id": 1, "name": UNKNOWN, "credit": 2.5}},
+    ]
+    sent: list[tuple[bytes, bytes | None]] = [(b"1", json.dumps(one).encode()) for one in events]
+    found = stored(spark, broker.address, tmp_path / "rejected", "rejected", DEBEZIUM, sent)
+    assert found == [(1, "a", 1.5)]
+    (letter,) = read_records(broker.address, "rejected-rejects")
+    headers = dict(letter.headers() or [])
+    assert headers["odradek.reason"] == b"name is not known: a placeholder"
+    keeping = DEBEZIUM + 'unavailable = "keep"\n'
+    sinks = FILE + 'keep_by = "unavailable"\n'
+    found = stored(spark, broker.address, tmp_path / "kept", "kept", keeping, sent, file=sinks)
+    assert found == [(1, "a", 2.5)]
+
+
 def stored(
     spark: SparkSession,
     address: str,
@@ -140,6 +162,7 @@ def stored(
     steps: str,
     sent: list[tuple[bytes, bytes | None]],
     bad: tuple[tuple[bytes, str], ...] = (),
+    file: str = FILE,
 ) -> list[tuple[Any, ...]]:
     """The rows of the table once a topic of one partition is read."""
     create_topics(address, topic, f"{topic}-rejects", partitions=1)
@@ -147,7 +170,8 @@ def stored(
     for key, value in (*sent, *((b"0", value) for value, _ in bad)):
         producer.produce(topic, value, key)
     assert producer.flush(READ_TIMEOUT_S) == 0
-    text = (FILE.replace("{steps}", steps)).format(address=address, topic=topic)
+    folder.mkdir(exist_ok=True)
+    text = (file.replace("{steps}", steps)).format(address=address, topic=topic)
     pipeline = parse(text, folder / "my.toml")
     run.wait(pipeline, run.start_stream(pipeline, run.build(spark, pipeline, folder), folder))
     with closing(sqlite3.connect(folder / "shop.db")) as database:
@@ -161,6 +185,9 @@ def stored(
         ("credit DOUBLE", "deleted BOOLEAN", "a column deleted is added"),
         ('latest_by = "offset"\n', "", "delete_by needs latest_by"),
         ('omit = ["offset"]', 'omit = ["id"]', "the key 'id' must be stored"),
+        ('tombstones = "drop"', 'unavailable = "keep"', 'keep_by = "unavailable" must be given'),
+        ('omit = ["offset"]', 'keep_by = "unavailable"', "rows of a parse step with unavailable"),
+        ('tombstones = "drop"', 'unavailable_placeholder = "hex:x"', "no hexadecimal digits"),
     ],
 )
 def test_mistakes_are_reported(tmp_path: Path, old: str, new: str, said: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -182,6 +183,74 @@ def test_rows_of_an_envelope_keep_the_digits_of_their_numbers(spark: SparkSessio
         for number in numbers
         for is_deletion in (False, False, True, True)
     ]
+
+
+MARK = "__debezium_unavailable_value"
+MARKED: list[tuple[str, str]] = [
+    ("STRING", f'"{MARK}"'),
+    ("STRING", f'"{b64encode(MARK.encode()).decode()}"'),
+    ("STRING", f'"{MARK.encode().hex()}"'),
+    ("STRING", f'["{MARK}"]'),
+    ("STRING", f'{{"{MARK}": "{MARK}"}}'),
+    ("BINARY", f'"{b64encode(MARK.encode()).decode()}"'),
+    ("ARRAY<STRING>", f'["{MARK}"]'),
+    ("ARRAY<BINARY>", f'["{b64encode(MARK.encode()).decode()}"]'),
+    ("ARRAY<INT>", str(list(MARK.encode()))),
+    ("ARRAY<BIGINT>", str(list(MARK.encode()))),
+    ("MAP<STRING, STRING>", f'{{"{MARK}": "{MARK}"}}'),
+]
+
+
+@pytest.mark.parametrize("is_event", [False, True])
+def test_placeholders_of_unknown_values_are_dead_letters_or_named(
+    spark: SparkSession, is_event: bool
+) -> None:
+    schema = ", ".join(f"c{n} {kind}" for n, (kind, _) in enumerate(MARKED))
+    envelope = {"envelope": "debezium"} if is_event else {}
+    settings = {"format": "json", "schema": f"{schema}, s STRUCT<t: STRING>, z INT", **envelope}
+
+    def event(row: str, op: str = "u") -> bytes:
+        side = "before" if op == "d" else "after"
+        return (f'{{"op":"{op}","{side}":{row}}}' if is_event else row).encode()
+
+    rows = [event(f'{{"c{n}": {value}, "z": 5}}') for n, (_, value) in enumerate(MARKED)]
+    nested = event(f'{{"s": {{"t": "{MARK}"}}}}')
+    found = outcome(spark, [*rows, nested], **settings)
+    assert found == [
+        f"{name} is not known: a placeholder"
+        for name in (*(f"c{n}" for n in range(len(rows))), "s")
+    ]
+    found = outcome(spark, [*rows, nested, event("{}")], **settings, unavailable="keep")
+    nothing = [None] * (len(MARKED) + 1)
+    deleted = [False] if is_event else []
+    assert found == [
+        *((*nothing, 5, *deleted, [f"c{n}"]) for n in range(len(rows))),
+        "s is not known: a placeholder",
+        (*nothing, None, *deleted, []),
+    ]
+    if is_event:
+        found = outcome(spark, [event(f'{{"c0": "{MARK}", "z": 5}}', "d")], **settings)
+        assert found == [(*nothing, 5, True)], "a deletion needs its key only"
+
+
+def test_configured_placeholder_is_found_and_the_usual_one_is_a_text(spark: SparkSession) -> None:
+    schema = "a STRING NOT NULL, b BINARY, c ARRAY<INT>"
+    values = [b'{"a":"__mine"}', f'{{"a":"{MARK}"}}'.encode(), b'{"a":"x","b":"/wA="}']
+    values += [b'{"a":"x","c":[-1,0]}']
+    text, other, *_ = outcome(
+        spark, values, format="json", schema=schema, unavailable_placeholder="__mine"
+    )
+    assert (text, other[0]) == ("a is not known: a placeholder", MARK)
+    settings = {"unavailable_placeholder": "hex:ff00", "unavailable": "keep"}
+    found = outcome(spark, values, format="json", schema=schema, **settings)
+    assert [row[-1] for row in found] == [[], [], ["b"], ["c"]]
+
+
+def test_placeholders_in_avro_are_dead_letters(spark: SparkSession) -> None:
+    schema = avro(("a", "string"), ("b", "bytes"))
+    text = bytes([2 * len(MARK)]) + MARK.encode()
+    found = outcome(spark, [text + b"\x00", b"\x02x" + text], format="avro", schema=schema)
+    assert found == ["a is not known: a placeholder", "b is not known: a placeholder"]
 
 
 CSV: list[tuple[bytes | None, Any]] = [

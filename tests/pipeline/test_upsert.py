@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -217,6 +218,45 @@ def test_deletion_older_than_the_row_of_the_table_is_ignored(
             latest_by="place",
             delete_by="name",
         )
+
+
+UPDATES = "id INT, name STRING, n INT, unavailable ARRAY<STRING>, deleted BOOLEAN, place BIGINT"
+
+
+def test_columns_that_are_not_known_keep_the_value_of_the_row_before(
+    spark: SparkSession, database: Database
+) -> None:
+    chance = random.Random(7)
+    more = {"latest_by": "place", "delete_by": "deleted", "keep_by": "unavailable"}
+    table: dict[int, tuple[str | None, int | None]] = {}
+    place = 0
+    for size in (1, 4, 9, 2, 15, 6):
+        rows: list[tuple[Any, ...]] = []
+        for _ in range(size):
+            key, place = chance.randrange(4), place + 1
+            if key in table and chance.random() < 0.25:
+                del table[key]
+                rows.append((key, None, None, [], True, place))
+                continue
+            name = chance.choice([f"n{place}", None])
+            unknown = [one for one in ("name", "n") if key in table and chance.random() < 0.5]
+            before = table.get(key, (None, None))
+            table[key] = (
+                before[0] if "name" in unknown else name,
+                before[1] if "n" in unknown else place,
+            )
+            given = (None if "name" in unknown else name, None if "n" in unknown else place)
+            rows.append((key, *given, unknown or None if place % 2 else unknown, False, place))
+        for _ in range(2):
+            put(spark.createDataFrame(rows, UPDATES), database, ["id"], omit=["place"], **more)
+        query = "SELECT id, coalesce(name, 'none'), coalesce(n, -1) FROM kept ORDER BY id"
+        assert [tuple(map(str, row)) for row in database.run(query)] == [
+            (str(key), name or "none", str(-1 if number is None else number))
+            for key, (name, number) in sorted(table.items())
+        ]
+    alone = spark.createDataFrame([(99, None, 1, ["name"], False, 1)], UPDATES)
+    with pytest.raises(UpsertFailed, match=r"keeps a value of the row before.*\(id = 99\)"):
+        put(alone, database, ["id"], omit=["place"], **more)
 
 
 def test_keys_differ_by_case_accents_and_spaces(spark: SparkSession, database: Database) -> None:
