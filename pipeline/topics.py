@@ -33,7 +33,7 @@ def absent(spark: SparkSession, pipeline: Pipeline) -> tuple[Path, str] | None:
         read, written = _named(pipeline, name)
         if not read and not written:
             continue
-        with suppress(Py4JError, OSError), _admin(spark, cluster) as admin:
+        with suppress(Py4JError, OSError), admin_of(spark, cluster) as admin:
             known = _partitions(spark, admin, {topic for _, topic in (*read, *written)})
             for where, topic in read:
                 if known.get(topic) == 0:
@@ -76,7 +76,8 @@ def _assigned(pipeline: Pipeline, cluster: str) -> Iterator[tuple[Path, str, int
 
 
 @contextmanager
-def _admin(spark: SparkSession, cluster: Cluster) -> Iterator[Any]:
+def admin_of(spark: SparkSession, cluster: Cluster) -> Iterator[Any]:
+    """Kafka's AdminClient of a cluster, in Java."""
     jvm = java(spark)
     properties = jvm.java.util.Properties()
     for name, value in {
@@ -93,22 +94,45 @@ def _admin(spark: SparkSession, cluster: Cluster) -> Iterator[Any]:
         admin.close(jvm.java.time.Duration.ZERO)
 
 
+def topic_ids(spark: SparkSession, admin: Any, topics: set[str]) -> dict[str, str]:
+    """Topic -> its id; no entry for a missing topic, and with brokers before 2.8.
+
+    raises  Py4JError
+    """
+    none = str(java(spark).org.apache.kafka.common.Uuid.ZERO_UUID)
+    return {
+        topic: topic_id
+        for topic, description in _descriptions(spark, admin, topics)
+        if description is not None and (topic_id := str(description.topicId())) != none
+    }
+
+
 def _partitions(spark: SparkSession, admin: Any, topics: set[str]) -> dict[str, int]:
     """Topic -> number of partitions; 0 for a missing topic, no entry when access is denied."""
+    return {
+        topic: 0 if description is None else int(description.partitions().size())
+        for topic, description in _descriptions(spark, admin, topics)
+    }
+
+
+def _descriptions(
+    spark: SparkSession, admin: Any, topics: set[str]
+) -> Iterator[tuple[str, Any | None]]:
+    """Yield topic and description; None for a missing topic, nothing when access is denied."""
     jvm = java(spark)
     wanted = jvm.java.util.ArrayList()
     for topic in sorted(topics):
         wanted.add(topic)
-    found: dict[str, int] = {}
     futures = admin.describeTopics(wanted).topicNameValues()
     for topic in sorted(topics):
         try:
-            found[topic] = int(futures.get(topic).get().partitions().size())
+            description = futures.get(topic).get()
         except Py4JJavaError as error:
             cause = error.java_exception.getCause()
             if cause is not None and cause.getClass().getName() == UNKNOWN:
-                found[topic] = 0
-    return found
+                yield topic, None
+        else:
+            yield topic, description
 
 
 def _makes_topics(spark: SparkSession, admin: Any) -> bool:

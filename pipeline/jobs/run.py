@@ -20,6 +20,7 @@ from odradek.pipeline.jobs.built import Built
 from odradek.pipeline.jobs.lookup_tables import lookup_tables, restart_after
 from odradek.pipeline.jobs.restarts import Restarts
 from odradek.pipeline.jobs.sharing import SharedBatches, blamed, check_stateless, place_of
+from odradek.pipeline.jobs.topic_identities import TopicIdentities
 from odradek.pipeline.sinks.write import batch_writer_of, start_writer, write_batch
 from odradek.pipeline.sinks.write import start as start_writing
 from odradek.pipeline.sources.read import read as read_source
@@ -279,10 +280,17 @@ def run_stream(
     def start(name: str) -> StreamingQuery:
         return start_query(pipeline, built, folder, name, count)
 
-    with lookup_tables(pipeline, built.views, folder, say):
+    checkpoint = claim(pipeline, folder)
+    spark = next(iter(built.views.values())).sparkSession
+    with (
+        TopicIdentities(spark, pipeline, checkpoint) as topics,
+        lookup_tables(pipeline, built.views, folder, say),
+    ):
+        topics.check()
         wait(
             pipeline,
             start_stream(pipeline, built, folder, count),
+            topics=topics,
             restarts=Restarts(pipeline, start, say, partial(restart_after, pipeline, folder)),
             is_stopped=is_stopped,
             stopping=stopping,
@@ -352,6 +360,7 @@ def wait(
     pipeline: Pipeline,
     queries: list[StreamingQuery],
     *,
+    topics: TopicIdentities | None = None,
     restarts: Restarts | None = None,
     is_stopped: Callable[[], bool] = lambda: False,
     stopping: Callable[[str], object] = lambda query: None,
@@ -360,6 +369,7 @@ def wait(
 
     A batch in progress is abandoned and repeated by the next run.
 
+    topics    whose change of a topic's id ends all queries; None: not checked
     restarts  starts failed queries again; None: the first failure is the end
     stopping  called with the name of each query before it is stopped
 
@@ -371,8 +381,10 @@ def wait(
             running = [
                 query
                 for query in running
-                if not _has_ended(pipeline, query, len(running), restarts)
+                if not _has_ended(pipeline, query, len(running), restarts, topics)
             ]
+            if topics is not None:
+                topics.check_if_due()
             while restarts is not None and restarts.is_pending and not is_stopped():
                 started = restarts.start_next()
                 if started is not None:
@@ -389,7 +401,11 @@ def wait(
 
 
 def _has_ended(
-    pipeline: Pipeline, query: StreamingQuery, count: int, restarts: Restarts | None
+    pipeline: Pipeline,
+    query: StreamingQuery,
+    count: int,
+    restarts: Restarts | None,
+    topics: TopicIdentities | None,
 ) -> bool:
     """Whether a query has ended, or is to be started again; waits for at most ROUND_S / count.
 
@@ -401,6 +417,9 @@ def _has_ended(
         with part(_where(pipeline, query.name), pipeline):
             return bool(query.awaitTermination(timeout_s))
     except PartFailed as failure:
+        if topics is not None:
+            # Spark reports lost records when a topic that was created again has fewer of them.
+            topics.check()
         error = blamed(failure)
         if restarts is not None and restarts.postpone(
             query.name, error, has_worked=query.lastProgress is not None
