@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -29,17 +29,24 @@ class UnreadableText(ValueError):
     """The text is not what it should be, or exceeds a bound; the message says which."""
 
 
-def parse_json(text: str | bytes, *, bytes_max: int = BYTES_MAX, is_decimal: bool = False) -> Any:
+def parse_json(
+    text: str | bytes,
+    *,
+    bytes_max: int = BYTES_MAX,
+    is_decimal: bool = False,
+    float_type: type[float] = float,
+) -> Any:
     """The value of a JSON document.
 
     text        bytes are UTF-8; a byte order mark is passed over
     is_decimal  numbers with a point or an exponent become Decimals, which have all their digits
+    float_type  made of their digits otherwise
     raises      UnreadableText, also for NaN, infinite numbers and lone surrogates
     cost        that of `json.loads`, and a step for each array, object and number
     """
     document = _decoded(text, bytes_max)
     try:
-        value = (_decimal_decoder() if is_decimal else _JSON).decode(document)
+        value = _decoder(float_type, is_decimal=is_decimal).decode(document)
     except UnreadableText:
         raise
     except (ValueError, RecursionError) as error:
@@ -64,16 +71,19 @@ def first_json_value(text: str, *, bytes_max: int = BYTES_MAX) -> Any:
     return value
 
 
-def parse_toml(text: str, *, bytes_max: int = BYTES_MAX) -> dict[str, Any]:
+def parse_toml(
+    text: str, *, bytes_max: int = BYTES_MAX, float_type: type[float] = float
+) -> dict[str, Any]:
     """The table of a TOML document.
 
-    raises  UnreadableText
+    float_type  made of the digits of a number with a point or an exponent
+    raises      UnreadableText
     """
     import tomllib
 
     document = _decoded(text, bytes_max)
     try:
-        table = tomllib.loads(document)
+        table = tomllib.loads(document, parse_float=float_type)
     except (ValueError, RecursionError) as error:
         raise _unreadable(error) from None
     _check_depth(table)
@@ -104,8 +114,8 @@ def _integer(digits: str) -> int:
     return int(digits)
 
 
-def _finite(digits: str) -> float:
-    if len(digits) > DIGITS_MAX or math.isinf(number := float(digits)):
+def _finite(digits: str, float_type: type[float] = float) -> float:
+    if len(digits) > DIGITS_MAX or math.isinf(number := float_type(digits)):
         raise UnreadableText(f"the number {digits[:40]} is out of range")
     return number
 
@@ -128,9 +138,11 @@ def _refuse_constant(name: str) -> float:
 
 
 @cache
-def _decimal_decoder() -> json.JSONDecoder:
+def _decoder(float_type: type[float], *, is_decimal: bool) -> json.JSONDecoder:
     return json.JSONDecoder(
-        parse_int=_integer, parse_float=_decimal, parse_constant=_refuse_constant
+        parse_int=_integer,
+        parse_float=_decimal if is_decimal else partial(_finite, float_type=float_type),
+        parse_constant=_refuse_constant,
     )
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, time
+from decimal import Decimal
 from math import isclose
 from typing import Any, Final
 
 from odradek.pipeline.spec.cases import Row
+from odradek.pipeline.spec.written_float import WrittenFloat, dumps
 
 RELATIVE: Final = 1e-9
-"""How far floating-point numbers may be apart."""
+"""How far a FLOAT or DOUBLE may be from what is expected."""
 SHOWN_MAX: Final = 10
 """Rows of each list in a report."""
 
@@ -85,11 +86,17 @@ def _differing(row: Row, wanted: Row) -> list[str]:
 
 
 def is_equal(actual: Any, expected: Any) -> bool:
-    """Whether a value of JSON equals one of TOML or JSON; times are compared as times."""
+    """Whether a value equals one of TOML or JSON; times are compared as times.
+
+    actual  a float is that of a DOUBLE or FLOAT, which may differ a little; int and Decimal are
+            compared exactly
+    """
     if isinstance(actual, bool) or isinstance(expected, bool):
         return actual is expected
-    if isinstance(actual, int | float) and isinstance(expected, int | float):
-        return isclose(actual, expected, rel_tol=RELATIVE)
+    if isinstance(actual, int | float | Decimal) and isinstance(expected, int | float | Decimal):
+        if isinstance(actual, float):
+            return isclose(actual, expected, rel_tol=RELATIVE)
+        return _exact(actual) == _exact(expected)
     if isinstance(actual, dict) and isinstance(expected, dict):
         return not _differing(actual, expected)
     if isinstance(actual, list) and isinstance(expected, list):
@@ -98,6 +105,13 @@ def is_equal(actual: Any, expected: Any) -> bool:
         return True
     at, wanted_at = _time(actual), _time(expected)
     return at is not None and at == wanted_at
+
+
+def _exact(number: float | Decimal) -> Decimal:
+    """The number as it is written."""
+    if isinstance(number, WrittenFloat):
+        return number.decimal
+    return Decimal(repr(number)) if isinstance(number, float) else Decimal(number)
 
 
 def _time(value: object) -> datetime | None:
@@ -115,4 +129,4 @@ def _time(value: object) -> datetime | None:
 
 
 def _text(value: object) -> str:
-    return json.dumps(value, default=str, ensure_ascii=False)
+    return dumps(value, str)

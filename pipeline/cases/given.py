@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -24,6 +23,7 @@ from odradek.pipeline.spec.sources import (
     SparkSource,
     TableSource,
 )
+from odradek.pipeline.spec.written_float import dumps
 
 KAFKA_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 KAFKA_ROW: Final = (
@@ -58,7 +58,7 @@ def read_given(
         if isinstance(source, KafkaSource):
             written = [_record(row, source, offset + place) for place, row in enumerate(rows)]
             offset += len(rows)
-        lines = [json.dumps(row, default=_time_text) + "\n" for row in written]
+        lines = [dumps(row, _time_text) + "\n" for row in written]
         file = folder / f"{number:06}.json"
         file.write_text("".join(lines))
         # Spark reads the files of a stream in the order of their times.
@@ -134,7 +134,7 @@ def _bytes(value: Any) -> str | None:
     """A text as its bytes, any other value as JSON; in base64."""
     if value is None:
         return None
-    text = value if isinstance(value, str) else json.dumps(value, default=_time_text)
+    text = value if isinstance(value, str) else dumps(value, _time_text)
     return base64.b64encode(text.encode()).decode()
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BinaryType, StructType
+from pyspark.sql.types import ArrayType, BinaryType, DoubleType, FloatType, MapType, StructType
 
 from odradek.bounded_parsing import parse_json
 from odradek.pipeline.cases.compare import differences
@@ -26,12 +26,14 @@ from odradek.pipeline.failures import PartFailed
 from odradek.pipeline.jobs.built import Built
 from odradek.pipeline.jobs.run import build_from
 from odradek.pipeline.sinks.records import records as records_of
+from odradek.pipeline.sinks.records import value_columns
 from odradek.pipeline.spec.cases import Case, CaseFile, Row, batches_of, check_names, load_cases
 from odradek.pipeline.spec.document import Document, Outside, read_document, text_of
 from odradek.pipeline.spec.load import Mode, pipeline_of
 from odradek.pipeline.spec.model import Pipeline
 from odradek.pipeline.spec.problems import SpecError
 from odradek.pipeline.spec.sinks import KafkaSink
+from odradek.pipeline.transforms.columns import column
 
 TIME_FORMAT = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
 
@@ -133,9 +135,12 @@ def _rows(built: Built, pipeline: Pipeline, name: str, folder: Path) -> list[Row
     """The rows of a source, step or sink, or the dead letters of a step."""
     mode = "append"
     rows, sink = built.outputs.get(name, (None, None))
+    value = None
     if rows is None:
         rows = built.views[name]
     elif isinstance(sink, KafkaSink):
+        if sink.value not in (None, "value"):
+            value = rows.select(*(column(rows, one) for one in value_columns(rows, sink))).schema
         rows, mode = records_of(rows, sink), sink.output_mode
     else:
         mode = getattr(sink, "output_mode", mode)
@@ -144,7 +149,7 @@ def _rows(built: Built, pipeline: Pipeline, name: str, folder: Path) -> list[Row
     shown = F.to_json(F.struct("*"), {"ignoreNullFields": "false", "timestampFormat": TIME_FORMAT})
     is_record = isinstance(sink, KafkaSink)
     texts = [row[0] for row in rows.select(shown).collect()] if rows.columns else []
-    return [_decoded(json.loads(text), rows.schema, is_record=is_record) for text in texts]
+    return [_decoded(_loads(text), rows.schema, value, is_record=is_record) for text in texts]
 
 
 def _streamed(rows: DataFrame, name: str, mode: str, folder: Path) -> DataFrame:
@@ -165,12 +170,25 @@ def _streamed(rows: DataFrame, name: str, mode: str, folder: Path) -> DataFrame:
     return rows.sparkSession.table(table)
 
 
-def _decoded(row: Row, schema: StructType, *, is_record: bool) -> Row:
-    """A row with text instead of bytes; the value of a record is JSON where it can be."""
+def _loads(text: str) -> Any:
+    """What JSON says, with numbers as int and Decimal."""
+    return parse_json(text, is_decimal=True)
+
+
+def _decoded(row: Row, schema: StructType, value: StructType | None, *, is_record: bool) -> Row:
+    """A row with text instead of bytes; the value of a record is JSON where it can be.
+
+    value  the columns of a record's value; None: they are not known
+    """
     decoded = {one.name: _text(row[one.name], one.dataType) for one in schema.fields}
     if is_record and isinstance(decoded.get("value"), str):
         with suppress(ValueError):
-            decoded["value"] = parse_json(decoded["value"])
+            decoded["value"] = _loads(decoded["value"])
+            if value is not None and isinstance(decoded["value"], dict):
+                kinds = {one.name: one.dataType for one in value.fields}
+                decoded["value"] = {
+                    name: _floats(one, kinds.get(name)) for name, one in decoded["value"].items()
+                }
     if isinstance(decoded.get("headers"), list):
         decoded["headers"] = {one["key"]: one["value"] for one in decoded["headers"]}
     return decoded
@@ -189,7 +207,23 @@ def _text(value: Any, kind: object) -> Any:
         return [_text(one, kind.elementType) for one in value]
     if isinstance(kind, StructType):
         return {one.name: _text(value[one.name], one.dataType) for one in kind.fields}
-    return value
+    return _floats(value, kind)
+
+
+def _floats(value: Any, kind: object) -> Any:
+    """A value of JSON with a float for each DOUBLE and FLOAT."""
+    match kind:
+        case DoubleType() | FloatType() if isinstance(value, int | Decimal):
+            return float(value)
+        case ArrayType() if isinstance(value, list):
+            return [_floats(one, kind.elementType) for one in value]
+        case MapType() if isinstance(value, dict):
+            return {key: _floats(one, kind.valueType) for key, one in value.items()}
+        case StructType() if isinstance(value, dict):
+            kinds = {one.name: one.dataType for one in kind.fields}
+            return {name: _floats(one, kinds.get(name)) for name, one in value.items()}
+        case _:
+            return value
 
 
 def _forget(spark: SparkSession, pipeline: Pipeline) -> None:

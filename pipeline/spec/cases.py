@@ -23,6 +23,7 @@ from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.load import checked
 from odradek.pipeline.spec.model import Pipeline
 from odradek.pipeline.spec.problems import SpecError, placed
+from odradek.pipeline.spec.written_float import WrittenFloat
 
 Row = dict[str, Any]
 Rows = list[Row]
@@ -136,7 +137,7 @@ def _of_file(path: FilePath) -> Iterator[Row]:
         if not line.strip():
             continue
         try:
-            row = parse_json(line)
+            row = parse_json(line, float_type=WrittenFloat)
         except UnreadableText as error:
             raise ValueError(f"{path}: line {number}: not JSON: {error}") from error
         if not isinstance(row, dict):

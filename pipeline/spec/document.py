@@ -21,6 +21,7 @@ from odradek.pipeline.spec.bounded_files import read_bytes, read_text
 from odradek.pipeline.spec.hiding import Hidden
 from odradek.pipeline.spec.key_lines import Path, lines_of
 from odradek.pipeline.spec.problems import Line, Problem, SpecError, placed
+from odradek.pipeline.spec.written_float import WrittenFloat
 
 INCLUDE: Final = "include"
 SECRET_FILE: Final = "secret_file"
@@ -134,7 +135,7 @@ def written_lines(path: FilePath) -> dict[Path, Line]:
 
 def _parsed(text: str, path: FilePath) -> tuple[dict[str, Any], dict[Path, Line]]:
     try:
-        table = parse_toml(text)
+        table = parse_toml(text, float_type=WrittenFloat)
         lines = lines_of(text)
     except UnreadableText as error:
         raise SpecError([Problem(str(path), 1, "", f"not TOML: {error}")]) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from odradek.pipeline.cases.compare import differences, is_equal
 from odradek.pipeline.cases.report import assert_cases
 from odradek.pipeline.cli import BAD_FILE, main
 from odradek.pipeline.spec.problems import SpecError
+from odradek.pipeline.spec.written_float import WrittenFloat
 
 PIPELINE = """\
 [pipeline]
@@ -264,6 +266,14 @@ def test_given_rows_that_no_source_has_fail_the_case(folder: Path, spark: SparkS
         (1.0, 1, True),
         (0.1 + 0.2, 0.3, True),
         (1, 2, False),
+        (2**53 + 1, 2**53, False),
+        (10**20, 10**20 + 1, False),
+        (10**20, 1e20, True),
+        (Decimal("12345678901234567.89"), WrittenFloat("12345678901234567.88"), False),
+        (Decimal("12345678901234567.89"), WrittenFloat("12345678901234567.89"), True),
+        (Decimal("1234567890.12"), 1234567890.13, False),
+        (Decimal("1.10"), 1.1, True),
+        (Decimal("1E+2"), 100, True),
         (1, True, False),
         (None, None, True),
         (None, 0, False),
@@ -280,6 +290,72 @@ def test_values_are_equal_as_numbers_times_and_structures(
     actual: object, expected: object, equal: bool
 ) -> None:
     assert is_equal(actual, expected) is equal
+
+
+EXACT = """\
+[pipeline]
+name = "exact"
+checkpoint = "state"
+
+[clusters.main]
+bootstrap_servers = "localhost:9092"
+
+[sources.orders]
+kind = "kafka"
+cluster = "main"
+subscribe = ["orders"]
+
+[steps.parsed]
+kind = "parse"
+from = "orders"
+format = "json"
+schema = "id BIGINT, amount DECIMAL(38, 2), text STRING, share DOUBLE"
+
+[sinks.out]
+kind = "kafka"
+from = "parsed"
+cluster = "main"
+topic = "accepted"
+"""
+EXACT_CASE = """\
+[[case]]
+name = "numbers"
+given.orders = [
+  { value = { id = 9007199254740993, amount = 1234567890123456.13, text = 1.10, share = 0.1 } },
+]
+expected.parsed = [{ id = ID, amount = AMOUNT, text = "1.10", share = 0.10000000000001 }]
+expected.out = [
+  { value = { id = ID, amount = AMOUNT, text = "1.10", share = 0.10000000000001 } },
+]
+"""
+
+
+def test_integers_and_decimals_of_rows_and_records_are_compared_exactly(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    (tmp_path / "shops.toml").write_text(EXACT)
+
+    def cases(number: str, amount: str) -> str:
+        return EXACT_CASE.replace("ID", number).replace("AMOUNT", amount)
+
+    for amount in ("1234567890123456.13", "1234567890123456.130"):
+        (tmp_path / "shops.test.toml").write_text(cases("9007199254740993", amount))
+        assert_cases(tmp_path / "shops.toml", spark=spark)
+    for name, number, amount in (
+        ("id", "9007199254740992", "1234567890123456.13"),
+        ("amount", "9007199254740993", "1234567890123456.12"),
+    ):
+        said = run(tmp_path, spark, cases(number, amount))
+        given, expected = (
+            ("9007199254740993", number)
+            if name == "id"
+            else (
+                "1234567890123456.13",
+                amount,
+            )
+        )
+        assert f": {name} is {given}, expected {expected}" in said
+        assert "out: missing" in said
 
 
 def test_order_counts_where_a_case_says_so() -> None:
