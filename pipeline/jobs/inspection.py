@@ -143,7 +143,7 @@ def preview(
 ) -> None:
     """Print some rows of each source, and what each step makes of them, as in batch mode.
 
-    count   rows that are read of each source, and printed of each view
+    count   rows that are read of each source but tables, and printed of each view
     step    print this source or step only
     raises  PartFailed
     """
@@ -168,8 +168,11 @@ def preview(
 
 
 def _few(spark: SparkSession, pipeline: Pipeline, name: str, folder: Path, count: int) -> DataFrame:
-    """The first rows of a source, in memory: steps do not read it again."""
+    """The first rows of a source, in memory: steps do not read it again; a table is read whole."""
     source = pipeline.sources[name]
+    if source.is_static:
+        # A join with some of its rows would show nulls that a run does not have.
+        return read_source(spark, source, pipeline.clusters, pipeline.pipeline, folder)
     if isinstance(source, RateSource):
         ids = F.col("id")
         return spark.range(count).select(

@@ -183,6 +183,57 @@ def test_check_with_spark_reports_the_part_and_its_line(
     assert capsys.readouterr().err.startswith(f"{path}: line {line}: steps.minutes: ")
 
 
+TABLES = """\
+[pipeline]
+name = "tables"
+checkpoint = "state"
+
+[sources.orders]
+kind = "files"
+path = "orders"
+format = "csv"
+schema = "id INT, shop INT"
+
+[sources.shops]
+kind = "files"
+path = "shops"
+format = "csv"
+schema = "shop INT, name STRING"
+static = true
+
+[steps.named]
+kind = "join"
+from = "orders"
+right = "shops"
+how = "left"
+on = "l.shop = r.shop"
+columns = { id = "l.id", name = "r.name" }
+
+[sinks.out]
+kind = "console"
+from = "named"
+"""
+
+
+@pytest.mark.usefixtures("in_session")
+def test_preview_joins_with_whole_tables(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "my.toml"
+    path.write_text(TABLES)
+    for name, lines in (
+        ("orders", [f"{number},{5 - number}" for number in range(5)]),
+        ("shops", [f"{number},shop {number}" for number in range(6)]),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "rows.csv").write_text("\n".join(lines) + "\n")
+    assert main(["preview", str(path), "--rows", "2"]) == 0
+    text = re.sub(r" *\| *", "|", capsys.readouterr().out)
+    table, joined = text.split("source shops: files")[1].split("step named")
+    assert table.count("|shop ") == 2, "as many rows as asked for"
+    assert re.findall(r"\|\d\|(shop \d|NULL)\|", joined) == ["shop 5", "shop 4"]
+
+
 @pytest.mark.usefixtures("in_session")
 def test_preview_prints_rows_of_each_step_and_writes_nothing(
     broker: BrokerProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str]
