@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
 
-import sqlglot
-from sqlglot import exp
+from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
@@ -72,7 +71,7 @@ def parsed(text: str) -> exp.Expr:
     raises  NotParsed
     """
     try:
-        found = sqlglot.parse(text, dialect=PlainSpark)
+        found = PlainSpark().parser().parse(_tokens(text), text)
     except SqlglotError as error:
         raise NotParsed(_reason(error)) from error
     except RecursionError as error:
@@ -80,6 +79,24 @@ def parsed(text: str) -> exp.Expr:
     if len(found) != 1 or found[0] is None:
         raise NotParsed("one expression is expected")
     return found[0]
+
+
+def _tokens(text: str) -> list[Token]:
+    """The tokens of a text, with `window` as a name except in the clause `WINDOW name AS (...)`.
+
+    The parser takes the function after GROUP BY, and the column, for that clause.
+    raises  SqlglotError
+    """
+    tokens: list[Token] = PlainSpark().tokenize(text)
+    return [
+        Token(
+            TokenType.VAR, token.text, token.line, token.col, token.start, token.end, token.comments
+        )
+        if token.token_type is TokenType.WINDOW
+        and TokenType.ALIAS not in [after.token_type for after in tokens[number + 2 : number + 3]]
+        else token
+        for number, token in enumerate(tokens)
+    ]
 
 
 def _reason(error: SqlglotError) -> str:

@@ -197,7 +197,8 @@ def test_mistakes_in_steps_are_found(step: str, said: str) -> None:
     "query",
     [
         "SELECT customer AS c, count(*) AS n FROM parsed GROUP BY c, window(at, '1 minute')",
-        "SELECT window.start, sum(amount) s FROM parsed GROUP BY window HAVING s > 1 ORDER BY s",
+        "WITH timed AS (SELECT *, window(at, '1 minute') AS window FROM parsed)"
+        " SELECT window.start, sum(amount) s FROM timed GROUP BY window HAVING s > 1 ORDER BY s",
         "WITH big AS (SELECT id, amount AS a FROM parsed) SELECT id, a FROM big WHERE a > 1",
         "SELECT p.id, s.town FROM parsed p LEFT JOIN shops s ON p.customer = s.owner",
         "SELECT id, tag FROM parsed LATERAL VIEW explode(tags) t AS tag",
@@ -215,6 +216,30 @@ def test_mistakes_in_steps_are_found(step: str, said: str) -> None:
 def test_valid_queries_have_no_mistakes(query: str) -> None:
     step = f'kind = "sql"\nquery = """{query}"""'
     assert [one for one in found(step) if not one.startswith("WARN")] == []
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("SELECT count(*) AS c FROM parsed GROUP BY window(at, '1 minute')", None),
+        (
+            "SELECT count(*) AS c FROM parsed GROUP BY WINDOW (at, '1 minute'), id HAVING c > 1",
+            None,
+        ),
+        ("SELECT count(*) AS c FROM parsed GROUP BY ALL", None),
+        (
+            "SELECT window(at, '1 minute') AS w, max(id) FROM parsed GROUP BY w ORDER BY w.start",
+            None,
+        ),
+        ("SELECT sum(id) OVER w AS s FROM parsed WINDOW w AS (PARTITION BY customer)", None),
+        ("SELECT count(*) AS c FROM parsed GROUP BY window(att, '1 minute')", "no column 'att'"),
+        ("SELECT count(cust) AS c FROM parsed GROUP BY window(at, '1 minute')", "no column 'cust'"),
+    ],
+)
+def test_queries_that_group_by_a_window_are_checked(query: str, said: str | None) -> None:
+    findings = found(f'kind = "sql"\nquery = """{query}"""')
+    assert len(findings) == (said is not None), findings
+    assert said is None or said in findings[0]
 
 
 def test_columns_of_a_table_of_a_database_are_unknown_and_no_mistakes() -> None:
