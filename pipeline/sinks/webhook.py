@@ -7,18 +7,21 @@ again, with the same idempotency keys.
 from __future__ import annotations
 
 import hashlib
+import sys
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from math import ceil
 from pathlib import Path
-from typing import Final
+from threading import Lock
+from typing import Any, Final, Self
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from urllib3 import PoolManager, Retry
+from urllib3 import BaseHTTPResponse, PoolManager, Retry
 from urllib3.exceptions import HTTPError, MaxRetryError
 
 from odradek.pipeline.causes import error_line
@@ -30,6 +33,7 @@ from odradek.pipeline.transforms.columns import column
 RETRIED: Final = (408, 425, 429, 500, 502, 503, 504)
 """Statuses of a request that may succeed later."""
 SAID_BYTES_MAX: Final = 200
+REPORT_INTERVAL_S: Final = 10.0
 
 
 class RequestFailed(Exception):
@@ -55,6 +59,88 @@ class IdempotencyKeys:
         return hashlib.sha256(digest + number.to_bytes(8, "big")).hexdigest()[:32]
 
 
+class Outage:
+    """Reports failed requests of an endpoint at once, then every REPORT_INTERVAL_S, and their end.
+
+    place   method and address
+    report  is called with one line
+    now_s   a clock
+    """
+
+    def __init__(
+        self,
+        place: str,
+        report: Callable[[str], object] = lambda line: print(line, file=sys.stderr, flush=True),
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._place = place
+        self._report = report
+        self._now_s = now_s
+        self._lock = Lock()
+        self._reported_s: float | None = None
+
+    def note_failure(self, reason: str, *, attempt: int, attempts: int, delay_s: float) -> None:
+        """Report a failed request that is sent again.
+
+        attempt  the number of the next attempt
+        delay_s  until that
+        """
+        with self._lock:
+            now_s = self._now_s()
+            if self._reported_s is not None and now_s - self._reported_s < REPORT_INTERVAL_S:
+                return
+            self._reported_s = now_s
+        self._report(
+            f"WARN {self._place} does not accept a row ({reason});"
+            f" attempt {attempt} of {attempts} in {delay_s:g} s"
+        )
+
+    def note_success(self) -> None:
+        """Report the end of a reported outage."""
+        if self._reported_s is None:
+            return
+        with self._lock:
+            self._reported_s, was_reported = None, self._reported_s is not None
+        if was_reported:
+            self._report(f"{self._place} accepts rows again")
+
+
+class ReportedRetry(Retry):
+    """Retries of urllib3 that are noted."""
+
+    outage: Outage
+
+    def new(self, **changes: Any) -> Self:
+        """The next state, with the same outage."""
+        following = super().new(**changes)
+        following.outage = self.outage
+        return following
+
+    def increment(
+        self,
+        method: str | None = None,
+        url: str | None = None,
+        response: BaseHTTPResponse | None = None,
+        error: Exception | None = None,
+        *others: Any,
+        **more: Any,
+    ) -> Self:
+        """Count a failure, and note it.
+
+        raises  MaxRetryError when no attempt is left
+        """
+        following = super().increment(method, url, response, error, *others, **more)
+        after_s = None if response is None else following.get_retry_after(response)
+        attempts = len(following.history) + int(following.total or 0) + 1
+        self.outage.note_failure(
+            str(error) if response is None else f"status {response.status}",
+            attempt=len(following.history) + 1,
+            attempts=attempts,
+            delay_s=min(after_s or following.get_backoff_time(), following.backoff_max),
+        )
+        return following
+
+
 def batch_writer(
     sink: HttpSink, checkpoint: Path, *, sender: str | None = None
 ) -> Callable[[DataFrame, int], None]:
@@ -64,24 +150,28 @@ def batch_writer(
     sender      the sink, where its query has others; None: it has none
     """
 
+    outage = Outage(_place(sink))
+
     def write(rows: DataFrame, batch_id: int) -> None:
         query = query_id(checkpoint)
         if sender is not None:
             query = f"{query}/{sender}"
         try:
-            send(rows, sink, batch=f"{query}/{batch_id}")
+            send(rows, sink, batch=f"{query}/{batch_id}", outage=outage)
         except (RequestFailed, PySparkException, Py4JError) as error:
             raise RequestFailed(error_line(error)) from None
 
     return write
 
 
-def send(rows: DataFrame, sink: HttpSink, *, batch: str) -> None:
+def send(rows: DataFrame, sink: HttpSink, *, batch: str, outage: Outage | None = None) -> None:
     """Send a batch; with one connection in the order of its rows.
 
     batch   identifies it, for idempotency keys
+    outage  of an earlier batch
     raises  RequestFailed
     """
+    outage = outage or Outage(_place(sink))
     keys = IdempotencyKeys(batch)
     with (
         PoolManager(maxsize=sink.connections, block=True) as pool,
@@ -90,7 +180,7 @@ def send(rows: DataFrame, sink: HttpSink, *, batch: str) -> None:
         waiting: deque[Future[None]] = deque()
         try:
             for body in _bodies(rows, sink):
-                waiting.append(senders.submit(_request, pool, sink, body, keys.next(body)))
+                waiting.append(senders.submit(_request, pool, sink, outage, body, keys.next(body)))
                 if len(waiting) >= sink.connections:
                     waiting.popleft().result()
             while waiting:
@@ -112,10 +202,10 @@ def _bodies(rows: DataFrame, sink: HttpSink) -> Iterator[bytes]:
         yield bytes(row.body)
 
 
-def _request(pool: PoolManager, sink: HttpSink, body: bytes, key: str) -> None:
+def _request(pool: PoolManager, sink: HttpSink, outage: Outage, body: bytes, key: str) -> None:
     """raises  RequestFailed"""
     backoff_max_s = duration_ms(sink.backoff_max) / 1000
-    retries = Retry(
+    retries = ReportedRetry(
         total=sink.retries,
         redirect=False,
         status_forcelist=RETRIED,
@@ -125,6 +215,7 @@ def _request(pool: PoolManager, sink: HttpSink, body: bytes, key: str) -> None:
         retry_after_max=ceil(backoff_max_s),
         raise_on_status=False,
     )
+    retries.outage = outage
     headers = {"Content-Type": "application/json", **sink.headers, sink.idempotency_header: key}
     try:
         response = pool.request(
@@ -142,6 +233,7 @@ def _request(pool: PoolManager, sink: HttpSink, body: bytes, key: str) -> None:
     except HTTPError as error:
         raise RequestFailed(f"{_place(sink)}: {error}") from error
     if 200 <= response.status < 300 or response.status in sink.drop_statuses:
+        outage.note_success()
         return
     said = response.data[:SAID_BYTES_MAX].decode(errors="replace").partition("\n")[0]
     tried = f" after {sink.retries + 1} attempts" if response.status in RETRIED else ""

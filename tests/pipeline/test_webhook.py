@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from odradek.pipeline.failures import PartFailed
 from odradek.pipeline.jobs import run
-from odradek.pipeline.sinks.webhook import IdempotencyKeys
+from odradek.pipeline.sinks.webhook import IdempotencyKeys, Outage
 from odradek.pipeline.spec.load import parse
 from odradek.pipeline.spec.problems import SpecError
 
@@ -181,8 +182,8 @@ def test_endpoint_that_does_not_take_a_row_ends_the_query_which_repeats_the_batc
     assert endpoint.ids[6:] == [1, 2, 3]
 
 
-def test_endpoint_that_is_away_ends_the_query_in_one_line(
-    spark: SparkSession, tmp_path: Path
+def test_endpoint_that_is_away_is_reported_at_its_first_failure_and_ends_the_query_in_one_line(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     put(tmp_path, [1])
     with serving() as endpoint:
@@ -191,6 +192,28 @@ def test_endpoint_that_is_away_ends_the_query_in_one_line(
         go(spark, tmp_path, text)
     assert "hidden-token" not in str(failed.value)
     assert "\n" not in str(failed.value)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.match(r"WARN POST http://[\d.:]+/new does not accept a row \(", line)
+    assert "refused" in line
+    assert re.search(r"; attempt 2 of 4 in [\d.e-]+ s$", line)
+    assert "hidden-token" not in line
+
+
+def test_outage_is_reported_at_intervals_and_at_its_end() -> None:
+    lines: list[str] = []
+    now_s = 0.0
+    outage = Outage("POST /new", lines.append, lambda: now_s)
+    outage.note_success()
+    for attempt, at_s in enumerate((0.0, 1.0, 9.9, 10.0, 30.0), 2):
+        now_s = at_s
+        outage.note_failure("status 503", attempt=attempt, attempts=9, delay_s=0.5)
+    outage.note_success()
+    outage.note_success()
+    said = "WARN POST /new does not accept a row (status 503); attempt"
+    assert lines == [
+        *(f"{said} {attempt} of 9 in 0.5 s" for attempt in (2, 5, 6)),
+        "POST /new accepts rows again",
+    ]
 
 
 def test_several_connections_send_every_row(
