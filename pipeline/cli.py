@@ -22,6 +22,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from odradek.extras import missing_library
+
 if TYPE_CHECKING:
     from odradek.pipeline.jobs.lifecycle import Choices
     from odradek.pipeline.spec.document import Document
@@ -51,10 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         library = (error.name or str(error)).partition(".")[0]
         if library == "pipeline":
             raise
-        print(
-            f"this command needs the library {library}: pip install 'odradek[pipeline]'",
-            file=sys.stderr,
-        )
+        print(missing_library(library, "pipeline"), file=sys.stderr)
         return FAILED
     except OSError as error:
         said = error if error.filename is None else f"{error.filename}: {error.strerror}"

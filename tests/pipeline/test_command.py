@@ -46,7 +46,7 @@ def test_missing_dependencies_are_reported_with_the_extra_to_install(tmp_path: P
     helped = without(EXTRA, "--help")
     assert helped.returncode == 0
     assert helped.stdout.startswith("usage: odradek pipeline")
-    install = "pip install 'odradek[pipeline]'\n"
+    install = "pip install '.[pipeline]' in a clone of Odradek\n"
     for names, words, library in (
         (EXTRA, ("check", str(path)), "tree_sitter"),
         (EXTRA, ("run", str(path)), "tree_sitter"),

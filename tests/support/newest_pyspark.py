@@ -23,7 +23,7 @@ close_session(open_session("warm-up", needs=NEEDS, master="local[1]"))
 
 
 def python() -> Path:
-    """The interpreter of an environment with what `odradek[pipeline]` asks for."""
+    """The interpreter of an environment with what the extra `pipeline` asks for."""
     with (tool_cache.PROJECT / "pyproject.toml").open("rb") as file:
         wanted = tomllib.load(file)["project"]["optional-dependencies"]["pipeline"]
     requirements = [*wanted, f"pyspark=={VERSION}"]

@@ -7,12 +7,10 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from odradek.extras import missing_library
 from odradek.tools.console.errors import CONFIG_EXCEPTION, KAFKA_EXCEPTION, ConsoleError, log
 
-MISSING: Final = (
-    "this command needs the library confluent-kafka: pip install 'odradek[tools]' "
-    "(or: pip install confluent-kafka)"
-)
+MISSING: Final = f"{missing_library('confluent-kafka', 'tools')}, or pip install confluent-kafka"
 LOGGER: Final = "librdkafka"
 REPEAT_S: Final = 60.0
 """The shortest interval between two log lines for the same error."""
