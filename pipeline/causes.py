@@ -159,6 +159,11 @@ def lacks_topic(error: BaseException | None) -> bool:
     return bool(_ABSENT.search(whole) or _UNKNOWN.search(whole))
 
 
+def has_overflow(error: BaseException | None) -> bool:
+    """Whether the cause may be a timestamp of a record that Spark cannot read."""
+    return error is not None and "ArithmeticException: long overflow" in "\n".join(messages(error))
+
+
 def failed_part(where: Path, error: BaseException, pipeline: Pipeline) -> Path:
     """The part to blame for a failure in `where`: a source, if only a source can cause it."""
     whole = "\n".join(messages(error))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
@@ -18,6 +19,8 @@ from odradek.pipeline.spec.sinks import KafkaSink
 from odradek.pipeline.spec.sources import KafkaSource
 
 TIMEOUT_MS: Final = 10_000
+TIMESTAMP_MAX_MS: Final = (2**63 - 1) // 1_000
+"""The last timestamp of a record that Spark can read."""
 KAFKA: Final = "org.apache.kafka"
 UNKNOWN: Final = f"{KAFKA}.common.errors.UnknownTopicOrPartitionException"
 
@@ -47,6 +50,52 @@ def absent(spark: SparkSession, pipeline: Pipeline) -> tuple[Path, str] | None:
                     said = f"topic {topic!r} does not exist on cluster {name}, which makes none"
                     return where, said
     return None
+
+
+def unreadable_record(
+    spark: SparkSession, cluster: Cluster, topics: set[str]
+) -> tuple[str, int, int] | None:
+    """Topic, partition and offset of a record whose timestamp Spark cannot read; or None.
+
+    Spark has times in microseconds, and fails at a timestamp of nanoseconds.
+    cost  two requests to each of the brokers
+    """
+    jvm = java(spark)
+    latest = jvm.org.apache.kafka.clients.admin.OffsetSpec.forTimestamp(TIMESTAMP_MAX_MS + 1)
+    with suppress(Py4JError, OSError), admin_of(spark, cluster) as admin:
+        wanted = jvm.java.util.HashMap()
+        partitions = []
+        for topic, count in sorted(_partitions(spark, admin, topics).items()):
+            for number in range(count):
+                partition = jvm.org.apache.kafka.common.TopicPartition(topic, number)
+                partitions.append((topic, number, partition))
+                wanted.put(partition, latest)
+        results = admin.listOffsets(wanted)
+        for topic, number, partition in partitions:
+            offset = int(results.partitionResult(partition).get().offset())
+            if offset >= 0:
+                return topic, number, offset
+    return None
+
+
+def topics_read(spark: SparkSession, cluster: Cluster, source: KafkaSource) -> set[str]:
+    """The topics of a source; those of a pattern as far as the cluster responds."""
+    if source.pattern is None:
+        return set(source.topics)
+    with suppress(Py4JError, OSError, re.error), admin_of(spark, cluster) as admin:
+        names = str(java(spark).java.lang.String.join("\n", admin.listTopics().names().get()))
+        return {name for name in names.splitlines() if re.search(source.pattern, name)}
+    return set()
+
+
+def said_of_unreadable(record: tuple[str, int, int]) -> str:
+    """The message for a record that `unreadable_record` has found."""
+    topic, partition, offset = record
+    return (
+        f"the record at offset {offset} of partition {partition} of {topic} has a timestamp that"
+        " Spark cannot read, since it is after the year 294247: it is in milliseconds, and may have"
+        " been written in nanoseconds"
+    )
 
 
 def _named(

@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from odradek.pipeline.causes import has_overflow
 from odradek.pipeline.jobs.run import claim_folder
 from odradek.pipeline.mirror.clusters import ClusterFailed
 from odradek.pipeline.mirror.flow import Flow, TopicRecreatedError, Written
@@ -26,6 +27,7 @@ from odradek.pipeline.spec import model
 from odradek.pipeline.spec.ends import Cluster
 from odradek.pipeline.spec.mirror import Mirror
 from odradek.pipeline.spec.sources import KafkaSource
+from odradek.pipeline.topics import said_of_unreadable, unreadable_record
 
 NEEDS: Final = ("kafka",)
 QUERY: Final = "mirror"
@@ -74,6 +76,9 @@ class MirrorJob:
         self._flow = Flow(
             mirror, now_ms=lambda: time.time_ns() // 1_000_000, is_stopped=self._is_over
         )
+        self._cluster = Cluster(
+            bootstrap_servers=mirror.source.bootstrap_servers, options=mirror.source.spark_options
+        )
         self._query: StreamingQuery | None = None
         self._checkpoint = folder / mirror.mirror.checkpoint / QUERY
 
@@ -105,12 +110,7 @@ class MirrorJob:
                 max_offsets_per_trigger=topics.max_offsets_per_trigger,
                 fail_on_data_loss=topics.fail_on_data_loss,
             ),
-            {
-                "source": Cluster(
-                    bootstrap_servers=self._mirror.source.bootstrap_servers,
-                    options=self._mirror.source.spark_options,
-                )
-            },
+            {"source": self._cluster},
             model.Head(name=head.name, mode=head.mode),
             self._folder,
         )
@@ -166,13 +166,22 @@ class MirrorJob:
         wait_s: Any = timeout_s  # Spark accepts fractions of a second, despite its type hint.
         try:
             has_ended = bool(self._query.awaitTermination(wait_s))
-        except StreamingQueryException:
-            if self._failure is None:
-                raise
+        except StreamingQueryException as error:
+            self._failure = self._failure or error
             has_ended = True
         if has_ended and self._failure is not None:
+            self._raise_unreadable(self._failure)
             raise self._failure
         return has_ended
+
+    def _raise_unreadable(self, error: Exception) -> None:
+        """raises  ClusterFailed for a record that Spark cannot read"""
+        spark = SparkSession.getActiveSession()
+        if spark is None or not has_overflow(error):
+            return
+        record = unreadable_record(spark, self._cluster, set(self._flow.prepare()))
+        if record is not None:
+            raise ClusterFailed(said_of_unreadable(record)) from error
 
     def stop(self) -> None:
         """Stop the query; the next start repeats a batch in progress."""

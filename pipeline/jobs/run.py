@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from odradek.bounded_parsing import UnreadableText, parse_json
-from odradek.pipeline.causes import lacks_topic
+from odradek.pipeline.causes import has_overflow, lacks_topic
 from odradek.pipeline.connectors import LAKES, PACKAGE, S3
 from odradek.pipeline.failures import PartFailed, part
 from odradek.pipeline.jobs.built import Built
@@ -34,7 +34,7 @@ from odradek.pipeline.spec.sharing import SharedQuery, shared_queries
 from odradek.pipeline.spec.sinks import KafkaSink, Sink, SparkSink, TableSink
 from odradek.pipeline.spec.sources import KafkaSource, SparkSource, TableSource
 from odradek.pipeline.spec.steps import AnyStep
-from odradek.pipeline.topics import absent
+from odradek.pipeline.topics import absent, said_of_unreadable, topics_read, unreadable_record
 from odradek.pipeline.transforms.apply import apply
 from odradek.pipeline.transforms.decoding import Decoding
 from odradek.pipeline.transforms.times import Bound
@@ -417,6 +417,9 @@ def _has_ended(
         with part(_where(pipeline, query.name), pipeline):
             return bool(query.awaitTermination(timeout_s))
     except PartFailed as failure:
+        spark, cause = SparkSession.getActiveSession(), failure.__cause__
+        if spark is not None and has_overflow(cause):
+            failure = _unreadable(spark, pipeline, failure)
         if topics is not None:
             # Spark reports lost records when a topic that was created again has fewer of them.
             topics.check()
@@ -425,8 +428,19 @@ def _has_ended(
             query.name, error, has_worked=query.lastProgress is not None
         ):
             return True
-        spark = SparkSession.getActiveSession()
-        if spark is not None and lacks_topic(error.__cause__):
+        if spark is not None and lacks_topic(cause):
             # A topic has been deleted meanwhile: look up which one.
             _check_topics(spark, pipeline)
-        raise error from error.__cause__
+        raise error from cause
+
+
+def _unreadable(spark: SparkSession, pipeline: Pipeline, failure: PartFailed) -> PartFailed:
+    """The failure of a source with a record that Spark cannot read; or the failure itself."""
+    for name, source in pipeline.sources.items():
+        if isinstance(source, KafkaSource):
+            cluster = pipeline.clusters[source.cluster]
+            topics = topics_read(spark, cluster, source)
+            record = unreadable_record(spark, cluster, topics)
+            if record is not None:
+                return PartFailed(("sources", name), said_of_unreadable(record))
+    return failure

@@ -242,6 +242,18 @@ def test_recreated_source_topic_ends_the_mirror(
     assert content(west.address, "east.again-not") == content(east.address, "again-not")
 
 
+def test_record_with_a_timestamp_that_spark_cannot_read_is_named(
+    spark: SparkSession, east: BrokerProcess, west: BrokerProcess, tmp_path: Path
+) -> None:
+    create(east.address, "nanoseconds", 2)
+    times_ms = [START_MS, START_MS * 1_000_000, START_MS]
+    send(east.address, "nanoseconds", [Sent(1, b"x", timestamp_ms=one) for one in times_ms])
+    text = file(east.address, west.address, name="nanoseconds", pattern="nanoseconds")
+    said = "the record at offset 1 of partition 1 of nanoseconds has a timestamp that Spark cannot"
+    with pytest.raises(clusters.ClusterFailed, match=said):
+        run(spark, text, tmp_path)
+
+
 def test_source_and_target_in_one_cluster_are_rejected(
     east: BrokerProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
