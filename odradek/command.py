@@ -91,6 +91,17 @@ def version_line() -> str:
     return f"odradek {version('odradek')} (Apache Kafka {KAFKA_VERSION})"
 
 
+def no_command(word: str) -> str:
+    """What is said about a word that is not a subcommand: the closest one, by its own name or by
+    that of Kafka's script."""
+    from difflib import get_close_matches
+
+    bare = word.removesuffix(".sh").removeprefix("kafka-")
+    close = [bare] if bare in SUBCOMMANDS else get_close_matches(bare, SUBCOMMANDS, n=1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return f"odradek: there is no command '{word}'{hint}"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand; returns the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -105,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     row = SUBCOMMANDS.get(words[0])
     if row is None:
-        print(f"odradek: there is no command {words[0]!r}\n\n{usage()}", file=sys.stderr)
+        print(f"{no_command(words[0])}\n\n{usage()}", file=sys.stderr)
         return WRONG_USAGE
     run: Callable[[Sequence[str]], int] = import_module(row[0]).main
     try:

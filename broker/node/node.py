@@ -34,7 +34,7 @@ from odradek.broker.node.parts import NodeParts
 from odradek.broker.node.platform import Platform
 from odradek.broker.node.start_error import StartError, StartInterrupted
 from odradek.broker.node.tree_listener import TreeListener, tree_listener_address
-from odradek.broker.server.bound_listener import BoundListener, bind
+from odradek.broker.server.bound_listener import BoundListener, bind, cannot_listen
 from odradek.broker.server.socket_server import SocketServer
 from odradek.broker.services import Services
 from odradek.broker.settings.broker_settings import BrokerSettings
@@ -43,6 +43,7 @@ from odradek.controller.coordination.errors import ConnectionLoss, CoordinationE
 from odradek.controller.image import Endpoint
 from odradek.controller.membership.registration import RegistrationRefused, next_broker_id
 from odradek.runtime.descriptor_limit import open_descriptors
+from odradek.runtime.error_text import error_text
 from odradek.runtime.pending import Pending
 from odradek.runtime.slicing import run_in_slices
 from odradek.storage.checkpoints.meta_properties import stored_broker_id, stored_cluster_id
@@ -327,7 +328,9 @@ class Node:
                     raise
                 on_lost()
                 if is_first:
-                    logger.warning("the start asks the coordination service again: %r", error)
+                    logger.warning(
+                        "the start asks the coordination service again: %s", error_text(error)
+                    )
             is_first = False
             await asyncio.sleep(REGISTRATION_RETRY_S)
             self._check_interrupted()
@@ -387,7 +390,8 @@ class Node:
             try:
                 self.server.listen(listener)
             except OSError as error:
-                raise StartError(f"cannot listen on {listener.address}: {error}") from error
+                text = cannot_listen(listener.address, listener.port, error)
+                raise StartError(text) from error
 
     def _check_interrupted(self) -> None:
         if self._should_stop():
@@ -413,7 +417,7 @@ class Node:
             try:
                 bound = bind(listener.name, listener.host, listener.port)
             except OSError as error:
-                raise StartError(f"cannot listen on {listener}: {error}") from error
+                raise StartError(cannot_listen(str(listener), listener.port, error)) from error
             self.listeners.append(bound)
         address = tree_listener_address(settings.written)
         if address is not None:
@@ -427,7 +431,8 @@ class Node:
                     loop_watch=platform.loop_watch,
                 )
             except OSError as error:
-                raise StartError(f"cannot listen on {address[0]}:{address[1]}: {error}") from error
+                text = cannot_listen(f"{address[0]}:{address[1]}", address[1], error)
+                raise StartError(text) from error
 
     def _close_listeners(self) -> None:
         if self._tree_listener is not None:

@@ -17,9 +17,9 @@ from enum import Enum
 
 from odradek.broker.settings.broker_settings import BrokerSettings
 
-MAPPED_IPV4 = "::ffff:"
 LOOPBACK_RESERVE = 8
 """An admin client has two; some are left where other programs of this machine use theirs."""
+LOOPBACK_IPV6 = "0:0:0:0:0:0:0:1"
 SETTINGS_OF = {
     "max.connections.per.ip": ("max.connections.per.ip", "max.connections.per.ip.overrides"),
     "max.connections": ("max.connections",),
@@ -45,14 +45,13 @@ class ConnectionQuotas:
         self.count = 0
         self.loopback_count = 0
         self.by_host: dict[str, int] = {}
-        """By address in its plain form; hosts without a connection have no entry."""
+        """By address (`bound_listener.client_host`); hosts without a connection have no entry."""
 
     def refusal(self, host: str, listener: str, settings: BrokerSettings) -> Refusal | None:
         """Why a host may not have one more connection; None when it may.
 
         listener  the name of the one that it has connected to
         """
-        host = plain(host)
         refusal = self._limit_reached(host, listener, settings)
         if refusal is not None and self._is_reserved(host, refusal, settings):
             refusal = None
@@ -87,13 +86,11 @@ class ConnectionQuotas:
         return None
 
     def opened(self, host: str) -> None:
-        host = plain(host)
         self.count += 1
         self.loopback_count += is_loopback(host)
         self.by_host[host] = self.by_host.get(host, 0) + 1
 
     def closed(self, host: str) -> None:
-        host = plain(host)
         self.count -= 1
         self.loopback_count -= is_loopback(host)
         left = self.by_host[host] - 1
@@ -117,10 +114,5 @@ def reason(refusal: Refusal, settings: BrokerSettings) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address, in its plain form, is one of this machine's loopback interface."""
-    return host.startswith("127.") or host == "::1"
-
-
-def plain(host: str) -> str:
-    """The IPv4 form of an IPv4 address that an IPv6 socket reports."""
-    return host.removeprefix(MAPPED_IPV4) if "." in host else host
+    """Whether an address, as `client_host` shows it, is one of the loopback interface."""
+    return host.startswith("127.") or host == LOOPBACK_IPV6

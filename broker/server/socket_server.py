@@ -20,7 +20,7 @@ from itertools import count
 from time import monotonic_ns
 from typing import Final
 
-from odradek.broker.server.bound_listener import BoundListener
+from odradek.broker.server.bound_listener import BoundListener, client_host
 from odradek.broker.server.budget import BYTES_MAX, Budget
 from odradek.broker.server.connection import Connection, ServerContext, peer_host
 from odradek.broker.server.connection_quotas import ConnectionQuotas, Refusal, reason
@@ -131,7 +131,7 @@ class SocketServer:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     self._pause(listener, error)
                 return
-            host = str(address[0]) if isinstance(address, tuple) else peer_host(connected)
+            host = client_host(address) if isinstance(address, tuple) else peer_host(connected)
             try:
                 if self._admits(host, listener.name):
                     self._open(listener, connected, host)

@@ -62,7 +62,8 @@ def parse_protocol_map(key: str, text: str) -> dict[str, str]:
 
     raises  InvalidValueError
     """
-    protocols = {name.upper(): protocol for name, protocol in parse_pairs(key, text).items()}
+    pairs = parse_pairs(key, text)
+    protocols = {name.upper(): protocol.upper() for name, protocol in pairs.items()}
     for protocol in protocols.values():
         if protocol not in PROTOCOLS:
             allowed = f"{protocol} is not a security protocol, which are {', '.join(PROTOCOLS)}"
@@ -80,9 +81,29 @@ def parse_counts(key: str, text: str) -> dict[str, int]:
         if not re.fullmatch(r"[+-]?[0-9]{1,10}", count, re.ASCII):
             raise InvalidValueError(key, text, "Expected pairs host:number separated by commas")
         if not host or re.search(r"\s", host):
-            raise InvalidValueError(key, text, f"{host!r} is not a host or an address")
-        counts[host] = int(count)
+            raise InvalidValueError(key, text, f"'{host}' is not a host or an address")
+        counts[_shown_host(key, text, host)] = int(count)
     return counts
+
+
+def _shown_host(key: str, text: str, host: str) -> str:
+    """An address as that of a client is shown."""
+    if ":" not in host:
+        return host
+    # Imported only for IPv6: it takes milliseconds.
+    from ipaddress import IPv6Address
+
+    try:
+        address = IPv6Address(host)
+    except ValueError:
+        raise InvalidValueError(key, text, f"'{host}' is not a host or an address") from None
+    mapped = address.ipv4_mapped
+    return ipv6_text(address.packed) if mapped is None else str(mapped)
+
+
+def ipv6_text(packed: bytes) -> str:
+    """16 bytes as Java shows an IPv6 address: eight groups without leading zeros, none left out."""
+    return ":".join(f"{packed[at] << 8 | packed[at + 1]:x}" for at in range(0, len(packed), 2))
 
 
 def parse_listeners(

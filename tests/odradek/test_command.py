@@ -46,7 +46,13 @@ def test_version_line_has_the_versions_of_package_and_kafka(
     ("words", "first_line"),
     [
         ([], "usage: odradek COMMAND [ARGUMENT...]"),
-        (["topisc", "--list"], "odradek: there is no command 'topisc'"),
+        (["topisc"], "odradek: there is no command 'topisc'; did you mean topics?"),
+        (["topcs", "--list"], "odradek: there is no command 'topcs'; did you mean topics?"),
+        (
+            ["kafka-log-dirs.sh"],
+            "odradek: there is no command 'kafka-log-dirs.sh'; did you mean log-dirs?",
+        ),
+        (["it's"], "odradek: there is no command 'it's'"),
         (["--verbose"], "odradek: there is no command '--verbose'"),
     ],
 )

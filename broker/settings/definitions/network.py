@@ -29,8 +29,8 @@ from odradek.broker.settings.types import (
 # A row per setting is read as a table; a line per field is not.
 TABLE: Final = (
     Definition("listeners", STRING, "PLAINTEXT://:9092", None, HIGH, PER_BROKER,
-        "The addresses to listen on, as NAME://host:port separated by commas; an empty host is "
-        "the default interface, 0.0.0.0 every interface."),
+        "The addresses to listen on, as NAME://host:port separated by commas; an empty host and "
+        "0.0.0.0 are every interface, with IPv4 and IPv6."),
     Definition("advertised.listeners", STRING, None, None, HIGH, PER_BROKER,
         "The addresses sent to clients and other brokers, as NAME://host:port; listeners "
         "applies when not set."),

@@ -37,16 +37,6 @@ def test_host_gets_as_many_as_it_may_and_again_when_one_is_closed() -> None:
     assert quotas.count == 6
 
 
-def test_host_is_the_same_over_both_families() -> None:
-    quotas = ConnectionQuotas(100)
-    quotas.opened("10.0.0.1")
-    quotas.opened("::ffff:10.0.0.1")
-    assert quotas.by_host == {"10.0.0.1": 2}
-    quotas.closed("::ffff:10.0.0.1")
-    quotas.closed("10.0.0.1")
-    assert (quotas.by_host, quotas.count) == ({}, 0)
-
-
 def test_all_together_stay_within_the_setting_and_the_descriptors() -> None:
     quotas = ConnectionQuotas(3)
     for number in range(3):
