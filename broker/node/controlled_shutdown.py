@@ -16,6 +16,7 @@ from odradek.broker.services import Services
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.controller.coordination.errors import CoordinationError
 from odradek.protocol.errors import BrokerError
+from odradek.runtime.error_text import error_text
 from odradek.runtime.pending import Pending
 
 CHECK_S: Final = 0.01
@@ -77,7 +78,7 @@ class ControlledShutdown:
         try:
             remaining = asked.result()
         except (BrokerError, CoordinationError) as error:
-            logger.warning("the controlled shutdown failed: %r", error)
+            logger.warning("the controlled shutdown failed: %s", error_text(error))
             return False
         if remaining:
             logger.warning("%d partitions have no other leader yet", len(remaining))

@@ -15,6 +15,7 @@ from odradek.broker.server.rounds import Rounds
 from odradek.broker.server.socket_server import apis_of
 from odradek.runtime.clock import Clock, SystemClock
 from odradek.runtime.descriptor_limit import raise_descriptor_limit, share_out
+from odradek.runtime.error_text import error_text
 from odradek.runtime.files import FileSystem
 from odradek.runtime.loop_watch import LoopWatch
 from odradek.runtime.metrics import BrokerMetrics
@@ -96,7 +97,7 @@ class Platform:
 
     def on_task_failure(self, name: str, error: BaseException) -> None:
         """A task or a thread has raised what nothing handles: the broker stops."""
-        self.on_fatal(f"task {name} died: {error!r}")
+        self.on_fatal(f"task {name} died: {error_text(error)}")
 
     def defer(self, work: Callable[[], None]) -> None:
         """Call `work`, and what it has completed, in a callback of their own."""

@@ -5,6 +5,7 @@ Source: Kafka's KafkaConfig.validateValues, for ZooKeeper mode.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
@@ -15,12 +16,17 @@ from odradek.broker.settings.groups import (
     assignment_interval_ms,
     assignor_names,
 )
+from odradek.broker.settings.listeners import PORT_MAX
 from odradek.broker.settings.synonyms import RETENTION
 from odradek.broker.settings.types import InvalidValueError, value_text
 
 ZOOKEEPER_DIGEST: Final = "odradek.zookeeper.digest"
 """`user:password` for ZooKeeper's digest scheme; Kafka takes credentials from a JAAS file."""
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+
+ZOOKEEPER_HOST: Final = re.compile(
+    r"(?:\[[0-9a-fA-F:.]+(?:%[\w.-]+)?\]|[^\s\[\]:]+)(?::(?P<port>[0-9]{1,5}))?"
+)
 
 MEGABYTE: Final = 1024 * 1024
 
@@ -90,9 +96,24 @@ def check_refused(settings: BrokerSettings) -> None:
     require(not other, name, ",".join(protocols), "only classic and consumer are served")
 
 
+def check_zookeeper_connect(connect: str) -> None:
+    """Refuse what names no host, or a host that is not `host`, `host:port` or `[IPv6]:port`.
+
+    raises  InvalidValueError
+    """
+    hosts = [host.strip() for host in connect.partition("/")[0].split(",") if host.strip()]
+    for host in hosts or [""]:
+        matched = ZOOKEEPER_HOST.fullmatch(host)
+        allowed = f"Expected host:port,host:port/chroot, in which '{host}' is not host:port"
+        is_valid = matched is not None and int(matched["port"] or 0) <= PORT_MAX
+        require(is_valid, "zookeeper.connect", connect, allowed)
+
+
 def check_zookeeper(settings: BrokerSettings) -> None:
-    """Check TLS to ZooKeeper, and that its ACLs can name this broker."""
+    """Check the addresses of ZooKeeper, TLS to it, and that its ACLs can name this broker."""
     raw = settings.raw
+    if settings.zookeeper_connect is not None:
+        check_zookeeper_connect(settings.zookeeper_connect)
     if raw["zookeeper.ssl.client.enable"]:
         for store in ("keystore", "truststore"):
             location = raw[f"zookeeper.ssl.{store}.location"]

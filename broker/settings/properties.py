@@ -98,7 +98,7 @@ def unescape(text: str) -> str:
         if escaped == "u":
             digits = text[position + 2 : position + 6]
             if len(digits) < 4 or not HEX_DIGITS.issuperset(digits):
-                raise PropertiesError(f"\\u{digits} in {text!r} needs four hexadecimal digits")
+                raise PropertiesError(f"\\u{digits} in '{text}' needs four hexadecimal digits")
             parts.append(chr(int(digits, 16)))
             position += 6
         else:

@@ -421,7 +421,12 @@ def _refusal_of(request: ZkRequest) -> BadArguments | None:
 
 
 def parse_connect(text: str) -> tuple[str, str]:
-    """zookeeper.connect as (hosts, chroot); the chroot is "" when there is none."""
+    """zookeeper.connect as (hosts, chroot); the chroot is "" when there is none.
+
+    Blanks around hosts and commas without a host are passed over, as in ZooKeeper's
+    ConnectStringParser.
+    """
     hosts, slash, path = text.partition("/")
-    names = [name for name in path.split("/") if name]
-    return hosts, "".join(f"/{name}" for name in names) if slash else ""
+    names = [name.strip() for name in path.split("/") if name.strip()]
+    kept = ",".join(host.strip() for host in hosts.split(",") if host.strip())
+    return kept, "".join(f"/{name}" for name in names) if slash else ""

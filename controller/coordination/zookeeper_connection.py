@@ -42,6 +42,7 @@ from odradek.controller.coordination.zookeeper_requests import (
     session_error,
     session_result,
 )
+from odradek.runtime.error_text import error_text
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -305,7 +306,8 @@ class ZooKeeperConnection:
             client.start_async()
         except Exception as error:  # noqa: BLE001 - the owner gets it
             with self._lock:
-                self._end(CoordinationError(f"no connection to ZooKeeper is possible: {error!r}"))
+                text = f"no connection to ZooKeeper is possible: {error_text(error)}"
+                self._end(CoordinationError(text))
             return
         if self._is_ended:
             self._stop()

@@ -203,8 +203,8 @@ def _check_cluster_id(
             Finding(
                 kind=IDENTITY,
                 path=f"{path}/{META_PROPERTIES_FILE}",
-                text=f"belongs to cluster {found.cluster_id!r}, the coordination files are those "
-                f"of cluster {joined!r}",
+                text=f"belongs to cluster '{found.cluster_id}', the coordination files are those "
+                f"of cluster '{joined}'",
                 severity=Severity.DAMAGE,
                 start="refuses the directory",
                 is_final=True,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from odradek.controller.coordination.errors import CoordinationError
 from odradek.controller.znodes.broker_znode import decode_broker
+from odradek.runtime.error_text import error_text
 from odradek.tools.client import ClientError
 
 if TYPE_CHECKING:
@@ -84,7 +85,9 @@ def open_znodes(connect: str) -> Iterator[Znodes]:
     except NoNodeError as error:
         raise MissingZnodeError from error
     except KazooException as error:
-        raise ClientError(f"ZooKeeper at {connect} does not respond: {error!r}") from error
+        raise ClientError(
+            f"ZooKeeper at {connect} does not respond: {error_text(error)}"
+        ) from error
     finally:
         session.stop()
         session.close()
@@ -108,7 +111,7 @@ def bootstrap_of(connect: str) -> str:
         raise ClientError(f"ZooKeeper at {hosts} has no brokers: {path} is missing") from error
     except (CoordinationError, ValueError) as error:
         raise ClientError(
-            f"ZooKeeper at {connect} has no readable broker addresses: {error!r}"
+            f"ZooKeeper at {connect} has no readable broker addresses: {error_text(error)}"
         ) from error
     addresses = [
         f"[{endpoint.host}]:{endpoint.port}"

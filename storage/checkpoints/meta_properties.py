@@ -75,13 +75,13 @@ def decode_meta_properties(data: bytes) -> MetaProperties:
     version = values.get("version", "0")
     if version.strip() != "0":
         raise MetaPropertiesError(
-            f"version {version[:40]!r} is not 0: the directory was formatted for KRaft"
+            f"version '{version[:40]}' is not 0: the directory was formatted for KRaft"
         )
     broker_id: int | None = None
     if "broker.id" in values:
         text = values["broker.id"].strip()
         if _NUMBER.match(text) is None:
-            raise MetaPropertiesError(f"broker.id {text[:40]!r} is not a number")
+            raise MetaPropertiesError(f"broker.id '{text[:40]}' is not a number")
         broker_id = int(text)
     return MetaProperties(broker_id, values.get("cluster.id"), values.get("directory.id"))
 
@@ -132,8 +132,8 @@ def check_meta_properties(
                 cluster_id = properties.cluster_id
             elif properties.cluster_id != cluster_id:
                 raise MetaPropertiesError(
-                    f"{path} belongs to cluster {properties.cluster_id!r}, "
-                    f"this broker joins {cluster_id!r}; check zookeeper.connect and log.dirs"
+                    f"{path} belongs to cluster '{properties.cluster_id}', "
+                    f"this broker joins '{cluster_id}'; check zookeeper.connect and log.dirs"
                 )
         if properties.broker_id is not None:
             if broker_id is None:

@@ -115,6 +115,7 @@ def test_session_and_tree_return_the_same_results_and_events(
         ("a:1,b:2/", ("a:1,b:2", "")),
         ("a:1,b/x/y", ("a:1,b", "/x/y")),
         ("a:1//x//y/", ("a:1", "/x/y")),
+        (" a:1 , [::1]:2 ,, b , /x ", ("a:1,[::1]:2,b", "/x")),
     ],
 )
 def test_zookeeper_connect_is_split_at_the_first_slash(
