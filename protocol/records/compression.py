@@ -154,17 +154,19 @@ def _read_snappy(data: memoryview, output_bytes_max: int) -> bytes | bytearray:
 
 
 def _read_snappy_block(block: memoryview, output_bytes_max: int) -> bytes:
-    import cramjam
+    import snappy
 
+    # Checked first: the library allocates what the block claims to hold.
     size = _snappy_output_bytes(block)
     if size > output_bytes_max:
         raise _too_large("snappy", output_bytes_max)
     if size > _SNAPPY_GROWTH_MAX * len(block):
         raise _damaged("snappy", f"{len(block)} bytes cannot hold {size}")
     try:
-        return bytes(cramjam.snappy.decompress_raw(block, output_len=size))
-    except cramjam.DecompressionError as error:
-        raise _damaged("snappy", error) from None
+        output: bytes = snappy.uncompress(block)
+    except snappy.UncompressError as error:
+        raise _damaged("snappy", error.__cause__ or error) from None
+    return output
 
 
 def _snappy_output_bytes(block: memoryview) -> int:
@@ -273,14 +275,14 @@ def _write_gzip(data: Input, level: int | None) -> bytes:
 
 
 def _write_snappy(data: Input, level: int | None) -> bytearray:
-    import cramjam
+    import snappy
 
     view = memoryview(data)
     output = bytearray(_XERIAL_HEADER)
     for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
-        block = cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES])
+        block = snappy.compress(view[start : start + _XERIAL_BLOCK_BYTES])
         output += _INT32.pack(len(block))
-        output += memoryview(block)
+        output += block
     return output
 
 

@@ -18,7 +18,7 @@ IMAGE_BYTES_MAX = 200_000_000
 PROGRESS_S = 90.0
 BUILD_TOOLS = ("cc", "g++", "gcc", "ld", "make", "pip", "pip3", "strip", "git", "curl", "wget")
 SEARCH = 'for name in "$@"; do command -v "$name"; done; true'
-LIBRARIES = "import confluent_kafka, cramjam, crc32c, kazoo, lz4.frame, re2, uvloop, zstandard"
+LIBRARIES = "import confluent_kafka, crc32c, kazoo, lz4.frame, re2, snappy, uvloop, zstandard"
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ MODULES_MAX = 276
 UNUSED = (
     "kazoo",
     "cramjam",
+    "snappy",
     "lz4",
     "zstandard",
     "shutil",

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import cramjam
 import lz4.frame
 import pytest
+import snappy
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
@@ -96,7 +96,7 @@ def streamed_zstd(data: bytes) -> bytes:
 
 OTHERS: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
     "gzip with a name and a time": (GZIP, lambda data: gzip.compress(data, 1, mtime=1234)),
-    "snappy as one raw block": (SNAPPY, lambda data: bytes(cramjam.snappy.compress_raw(data))),
+    "snappy as one raw block": (SNAPPY, lambda data: snappy.compress(data)),
     "lz4 linked blocks": (LZ4, lambda data: bytes(lz4.frame.compress(data, block_linked=True))),
     "lz4 with checksums and size": (
         LZ4,
@@ -195,7 +195,7 @@ BOMB = """
 import resource, sys
 from odradek.protocol.errors import BrokerError
 from odradek.protocol.records.compression import compress, decompress
-import bz2, cramjam, lz4.frame, zlib, zstandard
+import bz2, snappy, lz4.frame, zlib, zstandard
 codec = int(sys.argv[1])
 # Warm up, so that the libraries themselves do not count.
 decompress(codec, memoryview(bytes(compress(codec, b"x" * 100_000))), output_bytes_max=1 << 20)
@@ -240,7 +240,8 @@ def test_no_library_is_imported_before_it_is_needed() -> None:
     code = (
         "import sys\n"
         "import odradek.protocol.records.validate, odradek.protocol.records.recompress\n"
-        "print([name for name in ('cramjam', 'lz4', 'zstandard', 'zlib') if name in sys.modules])\n"
+        "names = ('cramjam', 'snappy', 'lz4', 'zstandard', 'zlib')\n"
+        "print([name for name in names if name in sys.modules])\n"
     )
     done = subprocess.run(
         [sys.executable, "-I", "-c", "import sys; sys.path.insert(0, '.')\n" + code],
