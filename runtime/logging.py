@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping
 from typing import Final, TextIO
 
+from odradek.runtime.kafka_loggers import KAFKA_LOGGERS
 from odradek.runtime.repeated_lines import RepeatedLines
 
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -155,7 +156,7 @@ ROOT_LOGGER: Final = "root"
 
 
 def logger_levels() -> dict[str, str]:
-    """Logger -> the level in force, as one of `KAFKA_LEVELS` (KIP-412)."""
+    """Logger -> the level in force, as one of `KAFKA_LEVELS` (KIP-412); also by Kafka's names."""
     words = {own: kafka for kafka, own in reversed(KAFKA_LEVELS.items())}
     names = sorted(
         name
@@ -164,12 +165,16 @@ def logger_levels() -> dict[str, str]:
     )
     levels = {ROOT_LOGGER: logging.getLogger().level}
     levels |= {name: logging.getLogger(name).getEffectiveLevel() for name in names}
+    levels |= {
+        kafka: logging.getLogger(own).getEffectiveLevel() for kafka, own in KAFKA_LOGGERS.items()
+    }
     return {name: words.get(logging.getLevelName(level), "INFO") for name, level in levels.items()}
 
 
 def set_logger_level(name: str, level: str | None) -> bool:
     """Change a logger's level while running (KIP-412).
 
+    name     of this broker, or one of `KAFKA_LOGGERS`
     level    one of `KAFKA_LEVELS`; None inherits the level of the parent logger
     returns  False when there is no such logger, or `level` is None for the root
     """
@@ -178,7 +183,10 @@ def set_logger_level(name: str, level: str | None) -> bool:
             return False
         logging.getLogger().setLevel(KAFKA_LEVELS[level])
         return True
-    if not isinstance(logging.Logger.manager.loggerDict.get(name), logging.Logger):
+    own = KAFKA_LOGGERS.get(name)
+    if own is None and not isinstance(logging.Logger.manager.loggerDict.get(name), logging.Logger):
         return False
-    logging.getLogger(name).setLevel(logging.NOTSET if level is None else KAFKA_LEVELS[level])
+    logging.getLogger(own or name).setLevel(
+        logging.NOTSET if level is None else KAFKA_LEVELS[level]
+    )
     return True

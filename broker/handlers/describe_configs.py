@@ -172,7 +172,10 @@ def _described(
             for name, value, source in synonyms
         ],
         config_type=entry.config_type,
-        documentation=entry.documentation if request.include_documentation else None,
+        # The empty one of a logger is always there, as in Kafka.
+        documentation=entry.documentation
+        if request.include_documentation or not entry.documentation
+        else None,
     )
 
 

@@ -192,6 +192,6 @@ def describe_loggers(
     """The levels of all loggers, or of the requested ones, sorted by name (KIP-412)."""
     source = ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
     return (
-        DescribedConfig(name, levels[name], source, False, False, (), UNKNOWN_TYPE, None)
+        DescribedConfig(name, levels[name], source, False, False, (), UNKNOWN_TYPE, "")
         for name in chosen(levels, requested)
     )

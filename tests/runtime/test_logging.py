@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from odradek.runtime.kafka_loggers import KAFKA_LOGGERS, LOGGERS
 from odradek.runtime.logging import (
     CAUSED_BY_CLIENTS,
     JsonFormatter,
@@ -19,7 +20,8 @@ from odradek.runtime.logging import (
     set_up_logging,
 )
 
-CONFIG = Path(__file__).parents[2] / "config"
+PROJECT = Path(__file__).parents[2]
+CONFIG = PROJECT / "config"
 
 
 @pytest.fixture(autouse=True)
@@ -150,6 +152,29 @@ def test_logger_is_listed_and_changed_while_running() -> None:
     assert set_logger_level("odradek.levels.one", None)
     assert set_logger_level("root", "ERROR")
     assert logger_levels()["odradek.levels.one"] == "ERROR"
+
+
+def test_loggers_of_kafka_have_the_levels_of_ours() -> None:
+    name = "kafka.controller.KafkaController"
+    own = logging.getLogger(KAFKA_LOGGERS[name])
+    try:
+        assert set_logger_level(name, "TRACE")
+        assert own.level == logging.DEBUG
+        levels = logger_levels()
+        assert levels[name] == levels["state.change.logger"] == levels[own.name] == "DEBUG"
+        assert levels["kafka.server.ReplicaManager"] == levels["root"]
+        assert set_logger_level(name, None)
+        assert own.level == logging.NOTSET
+    finally:
+        own.setLevel(logging.NOTSET)
+
+
+def test_each_logger_that_stands_for_one_of_kafka_is_written_to() -> None:
+    folders = ("broker", "controller", "runtime", "storage", "odradek/tools")
+    sources = [path for folder in folders for path in (PROJECT / folder).rglob("*.py")]
+    text = "".join(path.read_text() for path in sources)
+    for own in LOGGERS:
+        assert f'getLogger("{own}")' in text or f'Logger("{own}"' in text, own
 
 
 def test_set_logger_level_returns_false_for_unknown_loggers_and_a_root_without_level() -> None:

@@ -29,12 +29,14 @@ def describe(
     return DescribeConfigsRequest(resources=[resource], include_synonyms=synonyms)
 
 
-def change(*steps: tuple[str, int, str | None], name: str = NAME) -> IncrementalAlterConfigsRequest:
-    """Steps of (key, operation, value) on a topic."""
+def change(
+    *steps: tuple[str, int, str | None], name: str = NAME, resource_type: int = TOPIC
+) -> IncrementalAlterConfigsRequest:
+    """Steps of (key, operation, value), on a topic unless the type says otherwise."""
     return IncrementalAlterConfigsRequest(
         resources=[
             incremental_alter_configs.AlterConfigsResource(
-                resource_type=TOPIC,
+                resource_type=resource_type,
                 resource_name=name,
                 configs=[
                     incremental_alter_configs.AlterableConfig(
@@ -88,6 +90,7 @@ def play(talk: Talk) -> None:
         talk.ask(f"settings of {label}", describe(kind, name, keys), 4)
     incremental(talk)
     whole(talk)
+    loggers(talk)
 
 
 def incremental(talk: Talk) -> None:
@@ -114,6 +117,39 @@ def incremental(talk: Talk) -> None:
     dry = change(("retention.ms", SET, "5"))
     dry.validate_only = True
     talk.ask("a dry run", dry, 1)
+
+
+def loggers(talk: Talk) -> None:
+    """Levels of loggers, by the names that runbooks have."""
+    names = [
+        "kafka.controller.KafkaController",
+        "kafka.request.logger",
+        "state.change.logger",
+        "kafka.server.ReplicaManager",
+        "kafka.log.LogCleaner",
+        "kafka.coordinator.group.GroupCoordinator",
+        "kafka.coordinator.transaction.TransactionCoordinator",
+        "kafka.network.SocketServer",
+        "kafka.zookeeper.ZooKeeperClient",
+    ]
+
+    def level_of(name: str, operation: int, level: str | None) -> IncrementalAlterConfigsRequest:
+        return change((name, operation, level), name="0", resource_type=BROKER_LOGGER)
+
+    for name in names:
+        for level in ("ERROR", "DEBUG"):
+            talk.ask(f"{name} becomes {level}", level_of(name, SET, level), 1)
+            talk.ask(f"{name} is {level}", describe(BROKER_LOGGER, "0", [name]), 4)
+        talk.ask(f"{name} is as before", level_of(name, DELETE, None), 1)
+    for label, request in (
+        ("a level that is not there", level_of(names[0], SET, "LOUD")),
+        ("a logger that is not there", level_of("no.such.logger", SET, "DEBUG")),
+        ("the root without a level", level_of("root", DELETE, None)),
+        ("the root with a level", level_of("root", SET, "INFO")),
+        ("a level that is appended", level_of(names[0], APPEND, "DEBUG")),
+    ):
+        talk.ask(label, request, 1)
+    talk.ask("the level of the root", describe(BROKER_LOGGER, "0", ["root"]), 4)
 
 
 def whole(talk: Talk) -> None:
