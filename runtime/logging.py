@@ -15,7 +15,6 @@ import time
 from collections.abc import Mapping
 from typing import Final, TextIO
 
-from odradek.runtime.kafka_loggers import KAFKA_LOGGERS
 from odradek.runtime.repeated_lines import RepeatedLines
 
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -42,6 +41,12 @@ def timestamp(created_s: float) -> str:
     """`2026-11-21T10:15:30.123Z`."""
     seconds, milliseconds = divmod(int(created_s * 1000), 1000)
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{milliseconds:03d}Z"
+
+
+def error_text(error: BaseException) -> str:
+    """The class of an error and its text, or the class alone: `TimeoutError: no response`."""
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def extra_fields(record: logging.LogRecord) -> dict[str, object]:
@@ -157,6 +162,9 @@ ROOT_LOGGER: Final = "root"
 
 def logger_levels() -> dict[str, str]:
     """Logger -> the level in force, as one of `KAFKA_LEVELS` (KIP-412); also by Kafka's names."""
+    # Imported when levels are asked for: a start needs none of it.
+    from odradek.runtime.kafka_loggers import KAFKA_LOGGERS
+
     words = {own: kafka for kafka, own in reversed(KAFKA_LEVELS.items())}
     names = sorted(
         name
@@ -178,6 +186,8 @@ def set_logger_level(name: str, level: str | None) -> bool:
     level    one of `KAFKA_LEVELS`; None inherits the level of the parent logger
     returns  False when there is no such logger, or `level` is None for the root
     """
+    from odradek.runtime.kafka_loggers import KAFKA_LOGGERS
+
     if name == ROOT_LOGGER:
         if level is None:
             return False

@@ -16,7 +16,7 @@ from odradek.broker.services import Services
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.controller.coordination.errors import CoordinationError
 from odradek.protocol.errors import BrokerError
-from odradek.runtime.error_text import error_text
+from odradek.runtime.logging import error_text
 from odradek.runtime.pending import Pending
 
 CHECK_S: Final = 0.01

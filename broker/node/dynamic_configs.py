@@ -14,7 +14,7 @@ from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.current import CurrentSettings
 from odradek.broker.settings.dynamic import DEFAULT_ENTITY, DynamicSettings
 from odradek.broker.settings.load import with_dynamic
-from odradek.broker.settings.topic_config import topic_log_config
+from odradek.broker.settings.topic_config import ignored_format, topic_log_config
 from odradek.controller.metadata_cache import MetadataCache
 from odradek.controller.znodes.dynamic_configs import BROKERS, TOPICS
 from odradek.storage.log_config import LogConfig
@@ -58,6 +58,9 @@ class DynamicConfigs:
         if newest is not None and newest[0] is settings and newest[1] is overrides:
             return newest[2]
         config = topic_log_config(settings, None, overrides)
+        warning = ignored_format(overrides, topic)
+        if warning is not None:
+            logger.warning("%s", warning)
         self._newest = settings, overrides, config
         return config
 

@@ -43,7 +43,7 @@ from odradek.controller.coordination.errors import ConnectionLoss, CoordinationE
 from odradek.controller.image import Endpoint
 from odradek.controller.membership.registration import RegistrationRefused, next_broker_id
 from odradek.runtime.descriptor_limit import open_descriptors
-from odradek.runtime.error_text import error_text
+from odradek.runtime.logging import error_text
 from odradek.runtime.pending import Pending
 from odradek.runtime.slicing import run_in_slices
 from odradek.storage.checkpoints.meta_properties import stored_broker_id, stored_cluster_id

@@ -15,8 +15,8 @@ from odradek.broker.server.rounds import Rounds
 from odradek.broker.server.socket_server import apis_of
 from odradek.runtime.clock import Clock, SystemClock
 from odradek.runtime.descriptor_limit import raise_descriptor_limit, share_out
-from odradek.runtime.error_text import error_text
 from odradek.runtime.files import FileSystem
+from odradek.runtime.logging import error_text
 from odradek.runtime.loop_watch import LoopWatch
 from odradek.runtime.metrics import BrokerMetrics
 from odradek.runtime.randomness import SystemRandomness

@@ -16,6 +16,7 @@ import uvloop
 from odradek.broker.node.node import Node
 from odradek.broker.node.start_error import StartError, StartInterrupted
 from odradek.broker.settings.broker_settings import BrokerSettings
+from odradek.broker.settings.topic_config import ignored_format
 from odradek.controller.coordination.errors import CoordinationError
 from odradek.controller.coordination.state_files import CoordinationDamaged
 from odradek.storage.checkpoints.meta_properties import MetaPropertiesError
@@ -52,8 +53,9 @@ def run(
                      start are: for brokers of tests, which are started often and end soon
     raises           StartError
     """
-    for warning in settings.warnings:
-        logger.warning("%s", warning)
+    for warning in (*settings.warnings, ignored_format(settings.written)):
+        if warning is not None:
+            logger.warning("%s", warning)
     signals = StopSignals()
     loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)

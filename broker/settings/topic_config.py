@@ -6,6 +6,7 @@ Source: Kafka's LogConfig and KafkaConfig.extractLogConfigMap.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -27,6 +28,32 @@ from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.storage.log_config import LogConfig
 
 FORMAT_VERSION: Final = "message.format.version"
+
+
+FIRST_FORMAT_2: Final = (0, 11)
+"""The release from which on Kafka stores records as they are stored here."""
+
+
+def ignored_format(written: Mapping[str, str], topic: str | None = None) -> str | None:
+    """The warning about a format of records that is asked for and older than the only one; None
+    when none is asked for, or the version is not older.
+
+    written  the overrides of `topic`, or the settings of a broker
+    Source: Kafka's LogConfig.MessageFormatVersion.
+    """
+    setting = FORMAT_VERSION if topic is not None else f"log.{FORMAT_VERSION}"
+    version = written.get(setting)
+    if version is None:
+        return None
+    numbers = re.findall(r"[0-9]+", version.partition("-")[0])[:2]
+    if tuple(map(int, numbers)) >= FIRST_FORMAT_2:
+        return None
+    whose = "Broker" if topic is None else "Topic"
+    place = "" if topic is None else f" for {topic}"
+    return (
+        f"{whose} configuration {setting} with value {version} is ignored{place}: since 3.0 "
+        "records have one format (KIP-724)"
+    )
 
 
 def broker_values(settings: BrokerSettings) -> dict[str, Value]:

@@ -42,7 +42,7 @@ from odradek.controller.coordination.zookeeper_requests import (
     session_error,
     session_result,
 )
-from odradek.runtime.error_text import error_text
+from odradek.runtime.logging import error_text
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient

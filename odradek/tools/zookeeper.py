@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from odradek.controller.coordination.errors import CoordinationError
 from odradek.controller.znodes.broker_znode import decode_broker
-from odradek.runtime.error_text import error_text
+from odradek.runtime.logging import error_text
 from odradek.tools.client import ClientError
 
 if TYPE_CHECKING:

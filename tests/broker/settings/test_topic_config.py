@@ -5,6 +5,7 @@ from odradek.broker.settings.dynamic import DynamicSettings
 from odradek.broker.settings.load import make_settings
 from odradek.broker.settings.topic_config import (
     broker_values,
+    ignored_format,
     topic_log_config,
     topic_values,
     validate_topic_config,
@@ -160,3 +161,23 @@ def test_override_is_checked_against_the_settings_of_the_broker() -> None:
 def test_valid_overrides_are_accepted() -> None:
     validate_topic_config({})
     validate_topic_config({"cleanup.policy": "compact,delete", "retention.ms": "-1"})
+
+
+@pytest.mark.parametrize("version", ["0.8.2", "0.9.0", "0.10.0-IV1", "0.10.2"])
+def test_older_format_of_records_is_ignored_with_a_warning(version: str) -> None:
+    assert ignored_format({"message.format.version": version}, "t") == (
+        f"Topic configuration message.format.version with value {version} is ignored for t: since "
+        "3.0 records have one format (KIP-724)"
+    )
+    warning = ignored_format({"log.message.format.version": version, "message.format.version": "1"})
+    assert warning is not None
+    assert warning.startswith(
+        f"Broker configuration log.message.format.version with value {version} is ignored"
+    )
+
+
+@pytest.mark.parametrize("version", ["0.11.0", "0.11.0-IV2", "1.0", "2.8-IV1", "3.0-IV1", "3.9"])
+def test_newer_format_of_records_gets_no_warning(version: str) -> None:
+    assert ignored_format({"message.format.version": version}, "t") is None
+    assert ignored_format({"log.message.format.version": version}) is None
+    assert ignored_format({}) is None
