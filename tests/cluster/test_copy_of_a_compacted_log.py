@@ -1,7 +1,7 @@
 """A replica that has copied a compacted log is killed: its gaps look like those of a power cut.
 
 The copy has no cleaner's checkpoint, and no controller has seen the brokers die, so the replica is
-in sync when it follows again.  What it then drops nobody has who follows it later.
+in sync when it follows again.  What it then drops is lost, should it lead next.
 """
 
 from __future__ import annotations
