@@ -20,6 +20,7 @@ from odradek.storage.directories.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from odradek.broker.compaction.compaction import Compaction
+    from odradek.broker.compaction.worker_process import WorkerProcess
 
 
 class LazyCompaction:
@@ -40,6 +41,7 @@ class LazyCompaction:
         upkeep: Upkeep,
         jobs: DiskJobRunner,
         retention: Retention,
+        make_worker: Callable[[], WorkerProcess],
         on_fatal: Callable[[str], None],
     ) -> None:
         self._clock = clock
@@ -54,6 +56,7 @@ class LazyCompaction:
         self._upkeep = upkeep
         self._jobs = jobs
         self._retention = retention
+        self._make_worker = make_worker
         self._on_fatal = on_fatal
         self._compaction: Compaction | None = None
 
@@ -73,7 +76,6 @@ class LazyCompaction:
     def _make(self) -> Compaction:
         from odradek.broker.compaction.compaction import Compaction
         from odradek.broker.compaction.context import CleanerContext
-        from odradek.broker.compaction.worker_process import WorkerProcess
 
         context = CleanerContext(
             clock=self._clock,
@@ -90,7 +92,7 @@ class LazyCompaction:
             executor=self._executor,
             wheel=self._wheel,
             upkeep=self._upkeep,
-            worker=WorkerProcess(self._executor),
+            worker=self._make_worker(),
             on_begin=self._retention.on_cleaning_begun,
             on_done=self._retention.on_cleaning_ended,
         )

@@ -192,6 +192,7 @@ class NodeParts:
             upkeep=self.upkeep,
             jobs=self.jobs,
             retention=self.retention,
+            make_worker=platform.make_cleaning_worker,
             on_fatal=platform.on_fatal,
         )
 

@@ -27,6 +27,7 @@ from odradek.runtime.wheel_driver import WheelDriver
 from odradek.storage.files.descriptors import Descriptors
 
 if TYPE_CHECKING:
+    from odradek.broker.compaction.worker_process import WorkerProcess
     from odradek.broker.faults.faults import Faults
 
 WORKERS: Final = 4
@@ -94,6 +95,13 @@ class Platform:
     def _open_peer_time(self) -> tuple[Clock, WheelDriver]:
         """What measures other brokers and the ensemble, which respond in real time."""
         return self.clock, self.wheel
+
+    def make_cleaning_worker(self) -> WorkerProcess:
+        """What reads and writes the files of compacted logs, beside the loop."""
+        # Imported for the first log that is compacted.
+        from odradek.broker.compaction.worker_process import WorkerProcess
+
+        return WorkerProcess(self.executor)
 
     def on_task_failure(self, name: str, error: BaseException) -> None:
         """A task or a thread has raised what nothing handles: the broker stops."""

@@ -7,7 +7,7 @@ log alone cannot tell, so a follower asks its leader what is in a gap before it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 
@@ -27,6 +27,9 @@ class SegmentGaps:
 
     def __init__(self, gaps: Iterable[SegmentGap] = ()) -> None:
         self._gaps = tuple(gaps)
+
+    def __iter__(self) -> Iterator[SegmentGap]:
+        return iter(self._gaps)
 
     def first(self, log_start_offset: int) -> SegmentGap | None:
         """The first gap, as far as it is at or above the log start offset; None: there is none."""

@@ -22,6 +22,11 @@ controller_moves  a controller is deposed within a change of in-sync replicas
 transaction_ends  what strikes while a transaction ends
 administration  topics that come and go, reassignments
 state_history   what is written into the coordination service, against what was there before
+stored_batches  the batches in a log, and what producers' records come to
+compacted_table  what compaction may remove
+log_check       what a log must be
+cleaning_worker  the worker that cleans logs, in place of a process
+killed_copies   a copy of a compacted log is killed with its leader
 oracle          what must hold after each event, and in the end
 simulation      puts these together and runs one seed: `python -m tests.sim.simulation SEED`
 seeds           many seeds, in forked processes
@@ -31,8 +36,10 @@ planted_transactions  those of transactions
 planted_groups  those of groups
 find_planted    says how many seeds it takes to find each of them
 
-One history in eight has transactional clients, another one has consumer groups.
+One history in eight has transactional clients, another one has consumer groups; of the others one
+in four has compacted topics, with tombstones, whose logs are cleaned.
 
-Not simulated: static members of the new protocol, compaction, retention, clients that are cut off,
-a coordination service that fails; transactions while clocks are more than a second wrong.
+Not simulated: static members of the new protocol, the deletion of tombstones, retention, clients
+that are cut off, a coordination service that fails; transactions while clocks are more than a
+second wrong.
 """

@@ -42,6 +42,9 @@ INIT_VERSION: Final = 4
 LIST_VERSION: Final = 7
 REQUEST_TIMEOUT_MS: Final = 2_500
 RETRY_US: Final = 150_000
+KEYS: Final = 3
+OWN_KEY_ONE_IN: Final = 13
+TOMBSTONE_ONE_IN: Final = 7
 REFUSED_BEFORE_APPEND: Final = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -60,12 +63,31 @@ MAY_BE_REPEATED: Final = (
 )
 
 
+def number_of(value: bytes) -> int:
+    """The number at the end of a value."""
+    return int(value.rpartition(b"-")[2])
+
+
+def key_of(value: bytes) -> bytes:
+    """The key of a value: most have one of a few keys, so that whole segments are compacted."""
+    number = number_of(value)
+    return value if number % OWN_KEY_ONE_IN == 0 else b"key %d" % (number % KEYS)
+
+
 @cache
-def produced(producer_id: int, sequence: int, value: bytes) -> bytes:
-    """A batch with one record."""
+def produced(producer_id: int, sequence: int, value: bytes, *, is_keyed: bool = False) -> bytes:
+    """A batch with one record; with a key, some are tombstones, whose header says the value."""
+    key = key_of(value) if is_keyed else None
+    is_tombstone = key not in (None, value) and number_of(value) % TOMBSTONE_ONE_IN == 0
+    record = Record(
+        key,
+        None if is_tombstone else value,
+        headers=(("value", value),) if is_tombstone else (),
+        timestamp_ms=1_700_000_000_000,
+    )
     return bytes(
         build_batch(
-            [Record(None, value, timestamp_ms=1_700_000_000_000)],
+            [record],
             producer_id=producer_id,
             producer_epoch=0,
             base_sequence=sequence,
@@ -74,9 +96,11 @@ def produced(producer_id: int, sequence: int, value: bytes) -> bytes:
 
 
 @cache
-def scribbled(number: int) -> bytes:
+def scribbled(number: int, *, is_keyed: bool = False) -> bytes:
     """A batch with one record, of no producer."""
-    return bytes(build_batch([Record(None, b"scribbled-%d" % number, timestamp_ms=1)]))
+    value = b"scribbled-%d" % number
+    key = key_of(value) if is_keyed else None
+    return bytes(build_batch([Record(key, value, timestamp_ms=1)]))
 
 
 class ClientHost:
@@ -176,7 +200,8 @@ class Producer:
     def _send(self, key: TopicPartition) -> None:
         value = self.waiting[key]
         sequence = self._sequences[key]
-        batch = memoryview(produced(self._producer_id, sequence, value))
+        is_keyed = self._clients.oracle.compacts
+        batch = memoryview(produced(self._producer_id, sequence, value, is_keyed=is_keyed))
         data = PartitionProduceData(index=key.partition, records=batch)
         request = ProduceRequest(
             acks=-1,
@@ -226,7 +251,7 @@ class Scribbler:
         clients, random = self._clients, self._clients.world.random
         key = random.choice(self._keys())
         self._count += 1
-        batch = scribbled(self._count)
+        batch = scribbled(self._count, is_keyed=clients.oracle.compacts)
         data = PartitionProduceData(index=key.partition, records=memoryview(batch))
         request = ProduceRequest(
             acks=1,

@@ -14,10 +14,11 @@ from tests.sim.controller_moves import ControllerMoves
 from tests.sim.coordinator_deaths import CoordinatorDeaths
 from tests.sim.ensemble import HOST, Ensemble
 from tests.sim.failovers import TwoFailovers
+from tests.sim.killed_copies import KilledCopies
 from tests.sim.lagging_followers import LaggingFollowers
 from tests.sim.network import Network
 from tests.sim.oracle import Oracle
-from tests.sim.plan import LAGGING, Fault
+from tests.sim.plan import COPY, LAGGING, Fault
 from tests.sim.process import Process
 from tests.sim.reassignments import StoppedLeader
 from tests.sim.script import Script
@@ -79,10 +80,7 @@ class Faults:
             "power in an operation": self._power,
             "power after a truncation": self._power_after_truncation,
             "pause": self._pause,
-            "cut": self._cut,
-            "cut one way": self._cut,
-            "isolate": self._cut,
-            "cut from coordination": self._cut,
+            **dict.fromkeys(("cut", "cut one way", "isolate", "cut from coordination"), self._cut),
             "expire": self._expire,
             "controller moves": self._move_controller,
             "bounce unseen": self._bounce_unseen,
@@ -93,6 +91,7 @@ class Faults:
             "topic": lambda _, fault: administration.create_topic(fault.second, fault.length_ms),
             "two failovers": self._fail_twice,
             "stopped leader": self._stop_new_leader,
+            COPY: lambda _, fault: KilledCopies(self._script).make(keys[0], fault.second),
             LAGGING: lambda *_: LaggingFollowers(self._script).make(keys[0]),
             "controller moves in a change": self._move_controller_in_a_change,
             "marker of a dead leader": self._end_transaction,

@@ -11,7 +11,7 @@ from typing import Final
 from odradek.protocol.records.batch import iterate_batches
 from odradek.protocol.records.record import decode_records
 from odradek.protocol.topic_partition import TopicPartition
-from tests.sim.oracle import StoredBatch
+from tests.sim.stored_batches import StoredBatch
 from tests.sim.world import World
 
 INT16: Final = Struct(">h")

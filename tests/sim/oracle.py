@@ -6,11 +6,9 @@ coordination service, and what brokers have acknowledged to clients.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from odradek.broker.replication.partition import Partition
@@ -20,57 +18,19 @@ from odradek.controller.znodes.zk_data import (
     TopicAssignmentZnode,
     partition_state_path,
 )
-from odradek.protocol.records.batch import CONTROL, TRANSACTIONAL, RecordBatch
+from odradek.protocol.records.batch import CONTROL, RecordBatch
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.log.log import Log
+from tests.sim.compacted_table import CompactedTable, is_same
 from tests.sim.ensemble import Ensemble, decoded_assignment, decoded_state
+from tests.sim.log_check import is_in_gap, wrong_log
 from tests.sim.process import Process
+from tests.sim.stored_batches import ProducerView, StoredBatch, stored_batch, stored_batches
 from tests.sim.world import Broken, World
 
-HEADER: Final = Struct(">qiibIhiqqqhii")
-"""Of a batch, without what precedes the records' count."""
-HEADER_BYTES: Final = 61
-OFFSET: Final = Struct(">q")
 PATHS_MAX: Final = 1_024
 MIN_IN_SYNC: Final = 2
 """min.insync.replicas of all topics."""
-
-
-class StoredBatch(NamedTuple):
-    """A batch in a log."""
-
-    base_offset: int
-    next_offset: int
-    leader_epoch: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    attributes: int
-    content: bytes
-
-
-class ProducerView(NamedTuple):
-    """What the records of one producer come to."""
-
-    epoch: int = -1
-    sequence: int = -1
-    offset: int = -1
-    """Of its newest record."""
-    first_offset: int = -1
-    """Of its open transaction."""
-
-    def after(self, stored: StoredBatch) -> ProducerView:
-        """With one more batch; a marker of a new epoch begins its sequences again."""
-        epoch, offset = stored.producer_epoch, stored.base_offset
-        if stored.attributes & CONTROL:
-            if epoch == self.epoch:
-                return self._replace(first_offset=-1)
-            return ProducerView(epoch)
-        first_offset = self.first_offset
-        if first_offset < 0 and stored.attributes & TRANSACTIONAL:
-            first_offset = offset
-        more = stored.next_offset - 1 - offset
-        return ProducerView(epoch, stored.base_sequence + more, offset + more, first_offset)
 
 
 @lru_cache(PATHS_MAX)
@@ -97,6 +57,8 @@ class Committed:
     known_values: dict[bytes, None] = field(default_factory=dict)
     unlocated: list[bytes] = field(default_factory=list)
     """Acknowledged as duplicates, without an offset."""
+    table: CompactedTable | None = None
+    """None: the topic is not compacted."""
     read_early: dict[int, bytes] = field(default_factory=dict)
     """Offset -> batch that a consumer got of a leader at which this oracle could not look yet."""
 
@@ -117,7 +79,9 @@ class ReplicaView(NamedTuple):
 class Oracle:
     """Checks the promises of `ARCHITECTURE.md` and of Kafka's replication protocol."""
 
-    def __init__(self, world: World, ensemble: Ensemble) -> None:
+    def __init__(self, world: World, ensemble: Ensemble, *, compacts: bool = False) -> None:
+        """compacts  all topics are compacted; each batch has one record then"""
+        self.compacts = compacts
         self.world = world
         self._ensemble = ensemble
         ensemble.states.on_in_sync = self._on_in_sync
@@ -132,7 +96,8 @@ class Oracle:
     def of(self, key: TopicPartition) -> Committed:
         found = self.partitions.get(key)
         if found is None:
-            found = self.partitions[key] = Committed()
+            table = CompactedTable() if self.compacts else None
+            found = self.partitions[key] = Committed(table=table)
         return found
 
     def state_of(self, key: TopicPartition) -> PartitionStateZnode | None:
@@ -185,7 +150,7 @@ class Oracle:
             self.of(key).read_early[batch.base_offset] = bytes(batch.view)
             return
         stored = batches[batch.base_offset]
-        if bytes(batch.view) != stored.content:
+        if not is_same(stored, stored_batch(bytes(batch.view)), self.of(key).table):
             self.world.fail(f"{key}: a consumer read another record at {batch.base_offset}")
 
     def _is_below_unseen_high_watermark(self, key: TopicPartition, offset: int) -> bool:
@@ -266,6 +231,7 @@ class Oracle:
     def _look(self, process: Process, partition: Partition) -> None:
         log = partition.log
         if log.is_truncating:
+            self._check_cut(process, partition)
             self._note_truncation(process)
             return
         if log.is_offline:
@@ -303,8 +269,6 @@ class Oracle:
         if before is not None and is_same_life:
             why = why or self._wrong_change(before, now)
             truncated = now.end_offset < before.end_offset
-            if truncated and now.end_offset < len(found.batches):
-                self._check_truncation(key, process, now)
             verified = 0 if truncated else before.high_watermark
         if why is not None:
             self.world.fail(f"broker {process.broker_id}, {partition.log}: {why}")
@@ -346,14 +310,22 @@ class Oracle:
             return f"the high watermark falls from {before} to {now}"
         return None
 
-    def _check_truncation(self, key: TopicPartition, process: Process, now: ReplicaView) -> None:
+    def _check_cut(self, process: Process, partition: Partition) -> None:
+        """A replica in the in-sync set never truncates below its high watermark, for any reason."""
+        before, log = process.views.get(partition), partition.log
+        if before is None or process.cuts.get(partition) == log.truncation_count:
+            return
+        process.cuts[partition] = log.truncation_count
+        key = TopicPartition(partition.topic, partition.index)
         state = self.state_of(key)
         if state is None or state.leader < 0 or process.broker_id not in state.isr:
             return
-        if state.leader_epoch == now.leader_epoch:
+        committed = len(self.of(key).batches)
+        is_newest = state.leader_epoch == partition.leader_epoch
+        if log.end_offset < before.high_watermark or (is_newest and log.end_offset < committed):
             self.world.fail(
                 f"{key}: broker {process.broker_id}, in sync by {state}, truncates committed "
-                f"records from {now.end_offset} on"
+                f"records from {log.end_offset} on; before: {before}"
             )
 
     def _check_committed(
@@ -362,13 +334,18 @@ class Oracle:
         """The records below a high watermark are those that were committed, or become so."""
         key = TopicPartition(partition.topic, partition.index)
         found = self.of(key)
-        batches = found.batches
+        batches, expected = found.batches, start
         for stored in stored_batches(process, partition.log, start):
             offset = stored.base_offset
             if offset >= end:
                 break
+            if offset > expected and found.table is not None:
+                hole = found.table.wrong_hole(expected, offset)
+                if hole is not None and not is_in_gap(partition.log, expected, offset):
+                    self.world.fail(f"{key}: broker {process.broker_id}: {hole}")
+            expected = stored.next_offset
             if offset < len(batches):
-                if batches[offset] != stored:
+                if not is_same(batches[offset], stored, found.table):
                     self.world.fail(
                         f"{key}: broker {process.broker_id} has another committed record at "
                         f"{offset}: {stored}, not {batches[offset]}"
@@ -390,6 +367,8 @@ class Oracle:
             self._commit_of_producer(key, found, stored)
         if found.read_early.pop(stored.base_offset, stored.content) != stored.content:
             self.world.fail(f"{key}: a consumer read another record at {stored.base_offset}")
+        if found.table is not None and not found.table.note(stored):
+            self.world.fail(f"{key}: offset {stored.base_offset} was compacted, then committed")
         batches.extend([stored] * (stored.next_offset - stored.base_offset))
         call = self.on_committed.get(key.topic)
         if call is not None:
@@ -493,52 +472,13 @@ class Oracle:
             )
 
     def check_log(self, process: Process, log: Log) -> None:
-        """Leader epochs and producer state are those of the records.
-
-        A log that a power cut has left with a gap is truncated there before it follows, and checked
-        then.
-        """
+        """As `log_check.wrong_log`."""
+        key = TopicPartition(log.topic, log.partition)
+        wrong = wrong_log(process, log, self.of(key).table)
         if log.segment_gap is not None:
             self.world.counts["gap"] += 1
-            return
-        epochs: dict[int, int] = {}
-        producers: dict[int, ProducerView] = {}
-        expected = log.log_start_offset
-        epoch = -1
-        for stored in stored_batches(process, log, 0):
-            if stored.base_offset != expected:
-                self.world.fail(f"{log}: offset {stored.base_offset} follows {expected - 1}")
-            expected = stored.next_offset
-            if stored.leader_epoch < epoch:
-                self.world.fail(f"{log}: leader epoch {stored.leader_epoch} follows {epoch}")
-            if stored.leader_epoch > epoch:
-                epoch = stored.leader_epoch
-                epochs[epoch] = stored.base_offset
-            if stored.producer_id >= 0:
-                before = producers.get(stored.producer_id, ProducerView())
-                producers[stored.producer_id] = before.after(stored)
-        where = f"broker {process.broker_id}, {log}"
-        if expected != log.end_offset:
-            self.world.fail(f"{where}: its records end at {expected}")
-        entries = {entry.epoch: entry.start_offset for entry in log.leader_epochs.entries}
-        for epoch, start in epochs.items():
-            if entries.get(epoch) != start:
-                self.world.fail(f"{where}: epochs {entries}, by its records {epochs}")
-        for epoch in entries:
-            if epoch not in epochs and log.leader_epochs.epoch_of(log.end_offset) < epoch:
-                self.world.fail(f"{where}: epochs {entries}, by its records {epochs}")
-        states = log.producer_states.entries
-        known = {
-            one: ProducerView(
-                entry.producer_epoch,
-                entry.last_sequence,
-                entry.last_offset,
-                entry.current_txn_first_offset,
-            )
-            for one, entry in states.items()
-        }
-        if known != producers:
-            self.world.fail(f"{where}: producers {known}, by its records {producers}")
+        if wrong is not None:
+            self.world.fail(f"broker {process.broker_id}, {log}: {wrong}")
 
     # In the end.
 
@@ -571,7 +511,7 @@ class Oracle:
             assert process.node is not None
             log = process.node.parts.partitions.held(*key).log
             self.check_log(process, log)
-            if stored_batches(process, log, 0) != committed:
+            if found.table is None and stored_batches(process, log, 0) != committed:
                 self.world.fail(f"{key}: broker {process.broker_id} differs from what is committed")
         for offset, value in found.acknowledged.items():
             if offset >= len(found.batches) or value not in found.batches[offset].content:
@@ -582,39 +522,3 @@ class Oracle:
         for value in found.unlocated:
             if not any(value in one for one in stored):
                 self.world.fail(f"{key}: {value!r}, acknowledged as a duplicate, is lost")
-
-
-def stored_batches(process: Process, log: Log, start: int) -> list[StoredBatch]:
-    """The batches from an offset on, read around the broker."""
-    disk, end_offset = process.disk, log.end_offset
-    found: list[StoredBatch] = []
-    bases = log.base_offsets
-    for number in range(max(0, bisect_right(bases, start) - 1), len(bases)):
-        node = disk._find_file(f"{log.directory}/{bases[number]:020d}.log")
-        content = node.content
-        position, end = 0, len(content)
-        known = process.positions.get(node)
-        if known is not None and start and known[0] <= start and known[1] < end:
-            position = known[1] if OFFSET.unpack_from(content, known[1])[0] == known[0] else 0
-        while position + HEADER_BYTES <= end:
-            fields = HEADER.unpack_from(content, position)
-            offset, size, epoch, _, _, attributes, delta, _, _, producer_id = fields[:10]
-            if offset >= end_offset:
-                break
-            if offset >= start:
-                whole = bytes(content[position : position + size + 12])
-                found.append(
-                    StoredBatch(
-                        offset,
-                        offset + delta + 1,
-                        epoch,
-                        producer_id,
-                        fields[10],
-                        fields[11],
-                        attributes,
-                        whole,
-                    )
-                )
-                process.positions[node] = offset, position
-            position += size + 12
-    return found

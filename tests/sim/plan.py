@@ -46,6 +46,12 @@ CHECK_INTERVAL_MS: Final = 1_000
 SCRIPTS_ONE_IN: Final = 8
 """Of how many other histories one has scripted faults instead of random ones."""
 END_READER_ONE_IN: Final = 4
+COMPACTED_ONE_IN: Final = 4
+"""Of how many histories with random faults one has compacted topics."""
+COPY: Final = "killed copy"
+COPIES_ONE_IN: Final = 3
+"""Of how many histories with compacted topics one has scripted faults."""
+COPY_LENGTH_MS: Final = 9_000
 LAGGING: Final = "lagging follower"
 LAGGING_ONE_IN: Final = 4
 """Of how many histories with scripted faults one has followers that do not hear their leader."""
@@ -123,6 +129,9 @@ class Plan:
     has_end_reader: bool = False
     """Whether a client asks where partitions end."""
 
+    compacts: bool = False
+    """Whether all topics are compacted, and cleaned as soon as there is anything to clean."""
+
     def settings(self) -> dict[str, str]:
         """Those of the brokers."""
         written = {
@@ -163,6 +172,13 @@ class Plan:
                 "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(
                     CHECK_INTERVAL_MS
                 ),
+            }
+        if self.compacts:
+            written |= {
+                "log.cleanup.policy": "compact",
+                "log.cleaner.enable": "true",
+                "log.cleaner.min.cleanable.ratio": "0.01",
+                "log.cleaner.backoff.ms": "300",
             }
         if self.flushes:
             written["log.flush.interval.messages"] = "1"
@@ -218,7 +234,11 @@ def make_plan(seed: int) -> Plan:
     clients = rng.randrange(KINDS_OF_CLIENTS)
     if clients not in (GROUPS, TRANSACTIONAL):
         scenario = random.Random(f"scenario {seed}")
-        return plan if scenario.randrange(SCRIPTS_ONE_IN) else _scripted(plan, scenario)
+        if scenario.randrange(SCRIPTS_ONE_IN) == 0:
+            return _scripted(plan, scenario)
+        compaction = random.Random(f"compaction {seed}")
+        is_compacted = not compaction.randrange(COMPACTED_ONE_IN)
+        return _compacted(plan, compaction) if is_compacted else plan
     if clients == GROUPS:
         groups = rng.choice((1, 1, 2))
         return replace(
@@ -238,6 +258,22 @@ def make_plan(seed: int) -> Plan:
         transactional_clients=versions,
     )
     return _with_scripted_ends(plan, random.Random(f"scenario {seed}"))
+
+
+def _compacted(plan: Plan, rng: random.Random) -> Plan:
+    """The same with compacted topics; in some, copies of a compacted log are killed."""
+    plan = replace(
+        plan,
+        compacts=True,
+        segment_bytes=rng.choice((600, 1_000, 3_000)),
+        pause_us=min(plan.pause_us, 200_000),
+    )
+    if rng.randrange(COPIES_ONE_IN):
+        return plan
+    plan = replace(
+        plan, partitions=1, pause_us=60_000, length_ms=max(plan.length_ms, COPY_LENGTH_MS)
+    )
+    return replace(plan, faults=_in_a_row(plan, rng, COPY, each_ms=4_000))
 
 
 def _with_scripted_ends(plan: Plan, rng: random.Random) -> Plan:

@@ -11,6 +11,7 @@ import pytest
 from odradek.broker.handlers import list_offsets, produce
 from odradek.broker.interbroker.controller_channel import ControllerChannel
 from odradek.broker.replication.follower import fetcher_state, followed_log
+from odradek.broker.replication.follower.fetcher_state import FetcherState
 from odradek.broker.replication.follower.followed_log import FollowedLog
 from odradek.broker.replication.follower.partition_fetch_state import PartitionFetchState
 from odradek.broker.replication.in_sync_replicas import InSyncChange, InSyncReplicas
@@ -471,3 +472,21 @@ def new_leaders_do_not_wait_with_the_end(patch: pytest.MonkeyPatch) -> None:
             return log.high_watermark, -1, -1
 
     patch.setattr(list_offsets, "_look_up", early)
+
+
+@BUGS.add
+def gaps_are_cut_without_asking(patch: pytest.MonkeyPatch) -> None:
+    """A replica in sync takes what its leader compacted for what a power cut has taken."""
+
+    def cutting(self: FetcherState, replica: PartitionFetchState, *others: Any) -> Any:
+        gap = replica.log.segment_gap
+        assert gap is not None, "a gap was looked into"
+        return self._truncate(replica, gap.start_offset)
+
+    patch.setattr(FetcherState, "_look_into_gap", cutting)
+
+
+@BUGS.add
+def compaction_takes_what_is_not_committed_for_later(patch: pytest.MonkeyPatch) -> None:
+    """KAFKA-1641: a record goes for a later one of its key that a truncation takes away."""
+    patch.setattr(Log, "last_stable_offset", property(lambda self: self.end_offset))

@@ -35,6 +35,7 @@ from odradek.runtime.timers import TimingWheel
 from odradek.runtime.wheel_driver import WheelDriver
 from odradek.storage.directories.log_manager import NoDirectoryLeft
 from odradek.storage.files.descriptors import Descriptors
+from tests.sim.cleaning_worker import SimulatedWorker
 from tests.sim.ensemble import SimulatedSession
 from tests.sim.loop import ProcessClock, ProcessEnded, SimulatedLoop
 from tests.sim.network import Network, SimulatedListener, connector
@@ -149,6 +150,7 @@ class SimulatedPlatform(Platform):
     def __init__(self, process: Process, loop: Any, on_fatal: Callable[[str], None]) -> None:
         self.loop = loop
         self.on_fatal = on_fatal
+        self._counts = process.world.counts
         self.files = process.files
         self.clock = process.clock
         self.rng = SeededRandomness(  # type: ignore[assignment]
@@ -172,6 +174,10 @@ class SimulatedPlatform(Platform):
             open_max=self.shares.files,
             report=StorageLog(self.clock.monotonic_ms, self.full_directories.note_refused),
         )
+
+    def make_cleaning_worker(self) -> Any:
+        """The product's cleaning, in place of a process of its own."""
+        return SimulatedWorker(self.loop, self.files, self._counts)
 
     def close(self) -> None:
         """There are no threads."""
@@ -264,6 +270,8 @@ class Process:
         """Called once, when a log is being truncated."""
         self.views: dict[Partition, Any] = {}
         """What the oracle saw of each replica last."""
+        self.cuts: dict[Partition, int] = {}
+        """How many truncations of each replica the oracle has looked at."""
         self.controller_epoch = 0
         """That the broker knew last."""
         self.positions: dict[FileNode, tuple[int, int]] = {}
@@ -295,7 +303,7 @@ class Process:
         self.life += 1
         self.is_up, self.is_serving, self.is_stopping = True, False, False
         self.host.is_powered = True
-        self.views, self.positions = {}, {}
+        self.views, self.positions, self.cuts = {}, {}, {}
         self.controller_epoch = 0
         self.files = ProcessFiles(self.disk, lambda: None)
         self.disk.on_cut = self._on_cut
@@ -383,6 +391,17 @@ class Process:
         self.disk.kill()
         self.network.end_connections(loop)
         self._after_turn(self)
+
+    def lose_disk(self) -> None:
+        """The disk of a process that has ended is replaced by an empty one."""
+        assert not self.is_up, "its files are not open"
+        self.world.note(f"broker {self.broker_id} gets a new disk")
+        for name in self.disk.list("/a"):
+            path = f"/a/{name}"
+            if self.disk.is_directory(path):
+                self.disk.remove_tree(path)
+            else:
+                self.disk.remove(path)
 
     def stop(self) -> None:
         """Stop in order."""

@@ -91,7 +91,7 @@ class Simulation:
         self.ensemble = Ensemble(self.world, self.network)
         if not plan.is_new:
             self.ensemble.create_roots()
-        self.oracle = Oracle(self.world, self.ensemble)
+        self.oracle = Oracle(self.world, self.ensemble, compacts=plan.compacts)
         self.errors = LoggedErrors(self.world)
         self.processes = {
             broker_id: Process(

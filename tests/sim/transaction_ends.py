@@ -19,9 +19,9 @@ from odradek.controller.image import INTERNAL_TOPICS
 from odradek.protocol.records.batch import CONTROL
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.testing.memory_files import UNLIMITED_BYTES
-from tests.sim.oracle import stored_batches
 from tests.sim.process import Process
 from tests.sim.script import Link, Script
+from tests.sim.stored_batches import stored_batches
 
 TRANSACTION_US: Final = 1_500_000
 """In which a transaction is to begin, and in which it is to end."""

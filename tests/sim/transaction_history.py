@@ -8,7 +8,7 @@ from typing import Final
 
 from odradek.protocol.records.batch import CONTROL, TRANSACTIONAL
 from odradek.protocol.topic_partition import TopicPartition
-from tests.sim.oracle import StoredBatch
+from tests.sim.stored_batches import StoredBatch
 from tests.sim.world import World
 
 VALUE: Final = re.compile(rb"transaction-(\d+)-")
