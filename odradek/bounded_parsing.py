@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -137,8 +137,9 @@ def _refuse_constant(name: str) -> float:
     raise UnreadableText(f"{name} is not a number of JSON")
 
 
-@cache
 def _decoder(float_type: type[float], *, is_decimal: bool) -> json.JSONDecoder:
+    if float_type is float and not is_decimal:
+        return _JSON
     return json.JSONDecoder(
         parse_int=_integer,
         parse_float=_decimal if is_decimal else partial(_finite, float_type=float_type),

@@ -18,6 +18,7 @@ from typing import Any, Final
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from odradek.bounded_parsing import parse_json
 from odradek.pipeline.failures import PartFailed
 from odradek.pipeline.spec.model import Pipeline
 from odradek.pipeline.spec.sources import KafkaSource
@@ -134,7 +135,7 @@ def _logged_topics(checkpoint: Path) -> Iterator[str]:
         text = (folder / str(max(numbers))).read_text(encoding="utf-8")
         for line in text.splitlines()[2:]:
             with suppress(ValueError):
-                topics = json.loads(line)
+                topics = parse_json(line)
                 if isinstance(topics, dict):
                     yield from (name for name, of in topics.items() if isinstance(of, dict))
 
@@ -142,7 +143,7 @@ def _logged_topics(checkpoint: Path) -> Iterator[str]:
 def _read(path: Path) -> dict[str, dict[str, str]]:
     """The recorded ids; none when there is no file, or not a whole one."""
     try:
-        recorded = json.loads(path.read_text(encoding="utf-8"))
+        recorded = parse_json(path.read_bytes())
     except (OSError, ValueError):
         return {}
     return recorded if isinstance(recorded, dict) else {}
