@@ -287,22 +287,28 @@ class Leadership:
             return False
         if partition.topic_id != ZERO_UUID:
             raise BrokerError(ErrorCode.INCONSISTENT_TOPIC_ID)
-        self._make_log(replica)
+        self._make_log(replica, is_new=replica.is_new)
         partition.take_topic_id(replica.topic_id)
         return True
 
-    def _make_log(self, replica: LeaderAndIsrPartition) -> Log:
+    def _make_log(self, replica: LeaderAndIsrPartition, *, is_new: bool) -> Log:
         return self._logs.create(
             replica.topic,
             replica.partition,
             self._config_of(replica.topic),
             topic_id=None if replica.topic_id == ZERO_UUID else replica.topic_id,
-            is_new=replica.is_new,
+            is_new=is_new,
             now_ms=self._clock.now_ms(),
         )
 
     def _open(self, replica: LeaderAndIsrPartition) -> Partition:
-        log = self._make_log(replica)
+        is_new = replica.is_new
+        if self._has_doubtful_records(replica):
+            self._logs.set_aside_unidentified(
+                replica.topic, replica.partition, unique=self._rng.uuid().hex
+            )
+            is_new = True
+        log = self._make_log(replica, is_new=is_new)
         partition = Partition(
             replica.topic,
             self._logs.topic_id(replica.topic, replica.partition) or ZERO_UUID,
@@ -313,6 +319,18 @@ class Leadership:
         self._partitions.add(partition)
         self._of_other_topics.pop(TopicPartition(replica.topic, replica.partition), None)
         return partition
+
+    def _has_doubtful_records(self, replica: LeaderAndIsrPartition) -> bool:
+        """Whether its log may be of another topic, and no acknowledged record rests on it.
+
+        An in-sync replica was of this topic when it came in sync: its records stay.
+        """
+        is_counted = self._broker_id in replica.state.isr and not replica.is_new
+        return (
+            not is_counted
+            and replica.topic_id != ZERO_UUID
+            and self._logs.is_unidentified(replica.topic, replica.partition)
+        )
 
     def _become_leader_or_follower(
         self, partition: Partition, replica: LeaderAndIsrPartition
@@ -377,7 +395,7 @@ class Leadership:
         has_space = False
         for key, replica in list(self._without_space.items()):
             try:
-                self._make_log(replica)
+                self._make_log(replica, is_new=replica.is_new)
                 has_space = True
             except DirectoryFull:
                 break

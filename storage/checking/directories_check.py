@@ -59,7 +59,10 @@ _WRITTEN_BY_STOP = (RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE, HIGH_WATERMARK_F
 _OF_FOLDERS = {
     names.DELETE_FOLDER: ("a deleted partition", "removes it"),
     names.FUTURE_FOLDER: ("a copy on its way from another directory", "goes on with it"),
-    names.STRAY_FOLDER: ("a replica that is not assigned to this broker", "does not touch it"),
+    names.STRAY_FOLDER: (
+        "a replica that is not served here, or of an unknown topic",
+        "does not touch it",
+    ),
 }
 _LOST = (BATCH, OFFSETS, LEADER_EPOCH)
 """A start that takes such a finding away takes records away."""

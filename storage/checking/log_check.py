@@ -234,19 +234,20 @@ class LogCheck:
 
     def _check_topic_id(self) -> None:
         folder = self._facts.folder
-        flaw = "is missing"
+        flaw, start = "is missing", "writes it again, with the topic id that the controller names"
         try:
             if read_topic_id(self._shared.files, folder) is not None:
                 return
         except CorruptPartitionMetadata as error:
             flaw = str(error)
+            start += "; a replica that is not in sync begins empty, and this folder is kept aside"
         self._report(
             Finding(
                 kind=TOPIC_ID,
                 path=f"{folder}/{PARTITION_METADATA_FILE}",
                 text=flaw,
                 severity=Severity.REPAIR,
-                start="writes it again, with the topic id that the controller names",
+                start=start,
                 is_final=True,
             )
         )

@@ -5,7 +5,7 @@ What may be in a directory of log.dirs:
     <topic>-<partition>                   a log
     <topic>-<partition>.<unique>-future   a copy on its way from another directory
     <topic>-<partition>.<unique>-delete   deleted, its removal is due
-    <topic>-<partition>.<unique>-stray    taken out by a migration; not touched
+    <topic>-<partition>.<unique>-stray    not of this broker, or of an unknown topic; not touched
     anything else                         not a log; not touched, but reported
 
 Source: Kafka's LogManager.loadLogs, loadLog.
@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import field
 from typing import Final
-from uuid import UUID
 
 from odradek.runtime.lazy_dataclass import dataclass
 from odradek.storage.checkpoints.checkpoint_file import PartitionName
@@ -96,9 +95,7 @@ def load_directory(directory: LogDirectory, loading: Loading) -> LoadedDirectory
         else:
             directory.add(log)
             _report_lost_end(log, directory.high_watermarks.get(key, 0), report)
-        topic_id = _topic_id(path, loading)
-        if topic_id is not None:
-            directory.note_topic_id(path, topic_id)
+        _note_topic_id(directory, path, loading)
     directory.on_loaded()
     try:
         directory.write_now(directory.checkpoints_above_ends())
@@ -154,18 +151,27 @@ def _folders(
     return logs
 
 
-def _topic_id(path: str, loading: Loading) -> UUID | None:
-    """What partition.metadata says; an unreadable one is written again by `LogManager.create`.
+def _note_topic_id(directory: LogDirectory, path: str, loading: Loading) -> None:
+    """Read partition.metadata.  A log without one is of a broker before Kafka 2.8, or of a power
+    cut: it takes the id that the controller names, as in Kafka.
 
-    Differs from Kafka: it takes the directory offline.
+    Differs from Kafka, where an unreadable file takes the directory offline: only this replica is
+    concerned (`LogManager.set_aside_unidentified`).
     """
     try:
-        return read_topic_id(loading.descriptors.files, path)
+        topic_id = read_topic_id(loading.descriptors.files, path)
     except CorruptPartitionMetadata as error:
         loading.descriptors.report(
-            StorageEvent(path, f"takes the topic id that the controller names: {error}")
+            StorageEvent(
+                path,
+                "the topic of its records is unknown; they are used if the controller counts this "
+                f"replica as in sync: {error}",
+            )
         )
-        return None
+        directory.note_topic_id(path, None)
+    else:
+        if topic_id is not None:
+            directory.note_topic_id(path, topic_id)
 
 
 def _open(

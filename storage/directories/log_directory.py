@@ -108,8 +108,8 @@ class LogDirectory:
     logs: dict[PartitionName, Log]
     future_logs: dict[PartitionName, Log]
     """Copies on their way from another directory of this broker."""
-    topic_ids: dict[str, UUID]
-    """Per partition folder that has a partition.metadata."""
+    topic_ids: dict[str, UUID | None]
+    """Per partition folder that has a partition.metadata; None: it cannot be read."""
     new_folders: dict[str, SyncNewFolders | None]
     """Folders of new logs that need not be durable yet, each with the job that makes it so."""
     high_watermarks: dict[PartitionName, int]
@@ -261,9 +261,13 @@ class LogDirectory:
         """A log was created, in a folder that need not be durable yet."""
         self.new_folders[folder] = None
 
-    def note_topic_id(self, folder: str, topic_id: UUID) -> None:
-        """A partition folder has a partition.metadata."""
+    def note_topic_id(self, folder: str, topic_id: UUID | None) -> None:
+        """A partition folder has a partition.metadata; None: it cannot be read."""
         self.topic_ids[folder] = topic_id
+
+    def is_unidentified(self, log: Log) -> bool:
+        """Whether the partition.metadata of a log cannot be read."""
+        return log.directory in self.topic_ids and self.topic_ids[log.directory] is None
 
     def drop(self, log: Log) -> None:
         """A log, or a copy, is not here any more."""

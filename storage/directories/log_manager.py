@@ -50,6 +50,7 @@ from odradek.storage.files.disk_errors import is_out_of_descriptors
 from odradek.storage.files.names import (
     DELETE_FOLDER,
     FUTURE_FOLDER,
+    STRAY_FOLDER,
     folder_name,
     parse_folder_name,
     suffixed_folder_name,
@@ -348,31 +349,74 @@ class LogManager:
                 touched[directory.path] = directory
         checkpoints: list[WriteCheckpoint] = []
         for directory in touched.values():
+            self._sync_renames(directory)
             if directory.is_online:
-                try:
-                    self.files.sync_directory(directory.path)
-                except OSError as error:
-                    if not is_out_of_descriptors(error):
-                        self.take_offline(directory, error)
-                        continue
-                    directory.note_unsynced(directory.path)
                 checkpoints += directory.checkpoints()
         return Deletion(checkpoints, tuple(missing))
 
+    def is_unidentified(self, topic: str, partition: int) -> bool:
+        """Whether the partition has a log here whose partition.metadata cannot be read."""
+        log = self._logs.get((topic, partition))
+        return log is not None and self.directory_of(log).is_unidentified(log)
+
+    def set_aside_unidentified(self, topic: str, partition: int, *, unique: str) -> None:
+        """Rename the folder of a log whose partition.metadata cannot be read, and that of its copy.
+
+        The records may be of a deleted topic of the same name; replication compares epochs, and
+        would not notice.  Call this before `create`, for replicas that are not in sync; what they
+        have is in others too.  `-stray` folders are not touched again.
+
+        unique  32 hexadecimal digits that were not used before
+        raises  BrokerError KAFKA_STORAGE_ERROR; NoDirectoryLeft
+        """
+        key = (topic, partition)
+        for each in [log for log in (self._logs.get(key), self._future_logs.get(key)) if log]:
+            directory = self.directory_of(each)
+            folder = self._rename_aside(directory, each, unique, STRAY_FOLDER)
+            self._sync_renames(directory)
+            if not directory.is_online:
+                raise storage_error(directory)
+            self.descriptors.report(
+                StorageEvent(
+                    each.directory,
+                    f"is kept as {folder}, and the replica begins empty: its records may be of "
+                    "an earlier topic, since partition.metadata cannot be read, and the replica "
+                    "is not in sync",
+                )
+            )
+
     def _set_aside(self, directory: LogDirectory, log: Log, unique: str, now_ms: int) -> None:
-        folder = directory.file(
-            suffixed_folder_name(log.topic, log.partition, unique, DELETE_FOLDER)
-        )
+        folder = self._rename_aside(directory, log, unique, DELETE_FOLDER)
+        if folder is not None:
+            due_ms = now_ms + self._file_delete_delay_ms
+            self.removals.add(due_ms, RemoveFolder(directory.path, folder))
+
+    def _rename_aside(
+        self, directory: LogDirectory, log: Log, unique: str, suffix: str
+    ) -> str | None:
+        """Take a log out; returns its folder, or None when the directory has failed."""
+        folder = directory.file(suffixed_folder_name(log.topic, log.partition, unique, suffix))
         self._drop(directory, log)
         directory.forget((log.topic, log.partition))
         try:
             self.files.rename(log.directory, folder)
         except OSError as error:
             self.take_offline(directory, error)
-        else:
-            due_ms = now_ms + self._file_delete_delay_ms
-            self.removals.add(due_ms, RemoveFolder(directory.path, folder))
-        log.abandon()
+            return None
+        finally:
+            log.abandon()
+        return folder
+
+    def _sync_renames(self, directory: LogDirectory) -> None:
+        if not directory.is_online:
+            return
+        try:
+            self.files.sync_directory(directory.path)
+        except OSError as error:
+            if is_out_of_descriptors(error):
+                directory.note_unsynced(directory.path)
+            else:
+                self.take_offline(directory, error)
 
     def _drop(self, directory: LogDirectory, log: Log) -> None:
         """Take a log out of every table."""
@@ -426,18 +470,19 @@ class LogManager:
         future = self._future_logs[key]
         assert future.end_offset == log.end_offset, "the copy is complete"
         source, target = self.directory_of(log), self.directory_of(future)
-        unique = unique_of(future.directory)
         high_watermark, end_offset = log.high_watermark, log.end_offset
         folder = target.file(folder_name(*key))
-        topic_id = target.topic_ids.get(future.directory)
+        topic_id = source.topic_ids.get(log.directory)
         try:
+            if topic_id is not None and target.is_unidentified(future):
+                write_topic_id(self.files, future.directory, topic_id)
             target.sync_new_folder(future.directory)
             future.close(now_ms)
         except OSError as error:
             self.take_offline(target, error)
             return None
         self._drop(target, future)
-        self._set_aside(source, log, unique, now_ms)
+        self._set_aside(source, log, unique_of(future.directory), now_ms)
         if not source.is_online:
             return None
         try:

@@ -3,7 +3,8 @@
 A segment's files carry its base offset in 20 digits; a producer snapshot the offset it reaches to
 (exclusive).  A partition's folder is `<topic>-<partition>`; three endings mark one that is not
 served: `.<unique>-delete` (to be removed), `.<unique>-future` (a copy on its way from another
-directory), `.<unique>-stray` (a replica that is not assigned to this broker).
+directory), `.<unique>-stray` (a replica that is not assigned to this broker, or whose topic is
+unknown).
 
 Source: Kafka's LogFileUtils, LocalLog.parseTopicPartitionName.
 """

@@ -143,6 +143,7 @@ class Replicas:
         replicas: tuple[int, ...] | None = None,
         *,
         topic_id: UUID = TOPIC_ID,
+        is_new: bool = False,
     ) -> ControlResponse:
         """A LeaderAndIsr of one partition."""
         if replicas is None:
@@ -155,7 +156,7 @@ class Replicas:
             replicas=replicas,
             adding=(),
             removing=(),
-            is_new=False,
+            is_new=is_new,
         )
         request = LeaderAndIsr(BROKER_ID, 1, -1, (partition,), ())
         return self.leadership.apply(request).result()

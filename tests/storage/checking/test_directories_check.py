@@ -204,7 +204,14 @@ AFTER_A_CLEAN_STOP: dict[str, Row] = {
     ),
     "lost topic id": (remove(TOPIC_IDS), TOPIC_ID, REPAIR, TOPIC_IDS, None, "the controller names"),
     "unreadable topic id": (
-        *(write(TOPIC_IDS, b"version: 9"), TOPIC_ID, REPAIR, TOPIC_IDS, None, "the controller"),
+        *(
+            write(TOPIC_IDS, b"version: 9"),
+            TOPIC_ID,
+            REPAIR,
+            TOPIC_IDS,
+            None,
+            "is not in sync begins empty",
+        ),
     ),
     "other topic id": (
         write(f"{DATA}/orders-1/partition.metadata", b"version: 0\ntopic_id: " + b"B" * 22),

@@ -20,7 +20,7 @@ from odradek.storage.files.names import LOG
 from odradek.storage.log.head import Appended
 from odradek.storage.log_config import LogConfig
 from tests.support.logs import NOW_MS, batch, read_all
-from tests.support.replicas import Replicas
+from tests.support.replicas import TOPIC_ID, Replicas
 
 CONFIG = LogConfig(segment_bytes=1_000)
 FOLDERS = ("/a", "/b")
@@ -404,3 +404,44 @@ def test_gap_of_a_copy_that_its_log_has_too_is_not_copied_again(is_missing: bool
     again.finish()
     assert partition.log.directory == f"{target}/orders-0"
     assert bool(future.truncation_count) == is_missing
+
+
+def moving_with_unreadable(is_copy: bool) -> tuple[Moving, str]:
+    """A broker that restarts during a move, with an unreadable partition.metadata; the target."""
+    moving = Moving()
+    partition = moving.lead(30)
+    target = moving.other(partition)
+    moving.moves.move("orders", 0, target)
+    moving.step()
+    future = moving.replicas.stored.manager.future("orders", 0)
+    assert future is not None
+    damaged = future if is_copy else partition.log
+    moving.moves.close()
+    moving.end(is_clean=True)
+    moving.replicas.files.replace(f"{damaged.directory}/partition.metadata", b"")
+    again = Moving(moving.replicas.files)
+    again.replicas.leader_epoch = moving.replicas.leader_epoch
+    return again, target
+
+
+def test_copy_whose_topic_id_cannot_be_read_takes_that_of_its_log() -> None:
+    moving, target = moving_with_unreadable(is_copy=True)
+    partition = moving.replicas.lead()
+    moving.finish()
+    assert partition.log.directory == f"{target}/orders-0"
+    moving.moves.close()
+    moving.end(is_clean=True)
+    manager = Moving(moving.replicas.files).replicas.stored.manager
+    assert manager.topic_id("orders", 0) == TOPIC_ID
+
+
+def test_unidentified_log_is_kept_aside_with_its_copy() -> None:
+    moving, _ = moving_with_unreadable(is_copy=False)
+    files = moving.replicas.files
+    assert moving.replicas.send_state("orders", 0, 2, (2,), 9, (1, 2)).partition_errors == {}
+    moving.finish()
+    assert moving.moved == []
+    assert moving.replicas.partitions.held("orders", 0).log.end_offset == 0
+    for folder in FOLDERS:
+        (name,) = [name for name in files.list(folder) if name.startswith("orders-0.")]
+        assert name.endswith("-stray")
