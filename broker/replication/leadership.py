@@ -16,6 +16,7 @@ from odradek.broker.purgatory import Purgatory
 from odradek.broker.replication.leader import InSyncRules, PartitionLeader
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.partitions import Partitions
+from odradek.broker.replication.refused_leaderships import RefusedLeaderships
 from odradek.broker.replication.resting_replicas import RestingReplicas
 from odradek.controller.control_requests import (
     NO_EPOCH,
@@ -136,6 +137,7 @@ class Leadership:
         """Replicas whose logs found no space on the disk; `retry` makes them later."""
         self._of_other_topics: dict[TopicPartition, None] = {}
         """Replicas whose folder has another topic id; a deletion of the topic must leave it."""
+        self._refused = RefusedLeaderships()
         self._live: dict[int, None] = {}
         """The brokers of the last UpdateMetadata."""
         self._defer: Defer | None = None
@@ -212,14 +214,21 @@ class Leadership:
             except LogIsAhead as error:
                 errors[key] = error.code
                 log_epochs[key] = error.latest_epoch
+                # A controller of ours raises the epoch; Apache's never does.
+                self._refused.note(key, replica.state.leader_epoch, error.latest_epoch)
             except BrokerError as error:
                 errors[key] = error.code
                 self._note_refusal(replica, error)
             except NoDirectoryLeft as error:
                 errors[key] = ErrorCode.KAFKA_STORAGE_ERROR
                 self._on_fatal(str(error))
+            else:
+                self._refused.forget(key)
             if left:
                 yield
+        warning = self._refused.take_warning()
+        if warning is not None:
+            logger.warning("%s", warning)
         self._sync_new_logs()
         self._notify_applied()
         response.resolve(ControlResponse(partition_errors=errors, log_epochs=log_epochs))
@@ -420,6 +429,7 @@ class Leadership:
                 errors[key] = ErrorCode.FENCED_LEADER_EPOCH
                 continue
             self._remove(key)
+            self._refused.forget(key)
             if replica.is_deleted:
                 self._without_space.pop(key, None)
                 self._resting.note(key, is_resting=False)

@@ -12,14 +12,19 @@ import pytest
 from odradek.broker.group.coordinator import GroupCoordinator
 from odradek.broker.node.group_coordination import GroupLeadership
 from odradek.broker.purgatory import Delayed
-from odradek.controller.control_requests import UpdateMetadata, UpdateMetadataPartition
+from odradek.controller.control_requests import (
+    LeaderAndIsr,
+    LeaderAndIsrPartition,
+    UpdateMetadata,
+    UpdateMetadataPartition,
+)
 from odradek.controller.image import LEADER_DURING_DELETE, BrokerImage, PartitionState
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.testing.memory_files import UNLIMITED_BYTES
 from odradek.storage.log_config import LogConfig
 from tests.support.logs import NOW_MS, batch
-from tests.support.replicas import BROKER_ID, Replicas
+from tests.support.replicas import BROKER_ID, TOPIC_ID, Replicas
 
 STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 KEY = ("orders", 0)
@@ -225,3 +230,56 @@ def test_gap_is_explained_by_leading_only_where_no_other_replica_can_have_what_i
     assert log.segment_gap.start_offset == start_offset
     replicas.lead(replicas=(BROKER_ID, 2)[:replicas_count])
     assert (log.segment_gap is None) == (replicas_count == 1)
+
+
+def with_log_of_epoch(replicas: Replicas, epoch: int, count: int) -> None:
+    for index in range(count):
+        response = replicas.send_state("orders", index, BROKER_ID, (BROKER_ID,), epoch)
+        assert response.partition_errors == {}
+        replicas.partitions.held("orders", index).append([batch(NOW_MS)], NOW_MS)
+    replicas.restart(is_clean=True)
+
+
+def test_refused_leader_epoch_is_logged_once_with_that_of_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    replicas = Replicas()
+    with_log_of_epoch(replicas, 7, 1)
+
+    def lines_after(leader_epoch: int) -> list[str]:
+        caplog.clear()
+        lead_in(replicas, leader_epoch)
+        return [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+
+    (line,) = lines_after(3)
+    assert "1 partitions are not led" in line
+    assert "orders-0 (leader epoch 3, its log has 7)" in line
+    assert lines_after(3) == []
+    (line,) = lines_after(4)
+    assert "orders-0 (leader epoch 4, its log has 7)" in line
+    assert lines_after(7) == []
+    replicas.restart(is_clean=True)
+    (line,) = lines_after(3)
+    assert replicas.stop(is_deleted=False) == {}
+    assert lines_after(3) == [line]
+
+
+def test_refused_leader_epochs_of_one_request_share_a_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    replicas = Replicas()
+    with_log_of_epoch(replicas, 7, 25)
+    state = PartitionState(BROKER_ID, 3, (BROKER_ID,), 3, 1)
+    replicas_of_all = tuple(
+        LeaderAndIsrPartition("orders", TOPIC_ID, index, state, (BROKER_ID,), (), (), is_new=False)
+        for index in range(25)
+    )
+    request = LeaderAndIsr(BROKER_ID, 1, -1, replicas_of_all, ())
+    response = replicas.leadership.apply(request).result()
+    assert dict(response.log_epochs) == dict.fromkeys(response.partition_errors, 7)
+    assert len(response.log_epochs) == 25
+    (line,) = [one.getMessage() for one in caplog.records if "are not led" in one.getMessage()]
+    assert "25 partitions" in line
+    assert "orders-9 " in line
+    assert "orders-10 " not in line
+    assert line.endswith("and 15 more")
