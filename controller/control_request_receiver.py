@@ -140,9 +140,10 @@ class ControlRequestReceiver:
 
     async def _read_configs(self, request: ControlRequest) -> dict[str, dict[str, str]]:
         """Configs of topics that are named for the first time, and of internal ones that have
-        grown; waits until they can be read.
+        grown.
 
-        Without them the request would be applied with the wrong retention.
+        Waits while there is no connection: without them the request would be applied with the wrong
+        retention.  A config that stays unreadable is `NOTHING_DELETED`, with a warning.
         """
         if not isinstance(request, LeaderAndIsr | UpdateMetadata):
             return {}

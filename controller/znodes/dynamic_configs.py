@@ -15,9 +15,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from odradek.controller.coordination.errors import (
+    BadArguments,
     BadVersion,
     ConnectionLoss,
     MultiFailed,
+    NoAuthorization,
     NodeExists,
     NoNode,
 )
@@ -167,18 +169,13 @@ class ConfigChanges:
         return entities
 
     async def _read(self, entity_type: str, entities: list[str], *, is_first: bool = False) -> None:
-        paths = [zk_data.config_path(entity_type, entity) for entity in entities]
-        found = await read_all(self._session, paths)
-        for entity, node in zip(entities, found, strict=True):
-            try:
-                config = decode_config(node[0]) if node is not None else {}
-            except zk_data.BadZnode as error:
-                self._warn(f"config of {entity_type} {entity}: {error}")
-                if not is_first or entity_type != TOPICS:
-                    continue
-                config = NOTHING_DELETED
-            if config or not is_first:
-                self._on_config(entity_type, entity, config)
+        found = await _read_configs(self._session, entity_type, entities, self._warn)
+        for entity, config in zip(entities, found, strict=True):
+            if config is not None:
+                if config or not is_first:
+                    self._on_config(entity_type, entity, config)
+            elif is_first and entity_type == TOPICS:
+                self._on_config(entity_type, entity, NOTHING_DELETED)
 
     def _number(self, name: str) -> int:
         try:
@@ -192,14 +189,37 @@ async def read_topic_configs(
 ) -> dict[str, dict[str, str]]:
     """The overrides of each topic; empty where there are none, `NOTHING_DELETED` where they cannot
     be read."""
-    configs: dict[str, dict[str, str]] = {}
-    paths = [zk_data.config_path(TOPICS, topic) for topic in topics]
-    for topic, found in zip(topics, await read_all(session, paths), strict=True):
+    found = await _read_configs(session, TOPICS, topics, warn)
+    return {
+        topic: dict(NOTHING_DELETED) if config is None else config
+        for topic, config in zip(topics, found, strict=True)
+    }
+
+
+async def _read_configs(
+    session: CoordinationSession, entity_type: str, entities: list[str], warn: Warn
+) -> list[dict[str, str] | None]:
+    """The overrides of each entity; empty where there are none.
+
+    None, with a warning: they are damaged, or the service refuses to read this znode whenever it is
+    asked, as with an ACL.  Requests that wait for it would wait for ever, with all after them.
+
+    raises  CoordinationError that may pass
+    """
+    paths = [zk_data.config_path(entity_type, entity) for entity in entities]
+    configs: list[dict[str, str] | None] = []
+    reads = await settled([session.get(path) for path in paths])
+    for entity, read in zip(entities, reads, strict=True):
         try:
-            configs[topic] = decode_config(found[0]) if found is not None else {}
+            configs.append(decode_config(read.result()[0]))
+        except NoNode:
+            configs.append({})
         except zk_data.BadZnode as error:
-            warn(f"config of topic {topic}: {error}")
-            configs[topic] = dict(NOTHING_DELETED)
+            warn(f"config of {entity_type} {entity}: {error}")
+            configs.append(None)
+        except (NoAuthorization, BadArguments) as error:
+            warn(f"config of {entity_type} {entity}: {type(error).__name__} when it is read")
+            configs.append(None)
     return configs
 
 

@@ -6,6 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl
@@ -19,6 +28,7 @@ from tests.support.processes import LoggedProcess
 from tests.support.zookeeper import ZooKeeperServer, zookeeper
 
 WAIT_S = 60.0
+LOCKED_CHANGED = b'{"version":2,"entity_path":"topics/locked"}'
 
 
 @pytest.mark.judge
@@ -59,6 +69,46 @@ def test_znodes_have_the_acls_of_kafka(tmp_path: Path) -> None:
             stranger.get_children("/config/users")
         stranger.stop()
         stranger.close()
+
+
+@pytest.mark.judge
+def test_topic_settings_that_an_acl_hides_hold_up_no_other_topic(tmp_path: Path) -> None:
+    with (
+        zookeeper(tmp_path / "zookeeper") as address,
+        odradek_broker(
+            tmp_path / "broker", overrides={"zookeeper.connect": f"{address}/kafka"}
+        ) as broker,
+    ):
+        client = KazooClient(f"{address}/kafka")
+        client.start(timeout=60)
+        theirs = [make_digest_acl("stranger", "secret", all=True)]
+        client.create("/config/topics/locked", b'{"version":1,"config":{}}', acl=theirs)
+        client.create("/brokers/topics/locked", b'{"version":1,"partitions":{"0":[0]}}')
+        broker.process.wait_for_line("config of topics locked: NoAuthorization", timeout_s=WAIT_S)
+        admin = AdminClient({"bootstrap.servers": broker.address})
+        (created,) = admin.create_topics([NewTopic("open", 1, 1)]).values()
+        created.result(WAIT_S)
+        client.create("/config/changes/config_change_", LOCKED_CHANGED, sequence=True)
+        increment = ConfigEntry(
+            "segment.ms", "7777777", incremental_operation=AlterConfigOpType.SET
+        )
+        resource = ConfigResource(ResourceType.TOPIC, "open", incremental_configs=[increment])
+        (altered,) = admin.incremental_alter_configs([resource]).values()
+        altered.result(WAIT_S)
+        errors: list[object] = []
+        producer = Producer({"bootstrap.servers": broker.address, "acks": "all"})
+        for topic in ("locked", "open"):
+            producer.produce(topic, b"v", on_delivery=lambda error, _: errors.append(error))
+        assert producer.flush(WAIT_S) == 0
+        assert errors == [None, None]
+        client.stop()
+        client.close()
+        assert broker.stop() == 0
+        broker.start()
+        producer = Producer({"bootstrap.servers": broker.address, "acks": "all"})
+        producer.produce("locked", b"v", on_delivery=lambda error, _: errors.append(error))
+        assert producer.flush(WAIT_S) == 0
+        assert errors == [None] * 3
 
 
 def tls_server(folder: Path, authority: Authority) -> tuple[ZooKeeperServer, str]:

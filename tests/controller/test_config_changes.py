@@ -7,17 +7,22 @@ from collections.abc import Mapping
 
 import pytest
 
+from odradek.controller.coordination.errors import NoAuthorization
+from odradek.controller.coordination.serial_executor import SerialExecutor
 from odradek.controller.coordination.tree import Tree
 from odradek.controller.decide.partitions import CreatePartitionsSpec
 from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.controller.znodes import zk_data
 from odradek.controller.znodes.dynamic_configs import (
+    NOTHING_DELETED,
     NOTIFICATION_AGE_MAX_MS,
     PURGE_INTERVAL_MS,
     ConfigChange,
+    ConfigChanges,
 )
 from odradek.protocol.errors import BrokerError, ErrorCode
 from tests.support.cluster import Cluster
+from tests.support.refusing_session import RefusingSession
 
 
 class CountedTree:
@@ -186,3 +191,43 @@ def test_change_that_is_refused_on_what_is_stored_writes_nothing() -> None:
     with pytest.raises(BrokerError, match="no"):
         controller.admin.alter_config("topics", "t", refuse).result()
     assert notifications(cluster) == before
+
+
+class Reader:
+    """A reader of configs that may not read the config of topic `locked`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.configs: list[tuple[str, dict[str, str]]] = []
+        self.warnings: list[str] = []
+        self.executor = SerialExecutor()
+        session = RefusingSession(
+            cluster.tree.connect(lambda event: None), "/config/topics/locked", NoAuthorization
+        )
+        self.changes = ConfigChanges(session, self._on_config, self.warnings.append)
+
+    def _on_config(self, entity_type: str, entity: str, config: Mapping[str, str]) -> None:
+        self.configs.append((entity, dict(config)))
+
+
+def test_config_that_may_not_be_read_holds_up_no_other_change() -> None:
+    cluster = Cluster()
+    writer = cluster.add(1).controller
+    reader = Reader(cluster)
+    reader.executor.submit(reader.changes.load).result()
+    for name in ("locked", "open"):
+        writer.admin.alter_config("topics", name, to({"segment.ms": "7"})).result()
+        for _ in range(2):
+            reader.executor.submit(lambda: reader.changes.on_changes(0)).result()
+    assert reader.configs == [("open", {"segment.ms": "7"})]
+    assert reader.warnings == ["config of topics locked: NoAuthorization when it is read"]
+
+
+def test_broker_starts_with_a_config_that_it_may_not_read() -> None:
+    cluster = Cluster()
+    writer = cluster.add(1).controller
+    for name in ("locked", "open"):
+        writer.admin.alter_config("topics", name, to({"segment.ms": "7"})).result()
+    reader = Reader(cluster)
+    reader.executor.submit(reader.changes.load).result()
+    assert sorted(reader.configs) == [("locked", NOTHING_DELETED), ("open", {"segment.ms": "7"})]
+    assert len(reader.warnings) == 1

@@ -5,17 +5,26 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from odradek.controller.control_requests import (
     ControlResponse,
     LeaderAndIsr,
     LeaderAndIsrPartition,
 )
-from odradek.controller.coordination.errors import ConnectionLoss
+from odradek.controller.coordination.errors import (
+    BadArguments,
+    ConnectionLoss,
+    CoordinationError,
+    NoAuthorization,
+)
 from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.controller.image import PartitionState
+from odradek.controller.znodes.dynamic_configs import NOTHING_DELETED
 from odradek.protocol.errors import ErrorCode
 from odradek.runtime.pending import Pending
 from tests.support.cluster import Cluster, Node
+from tests.support.refusing_session import RefusingSession
 
 
 class CutSession:
@@ -55,3 +64,23 @@ def test_leader_and_isr_of_a_known_topic_applies_without_the_coordination_servic
     receiver.tick()
     assert node.requests[-2:] == [unknown, later]
     assert len(responses) == 3
+
+
+@pytest.mark.parametrize("error", [NoAuthorization, BadArguments])
+def test_config_that_may_not_be_read_costs_its_topic_and_no_later_request(
+    error: type[CoordinationError],
+) -> None:
+    node = Cluster().add(1)
+    receiver = node.controller.receiver
+    receiver._session = RefusingSession(receiver._session, "/config/topics/locked", error)
+    responses: list[ControlResponse] = []
+    requests = [lead(node, name, 0) for name in ("locked", "open", "locked")]
+    for request in requests:
+        receiver.receive(request, responses.append)
+    assert [one.error for one in responses] == [ErrorCode.NONE] * 3
+    assert node.requests[-3:] == requests
+    (warning,) = [line for line in node.warnings if "locked" in line]
+    assert "config of topics locked" in warning
+    assert error.__name__ in warning
+    assert dict(node.controller.image.topic_config("open")) == {}
+    assert dict(node.controller.image.topic_config("locked")) == NOTHING_DELETED
