@@ -16,6 +16,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from odradek.broker.transaction.context import TransactionContext
+from odradek.broker.transaction.delayed_markers import DelayedMarkers
 from odradek.broker.transaction.markers import (
     MarkerOutcome,
     PendingMarkers,
@@ -94,6 +95,7 @@ class MarkerChannels:
         self._context = context
         self._channels: dict[int, _Channel] = {}
         self._retried: Batch = {}
+        self.delayed = DelayedMarkers()
         self.pending: dict[object, dict[PendingMarkers, None]] = {}
         """By owner: the transactions whose markers are not all written."""
         self._is_retry_due = False
@@ -108,10 +110,12 @@ class MarkerChannels:
         """Another coordinator writes the markers of a shard's transactions."""
         for pending in self.pending.pop(owner, ()):
             pending.stop()
+            self.delayed.forget(pending, ())
 
     def _settle(self, pending: PendingMarkers) -> None:
         pending.complete_if_done()
         if pending.is_over:
+            self.delayed.forget(pending, ())
             of_owner = self.pending.get(pending.owner)
             if of_owner is not None:
                 of_owner.pop(pending, None)
@@ -127,7 +131,7 @@ class MarkerChannels:
             if leader is None:
                 deleted.append(partition)
             elif leader == NO_LEADER:
-                self._retry(pending, partition)
+                self._retry(pending, partition, ErrorCode.LEADER_NOT_AVAILABLE)
             else:
                 channel = self._channels.setdefault(leader, _Channel())
                 channel.queue.setdefault(pending, {})[partition] = None
@@ -138,11 +142,13 @@ class MarkerChannels:
                 pending.transactional_id,
                 len(deleted),
             )
+            self.delayed.forget(pending, deleted)
             pending.marked(deleted)
         for broker_id in brokers:
             self._send(broker_id)
 
-    def _retry(self, pending: PendingMarkers, partition: TopicPartition) -> None:
+    def _retry(self, pending: PendingMarkers, partition: TopicPartition, error: ErrorCode) -> None:
+        self.delayed.note(pending, partition, error, self._context.clock.monotonic_ms())
         self._retried.setdefault(pending, {})[partition] = None
         if not self._is_retry_due:
             self._is_retry_due = True
@@ -155,6 +161,9 @@ class MarkerChannels:
             if not pending.is_over:
                 self._route(pending, partitions)
                 self._settle(pending)
+        warning = self.delayed.take_warning(self._context.clock.monotonic_ms())
+        if warning is not None:
+            logger.warning("%s", warning)
 
     def _send(self, broker_id: int) -> None:
         channel = self._channels[broker_id]
@@ -196,7 +205,7 @@ class MarkerChannels:
                 case MarkerOutcome.WRITTEN:
                     written.append(partition)
                 case MarkerOutcome.RETRY:
-                    self._retry(pending, partition)
+                    self._retry(pending, partition, error)
                 case MarkerOutcome.FENCED:
                     logger.warning(
                         "transaction of %s: the marker of %s-%d fails with %s; no more are written",
@@ -205,5 +214,6 @@ class MarkerChannels:
                         error.name,
                     )
                     pending.stop()
+        self.delayed.forget(pending, written)
         pending.marked(written)
         self._settle(pending)

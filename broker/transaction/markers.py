@@ -101,10 +101,27 @@ _OUTCOMES: Final[Mapping[ErrorCode, MarkerOutcome]] = {
     ErrorCode.TRANSACTION_COORDINATOR_FENCED: MarkerOutcome.FENCED,
 }
 
+_MAY_PASS: Final = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NETWORK_EXCEPTION,
+)
+
+
+def may_pass(error: ErrorCode) -> bool:
+    """Whether an error is expected while leaders, replicas or connections change."""
+    return error in _MAY_PASS
+
 
 def outcome_of(error: ErrorCode) -> MarkerOutcome:
     """What the coordinator does after an error of WriteTxnMarkers.
 
-    Differs from Kafka, where an unexpected error is fatal: the request is sent again.
+    Differs from Kafka, where an unexpected error is fatal: the request is sent again, and a line of
+    the log says so (`DelayedMarkers`).
     """
     return _OUTCOMES.get(error, MarkerOutcome.RETRY)

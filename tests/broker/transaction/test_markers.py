@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from odradek.broker.transaction.marker_channels import REQUEST_PARTITIONS_MAX, RETRY_MS
 from odradek.broker.transaction.state import TransactionState
 from odradek.protocol.errors import ErrorCode
@@ -136,3 +138,94 @@ def test_failed_request_is_repeated() -> None:
     host.leaders.is_lost = False
     host.wait(RETRY_MS + 1)
     assert host.state().state is TransactionState.COMPLETE_COMMIT
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    lines = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    caplog.clear()
+    return lines
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+    ],
+)
+def test_unexpected_error_of_a_marker_is_logged_at_once_and_each_minute(
+    caplog: pytest.LogCaptureFixture, error: ErrorCode
+) -> None:
+    host = Host()
+    producer = host.init()
+    host.add(producer, A0, B0)
+    host.leaders.errors = {A0: error}
+    host.end(producer)
+    host.wait(2 * RETRY_MS)
+    (line,) = warnings_of(caplog)
+    assert f"a-0 (producer id {producer[0]}, {error.name} for 0 s)" in line
+    assert "b-0" not in line
+    host.wait(59_000)
+    assert warnings_of(caplog) == []
+    host.wait(2_000)
+    (line,) = warnings_of(caplog)
+    assert f"{error.name} for 60 s)" in line
+    host.leaders.errors.clear()
+    host.wait(180_000)
+    assert host.state().state is TransactionState.COMPLETE_COMMIT
+    assert warnings_of(caplog) == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        None,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    ],
+)
+def test_marker_that_is_not_written_for_a_minute_is_logged_with_its_error(
+    caplog: pytest.LogCaptureFixture, error: ErrorCode | None
+) -> None:
+    host = Host()
+    producer = host.init()
+    host.add(producer, A0, B0)
+    if error is None:
+        host.leaders.leaders[A0] = -1
+    else:
+        host.leaders.errors = {A0: error}
+    host.end(producer)
+    host.wait(59_000)
+    assert warnings_of(caplog) == []
+    host.wait(121_500)
+    lines = warnings_of(caplog)
+    assert len(lines) == 3
+    name = "LEADER_NOT_AVAILABLE" if error is None else error.name
+    for line, lasted_s in zip(lines, (60, 120, 180), strict=True):
+        assert f"1 partitions: a-0 (producer id {producer[0]}, {name} for {lasted_s} s)" in line
+
+
+def test_delayed_markers_share_a_line_and_those_of_closed_shards_are_forgotten(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    host = Host()
+    many = {TopicPartition("m", number): None for number in range(25)}
+    host.leaders.leaders = dict.fromkeys(many, 1)
+    host.leaders.errors = dict.fromkeys(many, ErrorCode.UNKNOWN_SERVER_ERROR)
+    producer = host.init()
+    host.shard.add_partitions("t", *producer, many)
+    host.end(producer)
+    host.wait(61_000)
+    first, second = warnings_of(caplog)
+    assert "25 partitions" in first
+    assert first.count("producer id") == 10
+    assert first.endswith("and 15 more")
+    assert second.endswith("and 15 more")
+    host.shard.close()
+    host.wait(180_000)
+    assert warnings_of(caplog) == []
+    assert len(host.channels.delayed) == 0
