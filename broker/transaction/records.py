@@ -55,8 +55,8 @@ def transaction_record(
 
     transaction_version  that is finalized: from 1 on, the value has version 1.  The end of a
                          transaction of version 2 has it always
-    Differs from Kafka: topics and partitions are in the order in which they were added; there in
-    the order of a hash set.
+    Topics and partitions are in the order in which they were added; in Kafka, in that of a hash
+    set.
     """
     key = TransactionLogKey(transactional_id=transactional_id)
     key_bytes = VERSION.pack(KEY_VERSION) + encoder(TransactionLogKey, KEY_VERSION)(key)

@@ -15,6 +15,8 @@ from odradek.tools.console.consumer.deserializers import (
     find_deserializer,
     float_text,
 )
+from odradek.tools.console.consumer.formatters import find_formatter
+from odradek.tools.console.consumer.internal_topics import STORED_FORMATTERS
 from odradek.tools.console.errors import ConsoleError
 from odradek.tools.console.producer.line_reader import LineReader, LineRecord, lines_of
 from odradek.tools.console.producer.options import parse_options, producer_properties
@@ -69,6 +71,29 @@ def test_text_of_a_float_parses_to_the_same_float(value: float) -> None:
 def test_longs_are_printed_as_decimal_numbers(number: int) -> None:
     deserialize = find_deserializer(f"{PACKAGE}LongDeserializer", {}, is_key=True)
     assert deserialize(number.to_bytes(8, "big", signed=True)) == str(number).encode()
+
+
+@given(st.binary())
+def test_bytes_are_printed_unchanged(data: bytes) -> None:
+    """Java prints the address of the array."""
+    deserialize = find_deserializer(f"{PACKAGE}ByteArrayDeserializer", {}, is_key=False)
+    assert deserialize(data) == data
+
+
+@pytest.mark.parametrize(
+    ("former", "name"),
+    [
+        ("transaction.TransactionLog$TransactionLogMessage", "TransactionLogMessageFormatter"),
+        ("group.GroupMetadataManager$OffsetsMessage", "OffsetsMessageFormatter"),
+        ("group.GroupMetadataManager$GroupMetadataMessage", "GroupMetadataMessageFormatter"),
+    ],
+)
+def test_former_name_of_a_formatter_prints_the_json_of_the_new_one(
+    former: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = find_formatter(f"kafka.coordinator.{former}Formatter", {})
+    assert found is STORED_FORMATTERS[name]
+    assert f"Please use org.apache.kafka.tools.consumer.{name} instead" in capsys.readouterr().err
 
 
 def test_deserializer_of_another_package_is_an_error() -> None:

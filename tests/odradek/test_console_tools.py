@@ -243,6 +243,16 @@ def test_transactional_ids_are_printed_as_apache_prints_them(
     assert ours.errors == apaches.errors == "Processed a total of 6 messages\n"
 
 
+def test_batch_of_a_synchronous_producer_does_not_wait_for_the_timeout(broker: str) -> None:
+    at = ["--bootstrap-server", broker, "--topic", "synchronous"]
+    began = time.monotonic()
+    words = [*at, "--sync", "--timeout", f"{int(WAIT_S)}000"]
+    assert our_tool(PRODUCER, words, "one\ntwo\n").exit_code == 0
+    assert time.monotonic() - began < WAIT_S
+    words = [*at, "--from-beginning", "--max-messages", "2"]
+    assert our_tool(CONSUMER, words).output == "one\ntwo\n"
+
+
 @pytest.mark.parametrize("name", [PRODUCER, CONSUMER])
 def test_missing_library_is_reported_in_one_line(name: str) -> None:
     words = [name, "--bootstrap-server", "127.0.0.1:1", "--topic", "t"]

@@ -145,6 +145,18 @@ def test_broker_settings_count_as_overrides_and_reassignments_are_shown() -> Non
     ]
 
 
+def test_topics_are_described_in_the_order_of_their_names() -> None:
+    names = ["b", "c-1", "a", "c"]
+    script: dict[ApiKey, list[ScriptedResponse]] = {
+        ApiKey.METADATA: [metadata(*names, partitions=1)],
+        ApiKey.DESCRIBE_CONFIGS: [configs(*names)],
+    }
+    lines = [line for line in said(script, "--describe") if not line.startswith("\t")]
+    assert [line.split("\t")[0] for line in lines] == [
+        f"Topic: {name}" for name in ("a", "b", "c", "c-1")
+    ]
+
+
 def test_leader_that_is_not_alive_is_shown_as_none() -> None:
     script = {
         ApiKey.METADATA: [metadata("a", partitions=1, leader=5)],

@@ -3,8 +3,8 @@
 Pure.  `refresh` reads the latest image; one version counts its changes, another one those that
 have created topics.
 
-The hash of a group's topics shows whether a new assignment is needed.  Differs from Kafka, whose
-hash is XXH3: a coordinator compares the stored hash only with its own, so a group that moves
+The hash of a group's topics shows whether a new assignment is needed.  It is not Kafka's, which is
+XXH3: a coordinator compares the stored hash only with its own, so a group that moves
 between releases begins one more epoch, with no other effect.
 
 Source: Kafka 4.3's GroupMetadataManager.onMetadataUpdate, Utils.computeGroupHash.

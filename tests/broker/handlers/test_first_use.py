@@ -10,7 +10,8 @@ import pytest
 
 from odradek.broker.handlers import find_coordinator, init_producer_id, metadata
 from odradek.broker.handlers.handler import Context, Delayed, Handler, Reply
-from odradek.broker.topics import OFFSETS_TOPIC
+from odradek.broker.topics import OFFSETS_TOPIC, Topics
+from odradek.controller.metadata_cache import MetadataCache
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -120,6 +121,29 @@ def test_metadata_that_waits_too_long_has_the_error_for_which_clients_ask_again(
     assert one.delayed is not None
     response = one.delayed.expire()
     assert [topic.error_code for topic in response.topics] == [ErrorCode.LEADER_NOT_AVAILABLE]
+
+
+def test_metadata_without_a_controller_waits_and_then_has_an_error_for_each_topic(
+    client: Client,
+) -> None:
+    client.node.topics = Topics(MetadataCache())
+    waiting = client.ask_for_topics("t", "u")
+    assert waiting.delayed is not None
+    assert waiting.delayed.timeout_ms == 5_000
+    assert waiting.delayed.attempt() is None
+    response = waiting.delayed.expire()
+    assert response.brokers == []
+    assert [(topic.name, topic.error_code) for topic in response.topics] == [
+        ("t", ErrorCode.LEADER_NOT_AVAILABLE),
+        ("u", ErrorCode.LEADER_NOT_AVAILABLE),
+    ]
+
+
+def test_metadata_topic_of_kraft_is_not_created_by_its_first_use(client: Client) -> None:
+    (topic,) = client.ask_for_topics("__cluster_metadata").response.topics
+    assert topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    client.node.threads.settle()
+    assert client.node.controller.image.topics == {}
 
 
 def test_requests_for_the_same_topic_join_one_creation(client: Client) -> None:

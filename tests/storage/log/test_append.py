@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -303,6 +304,23 @@ def test_index_entries_of_the_active_segment_are_written_in_portions() -> None:
     assert 1_099 * 8 - written < 8_192
     assert written >= 4_096
     log.check()
+
+
+@pytest.mark.parametrize("interval_bytes", [32 << 10, (32 << 10) + 1, 1 << 20, 2**31 - 1])
+def test_index_has_an_entry_for_each_32_kib_however_large_its_interval_is(
+    interval_bytes: int,
+) -> None:
+    folder = LogFolder(config=LogConfig(index_interval_bytes=interval_bytes))
+    log = folder.open()
+    size = batch(1, value=b"v" * 5_000).size
+    for timestamp_ms in range(40):
+        append(log, batch(timestamp_ms, value=b"v" * 5_000))
+    log.roll(now_ms=NOW_MS)
+    data = folder.files.read(f"{FOLDER}/{names.file_name(0, names.OFFSET_INDEX)}")
+    positions = [int.from_bytes(data[at + 4 : at + 8], "big") for at in range(0, len(data), 8)]
+    distances = [after - before for before, after in pairwise([0, *positions, 40 * size])]
+    assert max(distances) <= (32 << 10) + 2 * size
+    assert len(positions) >= 4
 
 
 def test_start_of_a_new_leader_epoch_is_noted_even_without_a_batch() -> None:
