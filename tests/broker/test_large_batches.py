@@ -21,7 +21,7 @@ from tests.support.watermarks import watermarks
 
 PRODUCERS: Final = 4
 PARTITIONS: Final = 12
-ROUNDS: Final = 3
+ROUNDS: Final = 2
 RECORDS: Final = 1_400
 """Of a producer, for each partition and round."""
 WAIT_S: Final = 300.0

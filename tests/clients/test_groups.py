@@ -72,7 +72,7 @@ def test_kafka_consumer_groups_lists_and_describes_groups(
 ) -> None:
     group, lag = filled.group, 5
     member = crowd.take("confluent-kafka")
-    member.join(filled.topic, group, session_ms=30_000)
+    member.join(filled.topic, group, session_ms=300_000)
     filled.wait_until_committed(crowd, [member])
     member.pause()
     filled.add(lag)

@@ -65,9 +65,11 @@ def fill(log: Log) -> None:
             _append(log, one, leader_epoch)
 
 
-def stopped_directory(*, is_clean: bool = True) -> MemoryFileSystem:
-    """What a broker leaves; `is_clean` False: as after a kill."""
-    files = MemoryFileSystem(folders=(DATA,))
+def stopped_directory(
+    files: MemoryFileSystem | None = None, *, is_clean: bool = True
+) -> MemoryFileSystem:
+    """What a broker leaves, in files that have the folder; `is_clean` False: as after a kill."""
+    files = files or MemoryFileSystem(folders=(DATA,))
     broker = Broker(files, [DATA], now_ms=NOW_MS).start(lambda _: CONFIG)
     log = broker.create("orders", config=CONFIG)
     fill(log)

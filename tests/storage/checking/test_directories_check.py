@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 from random import Random
 
 import pytest
 
 from odradek.runtime.overlay_files import OverlayFileSystem
-from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.runtime.testing.memory_files import MemoryFile, MemoryFileSystem
 from odradek.storage.checking.directories_check import check_directories, lock_directories
 from odradek.storage.checking.findings import (
     BATCH,
@@ -429,10 +430,21 @@ def test_partition_in_two_directories_is_refused() -> None:
     assert "orders-0 is in /data/orders-0 and in /more/orders-0" in refused[0].text
 
 
+class DamagedDisk(MemoryFileSystem):
+    """A segment on it can no longer be read."""
+
+    is_damaged = False
+
+    def open(self, path: str, *, create: bool = False) -> MemoryFile:
+        if self.is_damaged and path == segment_path(80):
+            raise OSError(errno.EIO, "Input/output error", path)
+        return super().open(path, create=create)
+
+
 def test_file_that_cannot_be_read_is_damage_and_the_others_are_checked() -> None:
-    files = stopped_directory()
-    files.remove(segment_path(80))
-    files.make_directory(segment_path(80))
+    files = DamagedDisk(folders=(DATA,))
+    stopped_directory(files)
+    files.is_damaged = True
     verdict = check_directories(
         files, [DATA], MemoryFileSystem().open("/spill", create=True), now_ms=NOW_MS
     )
