@@ -9,6 +9,7 @@ the pages, and a second one would claim success (KAFKA-10778).
 from __future__ import annotations
 
 import contextlib
+from typing import Protocol
 
 from odradek.runtime.files import FileSystem
 from odradek.runtime.lazy_dataclass import dataclass
@@ -120,6 +121,33 @@ class RemoveFolder:
             files.remove_tree(self.path)
 
 
+class SyncEnded(Protocol):
+    """Called on the loop when a `SyncDeletion` has ended."""
+
+    def __call__(self, directory: str, *, is_durable: bool) -> None:
+        """Without a free descriptor the sync is left to the next recovery points, and counts as
+        durable."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SyncDeletion:
+    """Make the renames of deleted partitions' folders durable."""
+
+    directory: str
+    """Of log.dirs."""
+    ended: SyncEnded
+    """For the report; not called in the thread."""
+
+    @property
+    def path(self) -> str:
+        """Of the directory."""
+        return self.directory
+
+    def run(self, files: FileSystem) -> None:
+        """One fsync."""
+        files.sync_directory(self.directory)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RemoveFiles:
     """Remove files that retention or compaction took out of a log."""
@@ -176,4 +204,12 @@ class FinishTruncation:
 
 
 Removal = RemoveFolder | RemoveFiles
-DiskJob = WriteCheckpoint | SyncNewFolders | FlushLog | Removal | IndexRebuild | FinishTruncation
+DiskJob = (
+    WriteCheckpoint
+    | SyncNewFolders
+    | FlushLog
+    | SyncDeletion
+    | Removal
+    | IndexRebuild
+    | FinishTruncation
+)

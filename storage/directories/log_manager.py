@@ -16,7 +16,7 @@ Source: Kafka's LogManager; KIP-112 (failing directories), KIP-113 (moving betwe
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
 from odradek.protocol.errors import BrokerError, ErrorCode
@@ -34,7 +34,6 @@ from odradek.storage.directories.directory_loading import LoadedDirectory, Loadi
 from odradek.storage.directories.disk_jobs import (
     RemoveFolder,
     SyncNewFolders,
-    WriteCheckpoint,
 )
 from odradek.storage.directories.log_creation import (
     LogCreation,
@@ -74,16 +73,6 @@ class DirectoryFailure:
     path: str
     reason: str
     partitions: tuple[PartitionName, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Deletion:
-    """What remains to be done for partitions that were deleted."""
-
-    checkpoints: list[WriteCheckpoint]
-    """Without these partitions, to be written."""
-    missing: tuple[PartitionName, ...]
-    """Not here, but they may be in a directory that is offline: KAFKA_STORAGE_ERROR."""
 
 
 class LogManager:
@@ -330,29 +319,21 @@ class LogManager:
                 raise storage_error(directory) from error
             directory.note_topic_id(log.directory, topic_id)
 
-    def delete(self, partitions: Iterable[PartitionName], *, unique: str, now_ms: int) -> Deletion:
-        """Take the logs of partitions out; `Upkeep.remove` returns their folders when they are due.
+    def logs_of(self, key: PartitionName) -> list[Log]:
+        """The log of a partition, and its copy on its way to another directory."""
+        return [log for log in (self._logs.get(key), self._future_logs.get(key)) if log]
 
-        unique  32 hexadecimal digits that were not used before
+    def set_aside(self, log: Log, unique: str, now_ms: int) -> None:
+        """Take a log out; its directory is to be synced by the caller.
+
+        unique  32 hexadecimal digits that were not used before for the partition
         raises  NoDirectoryLeft
-        cost    a rename for each log, one fsync for each directory
         """
-        missing: list[PartitionName] = []
-        touched: dict[str, LogDirectory] = {}
-        for key in partitions:
-            logs = [log for log in (self._logs.get(key), self._future_logs.get(key)) if log]
-            if not logs and self.offline_directories:
-                missing.append(key)
-            for log in logs:
-                directory = self.directory_of(log)
-                self._set_aside(directory, log, unique, now_ms)
-                touched[directory.path] = directory
-        checkpoints: list[WriteCheckpoint] = []
-        for directory in touched.values():
-            self._sync_renames(directory)
-            if directory.is_online:
-                checkpoints += directory.checkpoints()
-        return Deletion(checkpoints, tuple(missing))
+        directory = self.directory_of(log)
+        folder = self._rename_aside(directory, log, unique, DELETE_FOLDER)
+        if folder is not None:
+            due_ms = now_ms + self._file_delete_delay_ms
+            self.removals.add(due_ms, RemoveFolder(directory.path, folder))
 
     def is_unidentified(self, topic: str, partition: int) -> bool:
         """Whether the partition has a log here whose partition.metadata cannot be read."""
@@ -370,7 +351,7 @@ class LogManager:
         raises  BrokerError KAFKA_STORAGE_ERROR; NoDirectoryLeft
         """
         key = (topic, partition)
-        for each in [log for log in (self._logs.get(key), self._future_logs.get(key)) if log]:
+        for each in self.logs_of(key):
             directory = self.directory_of(each)
             folder = self._rename_aside(directory, each, unique, STRAY_FOLDER)
             self._sync_renames(directory)
@@ -384,12 +365,6 @@ class LogManager:
                     "is not in sync",
                 )
             )
-
-    def _set_aside(self, directory: LogDirectory, log: Log, unique: str, now_ms: int) -> None:
-        folder = self._rename_aside(directory, log, unique, DELETE_FOLDER)
-        if folder is not None:
-            due_ms = now_ms + self._file_delete_delay_ms
-            self.removals.add(due_ms, RemoveFolder(directory.path, folder))
 
     def _rename_aside(
         self, directory: LogDirectory, log: Log, unique: str, suffix: str
@@ -453,7 +428,7 @@ class LogManager:
         """Give the copy up."""
         future = self._future_logs.get((topic, partition))
         if future is not None:
-            self._set_aside(self.directory_of(future), future, unique, now_ms)
+            self.set_aside(future, unique, now_ms)
 
     def replace_with_future(self, log: Log, *, now_ms: int) -> Log | None:
         """Put the copy into the place of `log`, whose folder is removed later.
@@ -482,7 +457,7 @@ class LogManager:
             self.take_offline(target, error)
             return None
         self._drop(target, future)
-        self._set_aside(source, log, unique_of(future.directory), now_ms)
+        self.set_aside(log, unique_of(future.directory), now_ms)
         if not source.is_online:
             return None
         try:

@@ -27,6 +27,7 @@ from odradek.storage.directories.disk_jobs import (
     Removal,
     RemoveFiles,
     RemoveFolder,
+    SyncDeletion,
     SyncNewFolders,
     WriteCheckpoint,
 )
@@ -219,6 +220,11 @@ class Upkeep:
                 return directory.on_written(job)
         elif isinstance(job, SyncNewFolders):
             self._manager.directories[job.directory].on_folders_synced(job)
+        elif isinstance(job, SyncDeletion):
+            directory = self._manager.directories[job.directory]
+            job.ended(job.directory, is_durable=directory.is_online)
+            # They must not name the deleted partitions much longer.
+            return directory.checkpoints() if directory.is_online else []
         return []
 
     def _on_rebuilt(self, job: IndexRebuild) -> Sequence[DiskJob]:
@@ -241,6 +247,9 @@ class Upkeep:
             del self._flushing[job.log]
         if isinstance(job, IndexRebuild):
             job.give_up()
+        if isinstance(job, SyncDeletion):
+            self._on_deletion_not_synced(job, error)
+            return
         if is_temporary(error):
             # Reported each time; the receiver limits repeats of the same event.
             manager.descriptors.report(StorageEvent(job.path, f"not done, tried again: {error}"))
@@ -262,3 +271,14 @@ class Upkeep:
             directory.on_folders_not_synced(job)
         elif isinstance(job, RemoveFolder | RemoveFiles) and directory.is_online:
             manager.removals.add(0, job)
+
+    def _on_deletion_not_synced(self, job: SyncDeletion, error: OSError) -> None:
+        directory = self._manager.directories[job.directory]
+        is_left_out = is_out_of_descriptors(error)
+        try:
+            if is_left_out:
+                directory.note_unsynced(directory.path)
+            else:
+                self._manager.take_offline(directory, error)
+        finally:
+            job.ended(job.directory, is_durable=is_left_out and directory.is_online)

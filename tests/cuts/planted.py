@@ -9,12 +9,10 @@ import pytest
 from odradek.broker.replication.follower.log_directory_moves import LogDirectoryMoves
 from odradek.controller.coordination.commits import Commits
 from odradek.runtime.files import FileSystem
-from odradek.runtime.testing.memory_files import MemoryFileSystem
 from odradek.storage.checkpoints.leader_epochs import LeaderEpochs
 from odradek.storage.directories import log_manager
-from odradek.storage.directories.disk_jobs import FinishTruncation, WriteCheckpoint
+from odradek.storage.directories.disk_jobs import FinishTruncation, SyncDeletion, WriteCheckpoint
 from odradek.storage.directories.log_directory import LogDirectory
-from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.log import log as log_module
 from odradek.storage.log.awaited_flush import AwaitedFlush
 from odradek.storage.log.flush import LogFlush
@@ -136,19 +134,7 @@ def checkpoint_is_renamed_before_it_is_synced(patch: pytest.MonkeyPatch) -> None
 @BUGS.add
 def deleted_log_without_a_sync(patch: pytest.MonkeyPatch) -> None:
     """The folder of a deleted log has its name again."""
-    delete = LogManager.delete
-
-    def unsynced(self: LogManager, *args: Any, **more: Any) -> Any:
-        files = self.files
-        assert isinstance(files, MemoryFileSystem)
-        sync = files.sync_directory
-        files.sync_directory = lambda path: None  # type: ignore[method-assign]
-        try:
-            return delete(self, *args, **more)
-        finally:
-            files.sync_directory = sync  # type: ignore[method-assign]
-
-    patch.setattr(LogManager, "delete", unsynced)
+    patch.setattr(SyncDeletion, "run", lambda self, files: None)
 
 
 @BUGS.add

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from odradek.protocol.records.batch import iterate_batches
 from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.storage.directories.deletion import LogDeletion
 from tests.cuts.checks import Stored, check_start
 from tests.cuts.promises import Content
 from tests.cuts.scene import ALL, ORDERS, Recorder, Scene
@@ -228,9 +229,13 @@ def delete(scene: Scene, key: tuple[str, int]) -> None:
     """Delete a log."""
     promise = scene.promises[key]
     promise.must_exist = False
-    deletion = scene.broker.manager.delete([key], unique=UNIQUE, now_ms=NOW_MS)
-    promise.is_deleted = True
-    scene.perform(deletion.checkpoints)
+    deletion = LogDeletion(scene.broker.manager, unique=UNIQUE, now_ms=NOW_MS)
+    deletion.remove(key)
+
+    def acknowledge() -> None:
+        promise.is_deleted = True
+
+    scene.perform(deletion.sync(acknowledge))
 
 
 @protocol("clean stop", folders=("/a", "/b"))

@@ -21,7 +21,7 @@ from odradek.broker.replication.partition import Partition
 from odradek.controller.active import partition_states, reassignments
 from odradek.controller.active.reassignments import Reassignments
 from odradek.controller.control_request_receiver import ControlRequestReceiver
-from odradek.controller.control_requests import StopReplica
+from odradek.controller.control_requests import StopReplicaPartition
 from odradek.controller.controller import Controller
 from odradek.controller.coordination.session import (
     ANY_VERSION,
@@ -36,6 +36,7 @@ from odradek.controller.znodes import fenced_writes
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.pending import Pending
 from odradek.storage.checkpoints.leader_epochs import UNDEFINED_EPOCH, LeaderEpochFileCache
+from odradek.storage.directories.deletion import LogDeletion
 from odradek.storage.directories.disk_jobs import FinishTruncation
 from odradek.storage.log import appending, head
 from odradek.storage.log.flush import LogFlush
@@ -363,13 +364,12 @@ def unseen_deaths_are_ignored(patch: pytest.MonkeyPatch) -> None:
 @BUGS.add
 def deleted_topics_keep_their_folders(patch: pytest.MonkeyPatch) -> None:
     """KAFKA-13972: a broker stops a replica, and forgets that it is deleted."""
-    stop = Leadership._stop
+    stop = Leadership._stop_replica
 
-    def kept(self: Leadership, request: StopReplica) -> Any:
-        kept = tuple(replace(one, is_deleted=False) for one in request.partitions)
-        return stop(self, replace(request, partitions=kept))
+    def kept(self: Leadership, replica: StopReplicaPartition, deletion: LogDeletion) -> None:
+        stop(self, replace(replica, is_deleted=False), deletion)
 
-    patch.setattr(Leadership, "_stop", kept)
+    patch.setattr(Leadership, "_stop_replica", kept)
 
 
 @BUGS.add

@@ -8,6 +8,7 @@ from uuid import UUID
 from odradek.protocol.errors import BrokerError
 from odradek.protocol.records.batch import RecordBatch
 from odradek.runtime.files import FileSystem
+from odradek.storage.directories.deletion import LogDeletion
 from odradek.storage.directories.directory_loading import LoadedDirectory
 from odradek.storage.directories.disk_jobs import DiskJob
 from odradek.storage.directories.log_manager import LogManager
@@ -83,6 +84,16 @@ class Broker:
                 self.upkeep.on_failed(job, error)
             else:
                 self.perform(self.upkeep.on_finished(job))
+
+    def delete(
+        self, *keys: tuple[str, int], unique: str = UNIQUE, now_ms: int = 0
+    ) -> list[tuple[str, int]]:
+        """Delete logs with all that follows but the removal; those that failed."""
+        deletion = LogDeletion(self.manager, unique=unique, now_ms=now_ms)
+        for key in keys:
+            deletion.remove(key)
+        self.perform(deletion.sync(lambda: None))
+        return list(deletion.failed)
 
     def flush(self, *logs: Log) -> None:
         """Make logs durable, due or not."""

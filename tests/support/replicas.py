@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from odradek.broker.purgatory import Purgatory
@@ -29,6 +29,8 @@ from odradek.runtime.testing.memory_files import MemoryFileSystem
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.runtime.testing.virtual_clock import VirtualClock
 from odradek.runtime.timers import TimingWheel
+from odradek.storage.directories.disk_jobs import DiskJob
+from odradek.storage.directories.log_manager import NoDirectoryLeft
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
 from tests.support.log_directories import Broker
@@ -54,6 +56,8 @@ class Replicas:
         self.clock = VirtualClock()
         self.fatal: list[str] = []
         self.awaited: list[Log] = []
+        self.held_jobs: list[DiskJob] | None = None
+        """A list takes the jobs instead of running them."""
         self.leader_epoch = 0
         self.live = [1, 2, 3]
         self.observers: list[LeadershipObserver] = []
@@ -75,6 +79,16 @@ class Replicas:
     def _monotonic_ms(self) -> int:
         return self.clock.monotonic_ms()
 
+    def _perform(self, jobs: Sequence[DiskJob]) -> None:
+        """As `DiskJobRunner`, but within the call, unless the jobs are held."""
+        if self.held_jobs is not None:
+            self.held_jobs += jobs
+            return
+        try:
+            self.stored.perform(jobs)
+        except NoDirectoryLeft as error:
+            self.fatal.append(str(error))
+
     def _begin(self) -> None:
         self.stored = Broker(self.files, list(self.folders)).start(lambda _: self.config)
         self.partitions = Partitions()
@@ -95,7 +109,7 @@ class Replicas:
             partitions=self.partitions,
             purgatory=self.purgatory,
             config_of=lambda _: self.config,
-            run_jobs=self.stored.perform,
+            run_jobs=self._perform,
             on_flush_awaited=self.awaited.append,
             in_sync_rules=InSyncRules(LAG_TIME_MAX_MS, self.live.__contains__, self._monotonic_ms),
             resting=self.resting,

@@ -131,7 +131,7 @@ def test_uncleanable_log_is_skipped_and_the_others_are_cleaned(tmp_path: Path) -
             assert checkpointed(log) is None
             assert made.stored.manager.offline_directories == ()
             # A topic that is created again is another one.
-            made.stored.manager.delete([("damaged", 0)], unique="0" * 32, now_ms=NOW_MS)
+            made.stored.delete(("damaged", 0), now_ms=NOW_MS)
             again = made.log("damaged")
             await made.until("its end", lambda: checkpointed(again) == again.active.base_offset)
             assert made.metrics.compaction_uncleanable_logs == 0
@@ -269,7 +269,7 @@ def test_cleaning_ends_when_its_log_has_changed(tmp_path: Path, event: str) -> N
             if event == "cut":
                 truncate_log(log, end_offset - KEYS, now_ms=NOW_MS)
             elif event == "deleted":
-                made.stored.manager.delete([("orders", 0)], unique="0" * 32, now_ms=NOW_MS)
+                made.stored.delete(("orders", 0), now_ms=NOW_MS)
             else:
                 log.config = replace(CONFIG, cleanup_compact=False)
             await made.until("an end", lambda: made.done == [log])
@@ -301,7 +301,7 @@ def test_log_that_changes_while_others_are_judged_is_judged_again(
                 if event == "cut":
                     truncate_log(dirty, dirty.base_offsets[2], now_ms=NOW_MS)
                 elif event == "deleted":
-                    made.stored.manager.delete([("dirty", 0)], unique="0" * 32, now_ms=NOW_MS)
+                    made.stored.delete(("dirty", 0), now_ms=NOW_MS)
                 else:
                     dirty.config = replace(CONFIG, cleanup_compact=False)
 
@@ -336,7 +336,7 @@ def test_failure_on_a_changed_log_has_no_consequence(
                 if event == "cut":
                     truncate_log(log, log.end_offset - KEYS, now_ms=NOW_MS)
                 elif event == "deleted":
-                    made.stored.manager.delete([("orders", 0)], unique="0" * 32, now_ms=NOW_MS)
+                    made.stored.delete(("orders", 0), now_ms=NOW_MS)
                 else:
                     log.config = replace(CONFIG, cleanup_compact=False)
                 return response

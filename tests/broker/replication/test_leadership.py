@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 from uuid import UUID
@@ -15,12 +17,15 @@ from odradek.broker.purgatory import Delayed
 from odradek.controller.control_requests import (
     LeaderAndIsr,
     LeaderAndIsrPartition,
+    StopReplica,
+    StopReplicaPartition,
     UpdateMetadata,
     UpdateMetadataPartition,
 )
 from odradek.controller.image import LEADER_DURING_DELETE, BrokerImage, PartitionState
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.runtime.slicing import SLICE_MS
 from odradek.runtime.testing.memory_files import UNLIMITED_BYTES
 from odradek.storage.log_config import LogConfig
 from tests.support.logs import NOW_MS, batch
@@ -92,6 +97,52 @@ def test_deletion_that_fails_in_the_last_directory_stops_the_broker_and_has_a_re
     assert replicas.stop(is_deleted=True) == {KEY: STORAGE_ERROR}
     (reason,) = replicas.fatal
     assert "director" in reason
+
+
+@pytest.mark.parametrize("partition_count", [1, 7, 64])
+def test_deletion_of_many_partitions_is_divided_and_durable_before_the_response(
+    partition_count: int,
+) -> None:
+    """Each turn of the loop deletes the logs of one slice, and a job syncs the directories."""
+    replicas = Replicas(folders=("/a", "/b"))
+    for index in range(partition_count):
+        replicas.lead(index=index)
+    replicas.held_jobs = []
+    deferred: deque[Callable[[], None]] = deque()
+    replicas.leadership.serve(deferred.append)
+    synced: list[str] = []
+
+    def before_change(operation: str, path: str) -> None:
+        if operation == "rename":
+            replicas.clock.advance(SLICE_MS)
+        elif operation == "sync_directory":
+            synced.append(path)
+
+    replicas.files.before_change = before_change
+    names = [StopReplicaPartition("orders", index, -1, True) for index in range(partition_count)]
+    response = replicas.leadership.apply(StopReplica(BROKER_ID, 1, -1, tuple(names)))
+    counts = [len(replicas.stored.manager.all())]
+    while deferred:
+        deferred.popleft()()
+        counts.append(len(replicas.stored.manager.all()))
+    assert counts == list(range(partition_count - 1, -1, -1))
+    assert synced == []
+    assert not response.is_done
+    replicas.stored.perform(replicas.held_jobs)
+    assert response.result().partition_errors == {}
+    assert set(synced) == set(["/a", "/b"][:partition_count])
+
+
+def test_deletion_that_cannot_be_synced_is_not_acknowledged() -> None:
+    """The folders may come back with a power cut: the controller must ask again."""
+    replicas = Replicas(folders=("/a", "/b"))
+    for index in range(2):
+        replicas.lead(index=index)
+    names = [StopReplicaPartition("orders", index, -1, True) for index in range(2)]
+    replicas.files.fail_operation(3, OSError(errno.EIO, "the disk is broken"))
+    response = replicas.leadership.apply(StopReplica(BROKER_ID, 1, -1, tuple(names)))
+    assert response.result().partition_errors == {("orders", 0): STORAGE_ERROR}
+    assert replicas.fatal == []
 
 
 def test_deletion_leaves_the_folder_of_another_topic_of_the_same_name() -> None:

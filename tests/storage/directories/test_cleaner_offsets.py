@@ -14,7 +14,7 @@ from odradek.storage.checkpoints.checkpoint_file import (
 from odradek.storage.directories.disk_jobs import WriteCheckpoint
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
-from tests.support.log_directories import UNIQUE, Broker, append
+from tests.support.log_directories import Broker, append
 
 PATH = f"/a/{CLEANER_OFFSET_FILE}"
 CONFIG = LogConfig(segment_bytes=300, cleanup_compact=True)
@@ -97,8 +97,7 @@ def test_deleted_log_leaves_no_line_for_the_next_of_its_name() -> None:
         log = broker.create(topic, config=CONFIG)
         append(log, 10)
         cleaned(broker, log, 4)
-    deletion = broker.manager.delete([("orders", 0)], unique=UNIQUE, now_ms=0)
-    broker.perform(deletion.checkpoints)
+    broker.delete(("orders", 0))
     assert on_disk(files) == {("payments", 0): 4}
     log = broker.create("orders", config=CONFIG)
     assert ("orders", 0) not in broker.manager.directory_of(log).cleaner_offsets

@@ -7,7 +7,7 @@ import pytest
 from odradek.runtime.testing.memory_files import MemoryFileSystem
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.directories.log_creation import DirectoryFull
-from tests.support.log_directories import UNIQUE, Broker, append
+from tests.support.log_directories import Broker, append
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -21,8 +21,7 @@ def test_folder_of_a_log_that_found_no_space_is_gone_also_after_a_power_cut(seed
     for _ in range(3):
         with pytest.raises(DirectoryFull):
             broker.create("short")
-    deletion = broker.manager.delete([("short", 0)], unique=UNIQUE, now_ms=0)
-    assert not deletion.missing
+    assert broker.delete(("short", 0)) == []
     files.crash(SeededRandomness(seed))
     assert files.is_directory("/a/orders-0")
     assert not files.exists("/a/short-0")

@@ -11,6 +11,7 @@ from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.testing.memory_files import MemoryFileSystem
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.checkpoints.meta_properties import MetaPropertiesError
+from odradek.storage.directories.deletion import LogDeletion
 from odradek.storage.directories.disk_jobs import SyncNewFolders
 from odradek.storage.directories.log_directory import DirectoryInUse
 from odradek.storage.directories.log_manager import DirectoryFailure, DuplicateLog, NoDirectoryLeft
@@ -143,7 +144,7 @@ def test_new_log_is_created_in_the_directory_with_the_fewest_logs() -> None:
     broker = Broker(memory(), ["/a", "/b"]).start()
     places = [broker.create("orders", n).directory for n in range(4)]
     assert places == ["/a/orders-0", "/b/orders-1", "/a/orders-2", "/b/orders-3"]
-    broker.manager.delete([("orders", 0), ("orders", 2)], unique=UNIQUE, now_ms=0)
+    broker.delete(("orders", 0), ("orders", 2))
     assert broker.create("orders", 4).directory == "/a/orders-4"
 
 
@@ -267,7 +268,7 @@ def test_folder_that_was_made_again_while_the_former_one_was_synced_is_synced_as
     broker = Broker(memory(), ["/a"]).start()
     broker.create("orders", is_synced=False)
     (job,) = broker.manager.sync_new_folders()
-    broker.perform(broker.manager.delete([("orders", 0)], unique=UNIQUE, now_ms=0).checkpoints)
+    broker.delete(("orders", 0))
     broker.create("orders", is_synced=False)
     broker.perform([job])
     (again,) = broker.manager.sync_new_folders()
@@ -281,8 +282,7 @@ def test_deleted_log_is_renamed_and_removed_after_the_delay() -> None:
     files = memory()
     broker = Broker(files, ["/a"]).start()
     append(broker.create("orders"))
-    deletion = broker.manager.delete([("orders", 0)], unique=UNIQUE, now_ms=1_000)
-    broker.perform(deletion.checkpoints)
+    broker.delete(("orders", 0), now_ms=1_000)
     assert broker.manager.get("orders", 0) is None
     assert files.is_directory(DELETED_FOLDER)
     assert not files.exists("/a/orders-0")
@@ -296,7 +296,7 @@ def test_leftovers_of_a_deletion_are_removed_after_a_restart() -> None:
     files = memory()
     broker = Broker(files, ["/a"]).start()
     broker.create("orders")
-    broker.perform(broker.manager.delete([("orders", 0)], unique=UNIQUE, now_ms=0).checkpoints)
+    broker.delete(("orders", 0))
     broker.stop()
     again = Broker(files, ["/a"], now_ms=5_000).start()
     assert again.report[0].deleted == [DELETED_FOLDER]
@@ -313,7 +313,7 @@ def test_checkpoints_do_not_name_a_deleted_log() -> None:
     broker.flush(*broker.manager.all())
     broker.perform(broker.upkeep.checkpoint())
     assert b"orders 0 2" in files.read("/a/recovery-point-offset-checkpoint")
-    broker.perform(broker.manager.delete([("orders", 0)], unique=UNIQUE, now_ms=0).checkpoints)
+    broker.delete(("orders", 0))
     assert b"orders" not in files.read("/a/recovery-point-offset-checkpoint")
     assert b"payments 0 2" in files.read("/a/recovery-point-offset-checkpoint")
 
@@ -327,14 +327,17 @@ def test_log_created_again_inherits_nothing_from_the_deleted_one(is_restarted: b
     broker.perform(broker.upkeep.checkpoint())
     broker.create("orders").advance_high_watermark(8)
     broker.perform(broker.upkeep.checkpoint_high_watermarks())
-    deletion = broker.manager.delete([("orders", 0)], unique=UNIQUE, now_ms=0)
+    deletion = LogDeletion(broker.manager, unique=UNIQUE, now_ms=0)
+    deletion.remove(("orders", 0))
+    (job,) = deletion.sync(lambda: None)
     if is_restarted:
+        job.run(files)
         files.crash(SeededRandomness(3))
         broker = Broker(files, ["/a"]).start()
     again = broker.create("orders", topic_id=UUID(int=5))
     append(again, 1)
     if not is_restarted:
-        broker.perform(deletion.checkpoints)
+        broker.perform([job])
     assert again.high_watermark == 0
     for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
         assert b" 8\n" not in files.read(f"/a/{name}")
@@ -342,12 +345,11 @@ def test_log_created_again_inherits_nothing_from_the_deleted_one(is_restarted: b
 
 def test_deleting_what_is_not_here_is_fine_unless_a_directory_is_offline() -> None:
     broker = Broker(memory(), ["/a", "/b"]).start()
-    assert broker.manager.delete([("orders", 0)], unique=UNIQUE, now_ms=0).missing == ()
+    assert broker.delete(("orders", 0)) == []
     broker.create("orders", 0)
     broker.create("orders", 1)
     broker.manager.take_offline(broker.manager.directories["/b"], OSError("gone"))
-    deletion = broker.manager.delete([("orders", 0), ("orders", 1)], unique=UNIQUE, now_ms=0)
-    assert deletion.missing == (("orders", 1),)
+    assert broker.delete(("orders", 0), ("orders", 1)) == [("orders", 1)]
     assert broker.manager.all() == []
 
 

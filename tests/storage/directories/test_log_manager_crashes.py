@@ -13,7 +13,7 @@ from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.checkpoints.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from odradek.storage.directories.log_manager import NoDirectoryLeft
 from odradek.storage.log_config import LogConfig
-from tests.support.log_directories import UNIQUE, Broker, append
+from tests.support.log_directories import Broker, append
 
 CONFIG = LogConfig(segment_bytes=400, retention_ms=1_000)
 
@@ -48,8 +48,7 @@ class Day:
         broker.upkeep.delete_old_segments(now_ms=5_000)
         self.deleted.append(("payments", 0))
         self.durable.pop(("payments", 0))
-        deletion = broker.manager.delete([("payments", 0)], unique=UNIQUE, now_ms=5_000)
-        broker.perform(deletion.checkpoints)
+        broker.delete(("payments", 0), now_ms=5_000)
         append(broker.manager.all()[0], 3, now_ms=5_000)
         self.diverge(broker)
         broker.perform(broker.upkeep.remove(now_ms=10**9))

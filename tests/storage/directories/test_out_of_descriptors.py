@@ -9,6 +9,7 @@ import pytest
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.testing.memory_files import UNLIMITED_DESCRIPTORS, MemoryFileSystem
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
+from odradek.storage.directories.deletion import LogDeletion
 from odradek.storage.files.descriptors import Descriptors, FileSlice, Handle
 from odradek.storage.files.disk_errors import is_out_of_descriptors
 from odradek.storage.log.log import Log
@@ -79,10 +80,7 @@ class Starved:
         self.deleted += 1
         del self.names[log.topic]
         unique = f"{self.deleted:032x}"
-        gone = self.broker.manager.delete(
-            [(log.topic, 0)], unique=unique, now_ms=self.broker.now_ms
-        )
-        self.broker.perform(gone.checkpoints)
+        self.broker.delete((log.topic, 0), unique=unique, now_ms=self.broker.now_ms)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -138,9 +136,11 @@ def test_checkpoint_that_could_not_be_written_when_a_log_was_made_is_written_lat
     append(log, 3)
     broker.flush(log)
     broker.perform(broker.upkeep.checkpoint())
-    gone = broker.manager.delete([("t", 0)], unique=UNIQUE, now_ms=0)
+    deletion = LogDeletion(broker.manager, unique=UNIQUE, now_ms=0)
+    deletion.remove(("t", 0))
     files.descriptors_max = files.descriptor_count()
-    broker.perform(gone.checkpoints)
+    broker.perform(deletion.sync(lambda: None))
+    assert deletion.failed == {}
     with pytest.raises(BrokerError):
         broker.create("t")
     files.descriptors_max = UNLIMITED_DESCRIPTORS

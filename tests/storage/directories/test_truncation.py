@@ -173,7 +173,7 @@ def test_log_that_is_deleted_while_it_is_truncated_calls_nothing_back() -> None:
     done: list[int] = []
     job = begin(broker, log, 8)
     broker.upkeep.truncations.when_done(log, lambda: done.append(1))
-    broker.manager.delete([("orders", 0)], unique="0" * 32, now_ms=0)
+    broker.delete(("orders", 0))
     broker.perform([job])
     assert done == []
 

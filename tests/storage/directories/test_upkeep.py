@@ -72,7 +72,7 @@ def test_renamed_files_in_a_folder_that_was_deleted_are_no_failure() -> None:
     log = broker.create("orders", config=SMALL_SEGMENTS)
     append(log, 20, now_ms=1_000)
     retain(broker)
-    broker.manager.delete([("orders", 0)], unique=UNIQUE, now_ms=5_000)
+    broker.delete(("orders", 0), now_ms=5_000)
     broker.perform(broker.upkeep.remove(now_ms=10**9))
     assert broker.manager.offline_directories == ()
 
@@ -153,7 +153,7 @@ def test_flush_of_a_log_deleted_meanwhile_is_no_failure() -> None:
     append(log)
     job = broker.upkeep.flush_log(log, now_ms=0)
     assert job is not None
-    broker.manager.delete([("orders", 0)], unique=UNIQUE, now_ms=0)
+    broker.delete(("orders", 0))
     job.run(files)
     assert broker.upkeep.on_finished(job) == []
     assert broker.manager.offline_directories == ()
