@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Event
@@ -16,18 +17,23 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from odradek.pipeline.causes import has_overflow
 from odradek.pipeline.jobs.run import claim_folder
-from odradek.pipeline.mirror.clusters import ClusterFailed
+from odradek.pipeline.mirror.clusters import ClusterFailed, client_properties
+from odradek.pipeline.mirror.direct_reading import (
+    RANGE_SCHEMA,
+    consumer_properties,
+    rows_of,
+    write_ranges,
+)
 from odradek.pipeline.mirror.flow import Flow, TopicRecreatedError, Written
 from odradek.pipeline.mirror.offsets import Run
 from odradek.pipeline.mirror.write import INPUT_COLUMNS, OUTPUT_SCHEMA, Plan, WriteFailed, write
+from odradek.pipeline.offset_log import OffsetLog, OffsetRange, UnknownLog
 from odradek.pipeline.sources.read import read as read_source
 from odradek.pipeline.spec import model
 from odradek.pipeline.spec.ends import Cluster
 from odradek.pipeline.spec.mirror import Mirror
 from odradek.pipeline.spec.sources import KafkaSource
-from odradek.pipeline.topics import said_of_unreadable, unreadable_record
 
 NEEDS: Final = ("kafka",)
 QUERY: Final = "mirror"
@@ -35,6 +41,7 @@ ROUND_S: Final = 1.0
 """Interval of the checks for a stop."""
 SHORTEST_S: Final = 0.01
 """The shortest wait in a call of Spark."""
+LOG: Final = logging.getLogger(__name__)
 
 
 class BatchFailed(Exception):
@@ -76,9 +83,6 @@ class MirrorJob:
         self._flow = Flow(
             mirror, now_ms=lambda: time.time_ns() // 1_000_000, is_stopped=self._is_over
         )
-        self._cluster = Cluster(
-            bootstrap_servers=mirror.source.bootstrap_servers, options=mirror.source.spark_options
-        )
         self._query: StreamingQuery | None = None
         self._checkpoint = folder / mirror.mirror.checkpoint / QUERY
 
@@ -110,7 +114,12 @@ class MirrorJob:
                 max_offsets_per_trigger=topics.max_offsets_per_trigger,
                 fail_on_data_loss=topics.fail_on_data_loss,
             ),
-            {"source": self._cluster},
+            {
+                "source": Cluster(
+                    bootstrap_servers=self._mirror.source.bootstrap_servers,
+                    options=self._mirror.source.spark_options,
+                )
+            },
             model.Head(name=head.name, mode=head.mode),
             self._folder,
         )
@@ -122,15 +131,45 @@ class MirrorJob:
             writer = writer.trigger(processingTime=head.trigger)
         self._query = writer.start()
 
-    def _batch(self, rows: DataFrame, _number: int) -> None:
+    def _batch(self, rows: DataFrame, number: int) -> None:
         try:
-            plan = self._flow.plan()
-            self._flow.note(list(written(rows, plan)))
+            ranges = self._ranges(number)
+            plan = self._flow.plan(ranges)
+            if plan.has_unreadable:
+                results = self._read_directly(rows.sparkSession, ranges, plan)
+            else:
+                results = rows.selectExpr(*INPUT_COLUMNS).mapInArrow(
+                    lambda batches: write(batches, plan), OUTPUT_SCHEMA
+                )
+            self._flow.note(list(written(results)))
         except (*FAILURES, PySparkException, Py4JError, OSError) as error:
             self._failure = error
             # Spark searches the traceback for an interruption, with a regular expression that
             # overflows the stack on a long text: the query would then end as successful.
             raise BatchFailed("the batch was given up") from None
+
+    def _ranges(self, number: int) -> list[OffsetRange]:
+        """The records of a batch; none, and so Spark reads all of them, if the log is unknown."""
+        try:
+            return OffsetLog(self._checkpoint).ranges(number)
+        except UnknownLog as error:
+            LOG.warning("%s; a timestamp that Spark cannot read ends the mirror", error)
+            return []
+
+    def _read_directly(
+        self, spark: SparkSession, ranges: Sequence[OffsetRange], plan: Plan
+    ) -> DataFrame:
+        """Rows of OUTPUT_SCHEMA; the records are not read by Spark."""
+        source = self._mirror.source
+        properties = consumer_properties(
+            client_properties(source),
+            isolation_level=str(source.spark_options.get("isolation.level", "read_uncommitted")),
+            fail_on_data_loss=self._mirror.topics.fail_on_data_loss,
+        )
+        rows = spark.createDataFrame(rows_of(ranges), RANGE_SCHEMA)
+        return rows.mapInArrow(
+            lambda batches: write_ranges(batches, plan, properties), OUTPUT_SCHEMA
+        )
 
     def wait(self) -> None:
         """Run turns until the query ends, or a stop is requested.
@@ -170,18 +209,8 @@ class MirrorJob:
             self._failure = self._failure or error
             has_ended = True
         if has_ended and self._failure is not None:
-            self._raise_unreadable(self._failure)
             raise self._failure
         return has_ended
-
-    def _raise_unreadable(self, error: Exception) -> None:
-        """raises  ClusterFailed for a record that Spark cannot read"""
-        spark = SparkSession.getActiveSession()
-        if spark is None or not has_overflow(error):
-            return
-        record = unreadable_record(spark, self._cluster, set(self._flow.prepare()))
-        if record is not None:
-            raise ClusterFailed(said_of_unreadable(record)) from error
 
     def stop(self) -> None:
         """Stop the query; the next start repeats a batch in progress."""
@@ -192,13 +221,12 @@ class MirrorJob:
                 self._query.stop()
 
 
-def written(rows: DataFrame, plan: Plan) -> Iterator[Written]:
+def written(results: DataFrame) -> Iterator[Written]:
     """Write a batch on the executors; returns one Written per run.
 
-    raises  ClusterFailed when the target rejects a record; pyspark.errors.PySparkException
+    results  rows of OUTPUT_SCHEMA
+    raises   ClusterFailed when the target rejects a record; pyspark.errors.PySparkException
     """
-    wanted = rows.selectExpr(*INPUT_COLUMNS)
-    results = wanted.mapInArrow(lambda batches: write(batches, plan), OUTPUT_SCHEMA)
     try:
         found = results.collect()
     except PySparkException as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final
@@ -28,6 +28,7 @@ from confluent_kafka.admin import (
     ConfigSource,
     NewPartitions,
     NewTopic,
+    OffsetSpec,
     ResourceType,
 )
 
@@ -65,6 +66,11 @@ UNAVAILABLE: Final = frozenset(
         KafkaError.REQUEST_TIMED_OUT,
         KafkaError.BROKER_NOT_AVAILABLE,
         KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.KAFKA_STORAGE_ERROR,
         KafkaError.NOT_CONTROLLER,
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -72,6 +78,14 @@ UNAVAILABLE: Final = frozenset(
         KafkaError.UNKNOWN_TOPIC_OR_PART,
     }
 )
+DELETED: Final = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._UNKNOWN_TOPIC,
+    }
+)
+"""Errors about a partition that was listed a moment ago."""
 
 
 def never() -> bool:
@@ -153,6 +167,30 @@ class Cluster:
         found = {name: self._result(future).topic_id for name, future in described.items()}
         return {name: str(one) for name, one in found.items() if one is not None}
 
+    def first_offsets_from(
+        self, timestamp_ms: int, partitions: Iterable[PartitionKey]
+    ) -> dict[PartitionKey, int]:
+        """Partition -> offset of its first record with this timestamp or a later one, if any.
+
+        A partition that has been deleted is left out.
+        """
+        asked = {
+            TopicPartition(topic, number): OffsetSpec.for_timestamp(timestamp_ms)
+            for topic, number in partitions
+        }
+        if not asked:
+            return {}
+        futures = self._admin.list_offsets(asked, request_timeout=RESPONSE_TIMEOUT_S)
+        found = {
+            (place.topic, place.partition): self._result(future, unless=DELETED)
+            for place, future in futures.items()
+        }
+        return {
+            partition: result.offset
+            for partition, result in found.items()
+            if result is not None and result.offset >= 0
+        }
+
     def create(self, topic: str, partitions: int, replication: int | None, configs: Any) -> None:
         """Create a topic unless it exists."""
         new = NewTopic(
@@ -162,12 +200,14 @@ class Cluster:
             config=configs,
         )
         for future in self._admin.create_topics([new]).values():
-            self._result(future, unless=KafkaError.TOPIC_ALREADY_EXISTS, about=f"topic {topic}: ")
+            self._result(
+                future, unless=(KafkaError.TOPIC_ALREADY_EXISTS,), about=f"topic {topic}: "
+            )
 
     def grow(self, topic: str, partitions: int) -> None:
         """Add partitions up to the number `partitions`."""
         for future in self._admin.create_partitions([NewPartitions(topic, partitions)]).values():
-            self._result(future, unless=KafkaError.INVALID_PARTITIONS, about=f"topic {topic}: ")
+            self._result(future, unless=(KafkaError.INVALID_PARTITIONS,), about=f"topic {topic}: ")
 
     def topic_configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
         """Topic -> its mirrored configs: overrides, and dynamic configs of the brokers."""
@@ -276,7 +316,7 @@ class Cluster:
                 yield group, GroupAtTarget(is_active, known)
 
     def _state(self, future: Future[Any]) -> Any:
-        found = self._result(future, unless=KafkaError.GROUP_ID_NOT_FOUND)
+        found = self._result(future, unless=(KafkaError.GROUP_ID_NOT_FOUND,))
         return ConsumerGroupState.DEAD if found is None else found.state
 
     def commit(self, group: str, offsets: Mapping[PartitionKey, CommittedOffset]) -> None:
@@ -297,14 +337,14 @@ class Cluster:
                 if one.error is not None:
                     raise ClusterFailed(f"cluster {self.alias}: group {group}: {one.error.str()}")
 
-    def _result(self, future: Future[Any], *, unless: int | None = None, about: str = "") -> Any:
+    def _result(self, future: Future[Any], *, unless: Container[int] = (), about: str = "") -> Any:
         deadline_s = time.monotonic() + RESPONSE_TIMEOUT_S * 2
         while True:
             try:
                 return future.result(WAIT_S)
             except KafkaException as error:
                 code = error.args[0].code()
-                if code == unless:
+                if code in unless:
                     return None
                 kind = ClusterUnavailable if code in UNAVAILABLE else ClusterFailed
                 raise kind(f"cluster {self.alias}: {about}{error.args[0].str()}") from error

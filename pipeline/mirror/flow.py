@@ -27,7 +27,9 @@ from odradek.pipeline.mirror.groups import Checkpoints, advances, translated
 from odradek.pipeline.mirror.offsets import Offsets, Run
 from odradek.pipeline.mirror.policy import HEARTBEATS, Policy, group_pattern
 from odradek.pipeline.mirror.write import Plan
+from odradek.pipeline.offset_log import OffsetRange
 from odradek.pipeline.spec.mirror import Mirror
+from odradek.pipeline.topics import TIMESTAMP_MAX_MS
 
 TOPIC_ID_HEADER: Final = "source-topic-id"
 """Header of a published offset pair: after a topic was deleted and created again, its offsets are
@@ -147,15 +149,17 @@ class Flow:
             " other topics continue where they are"
         )
 
-    def plan(self) -> Plan:
+    def plan(self, ranges: Sequence[OffsetRange] = ()) -> Plan:
         """Before a batch: `prepare`, retried while a cluster is unavailable.
 
+        ranges  the records of the batch
         raises  ClusterFailed, TopicRecreatedError
         """
         deadline_s = time.monotonic() + UNAVAILABLE_TIMEOUT_S
         while True:
             try:
                 self.prepare()
+                has_unreadable = self._has_unreadable(ranges)
                 break
             except ClusterUnavailable as error:
                 if time.monotonic() >= deadline_s or self._is_stopped():
@@ -165,7 +169,18 @@ class Flow:
         with self._lock:
             names, last = dict(self._names), self._offsets.last()
         records_max = self._mirror.topics.max_offsets_per_trigger
-        return Plan(self._target.client, names, last, records_max)
+        return Plan(self._target.client, names, last, records_max, has_unreadable)
+
+    def _has_unreadable(self, ranges: Sequence[OffsetRange]) -> bool:
+        """Whether a partition has a record before the end of its range that Spark cannot read.
+
+        The first one of a partition is known, and later ones are not: while the partition has it,
+        all batches with records of the partition count.
+        cost  two requests to each of the brokers
+        """
+        ends = {(offsets.topic, offsets.partition): offsets.end for offsets in ranges}
+        first = self._source.first_offsets_from(TIMESTAMP_MAX_MS + 1, ends)
+        return any(offset < ends[partition] for partition, offset in first.items())
 
     def prepare(self) -> dict[str, str]:
         """Create the missing topics and partitions on the target; returns source -> target topic.

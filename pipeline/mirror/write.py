@@ -80,16 +80,18 @@ class Record:
 class Plan:
     """The input of the tasks of a batch.
 
-    client       properties of the target cluster, in librdkafka's names
-    names        topic of the source -> topic of the target
-    last         both offsets of the last record whose pair is published
-    records_max  bound on a batch: more records after the last pair are not from this mirror
+    client          properties of the target cluster, in librdkafka's names
+    names           topic of the source -> topic of the target
+    last            both offsets of the last record whose pair is published
+    records_max     bound on a batch: more records after the last pair are not from this mirror
+    has_unreadable  a record may have a timestamp that Spark's reader cannot take
     """
 
     client: Mapping[str, str]
     names: Mapping[str, str]
     last: Mapping[PartitionKey, tuple[int, int]]
     records_max: int
+    has_unreadable: bool = False
 
 
 class WriteFailed(Exception):
@@ -101,18 +103,27 @@ def write(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBa
 
     raises  WriteFailed
     """
+    return write_records((part for batch in batches for part in _partitions(batch)), plan)
+
+
+def write_records(
+    parts: Iterable[tuple[PartitionKey, Iterator[Record]]], plan: Plan
+) -> Iterator[pa.RecordBatch]:
+    """Write the records of a task, partition by partition; yields rows of OUTPUT_SCHEMA.
+
+    raises  WriteFailed
+    """
     clients = _clients(plan.client)
     writer: _PartitionWriter | None = None
     found: list[tuple[PartitionKey, Run, int]] = []
     try:
-        for batch in batches:
-            for partition, records in _partitions(batch):
-                if writer is None or writer.partition != partition:
-                    if writer is not None:
-                        found += writer.finish()
-                    writer = _PartitionWriter(clients, plan, partition)
-                for record in records:
-                    writer.take(record)
+        for partition, records in parts:
+            if writer is None or writer.partition != partition:
+                if writer is not None:
+                    found += writer.finish()
+                writer = _PartitionWriter(clients, plan, partition)
+            for record in records:
+                writer.take(record)
         if writer is not None:
             found += writer.finish()
     except WriteFailed:
