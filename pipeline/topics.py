@@ -108,6 +108,8 @@ def _named(
         if isinstance(source, KafkaSource) and source.cluster == cluster:
             key = "subscribe" if source.subscribe else "assign"
             read += [(("sources", name, key), topic) for topic in source.topics]
+        if isinstance(source, KafkaSource) and source.rejects and source.rejects_cluster == cluster:
+            written.append((("sources", name, "rejects"), source.rejects))
     for name, step in pipeline.steps.items():
         if isinstance(step, Parse) and step.rejects and step.rejects_cluster == cluster:
             written.append((("steps", name, "rejects"), step.rejects))

@@ -56,6 +56,10 @@ class RestartTimes:
         self._due_ms[query] = now_ms + delay_ms
         return delay_ms
 
+    def note_change(self, query: str, now_ms: int) -> None:
+        """A query whose failure has been mended is due at once; that is not an attempt."""
+        self._due_ms[query] = now_ms
+
     def take_due(self, now_ms: int) -> str | None:
         """A query whose delay is over, the first in time; it is not due any more."""
         query = min(self._due_ms, key=lambda name: self._due_ms[name], default=None)
@@ -99,6 +103,11 @@ class Restarts:
             return False
         self._say(failure, f"starts again in {delay_ms / 1_000:g} s")
         return True
+
+    def start_again(self, query: str, failure: PartFailed, what_next: str) -> None:
+        """Start a failed query again at once, since it will not fail in the same way."""
+        self._times.note_change(query, _now_ms())
+        self._say(failure, what_next)
 
     def start_next(self) -> StreamingQuery | None:
         """Start a query that is due.

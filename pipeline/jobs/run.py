@@ -18,12 +18,14 @@ from odradek.pipeline.connectors import LAKES, PACKAGE, S3
 from odradek.pipeline.failures import PartFailed, part
 from odradek.pipeline.jobs.built import Built
 from odradek.pipeline.jobs.lookup_tables import lookup_tables, restart_after
+from odradek.pipeline.jobs.record_skipper import RecordSkipper
 from odradek.pipeline.jobs.restarts import Restarts
 from odradek.pipeline.jobs.sharing import SharedBatches, blamed, check_stateless, place_of
 from odradek.pipeline.jobs.topic_identities import TopicIdentities
 from odradek.pipeline.sinks.write import batch_writer_of, start_writer, write_batch
 from odradek.pipeline.sinks.write import start as start_writing
 from odradek.pipeline.sources.read import read as read_source
+from odradek.pipeline.sources.unreadable_records import RecordsFailed
 from odradek.pipeline.spec.bounded_files import read_bytes
 from odradek.pipeline.spec.ends import database_of
 from odradek.pipeline.spec.event_time import event_times
@@ -292,6 +294,7 @@ def run_stream(
             start_stream(pipeline, built, folder, count),
             topics=topics,
             restarts=Restarts(pipeline, start, say, partial(restart_after, pipeline, folder)),
+            skipper=RecordSkipper(pipeline, checkpoint),
             is_stopped=is_stopped,
             stopping=stopping,
         )
@@ -362,6 +365,7 @@ def wait(
     *,
     topics: TopicIdentities | None = None,
     restarts: Restarts | None = None,
+    skipper: RecordSkipper | None = None,
     is_stopped: Callable[[], bool] = lambda: False,
     stopping: Callable[[str], object] = lambda query: None,
 ) -> None:
@@ -371,6 +375,7 @@ def wait(
 
     topics    whose change of a topic's id ends all queries; None: not checked
     restarts  starts failed queries again; None: the first failure is the end
+    skipper   passes over records that Spark cannot read, with `restarts`; None: they are failures
     stopping  called with the name of each query before it is stopped
 
     raises  PartFailed
@@ -381,7 +386,7 @@ def wait(
             running = [
                 query
                 for query in running
-                if not _has_ended(pipeline, query, len(running), restarts, topics)
+                if not _has_ended(pipeline, query, len(running), restarts, topics, skipper)
             ]
             if topics is not None:
                 topics.check_if_due()
@@ -406,6 +411,7 @@ def _has_ended(
     count: int,
     restarts: Restarts | None,
     topics: TopicIdentities | None,
+    skipper: RecordSkipper | None,
 ) -> bool:
     """Whether a query has ended, or is to be started again; waits for at most ROUND_S / count.
 
@@ -418,11 +424,18 @@ def _has_ended(
             return bool(query.awaitTermination(timeout_s))
     except PartFailed as failure:
         spark, cause = SparkSession.getActiveSession(), failure.__cause__
-        if spark is not None and has_overflow(cause):
-            failure = _unreadable(spark, pipeline, failure)
         if topics is not None:
             # Spark reports lost records when a topic that was created again has fewer of them.
             topics.check()
+        if spark is not None and has_overflow(cause):
+            failure = _unreadable(spark, pipeline, failure)
+            if skipper is not None and restarts is not None:
+                try:
+                    if _is_skipped(skipper, restarts, query.name, failure):
+                        return True
+                except (RecordsFailed, OSError) as reason:
+                    said = f"{failure.said}; it is not passed over: {reason}"
+                    failure = PartFailed(failure.where, said)
         error = blamed(failure)
         if restarts is not None and restarts.postpone(
             query.name, error, has_worked=query.lastProgress is not None
@@ -432,6 +445,23 @@ def _has_ended(
             # A topic has been deleted meanwhile: look up which one.
             _check_topics(spark, pipeline)
         raise error from cause
+
+
+def _is_skipped(
+    skipper: RecordSkipper, restarts: Restarts, query: str, failure: PartFailed
+) -> bool:
+    """raises  RecordsFailed, OSError"""
+    skipped = skipper.skip_unreadable(query)
+    if skipped is None:
+        return False
+    if skipped.rejected:
+        what_next = f"dead letters in {skipped.topic}: {skipped.rejected}; starts again after them"
+    else:
+        what_next = "starts again with the records before it"
+    restarts.start_again(
+        query, PartFailed(failure.where, said_of_unreadable(skipped.first)), what_next
+    )
+    return True
 
 
 def _unreadable(spark: SparkSession, pipeline: Pipeline, failure: PartFailed) -> PartFailed:

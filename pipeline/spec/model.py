@@ -172,6 +172,7 @@ def faults(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
         views[name] = None
     yield from _watermarks(pipeline)
     yield from _exactly_once(pipeline)
+    yield from _source_rejects(pipeline)
     yield from _unavailable(pipeline)
     for name, sink in pipeline.sinks.items():
         if sink.source not in views:
@@ -214,6 +215,9 @@ def _of_mode(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
         elif isinstance(source, KafkaSource) and source.starting_offsets == "latest":
             said = "a batch that begins at the latest offset reads nothing; allowed: earliest, or"
             yield ("sources", name, "starting_offsets"), f"{said} offsets"
+        if isinstance(source, KafkaSource) and source.rejects is not None:
+            said = "a batch has no checkpoint, and passes over no record"
+            yield ("sources", name, "rejects"), f"{said}; allowed in modes stream and available_now"
 
 
 def _unavailable(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
@@ -250,6 +254,20 @@ def _exactly_once(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
         of_sink = client_fault({**cluster.options, **sink.options})
         if of_sink is not None:
             yield ("sinks", name, "options"), of_sink
+
+
+def _source_rejects(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
+    """Check that librdkafka, which reads and writes these records, takes the clusters' options."""
+    for name, source in pipeline.sources.items():
+        if not isinstance(source, KafkaSource) or source.rejects_cluster is None:
+            continue
+        for cluster in dict.fromkeys((source.cluster, source.rejects_cluster)):
+            if cluster not in pipeline.clusters:
+                continue
+            fault = client_fault(pipeline.clusters[cluster].options)
+            if fault is not None:
+                said = f"source {name} has rejects and takes the properties of librdkafka"
+                yield ("clusters", cluster, "options"), f"{said}: {fault}"
 
 
 def _paths(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
@@ -308,6 +326,8 @@ def _clusters(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
     for name, source in pipeline.sources.items():
         if isinstance(source, KafkaSource):
             wanted.append((("sources", name, "cluster"), source.cluster))
+            if source.rejects_cluster is not None:
+                wanted.append((("sources", name, "rejects_cluster"), source.rejects_cluster))
     for name, step in pipeline.steps.items():
         if isinstance(step, Parse) and step.rejects_cluster is not None:
             wanted.append((("steps", name, "rejects_cluster"), step.rejects_cluster))

@@ -43,6 +43,10 @@ class KafkaSource(Origin):
 
     Columns: key, value (binary), topic, partition, offset, timestamp, timestampType, and with
     `headers` headers (array of key and value).
+
+    rejects  topic (of `rejects_cluster`) for the records that Spark's reader cannot take, whose
+             timestamp is after the year 294247, as dead letters with reason and position in
+             headers `odradek.*`; None: such a record ends the query.  For streams
     """
 
     kind: Literal["kafka"]
@@ -69,8 +73,17 @@ class KafkaSource(Origin):
     """Add the column `headers`.  Spark's `includeHeaders`."""
     fail_on_data_loss: bool = True
     """Fail when records were deleted before they were read.  Spark's `failOnDataLoss`."""
+    rejects: Topic | None = None
+    rejects_cluster: Text | None = None
+    """The table of `[clusters]` whose topic gets dead letters."""
     options: Options = {}
     """Further options of Spark's Kafka source."""
+
+    @model_validator(mode="after")
+    def _rejects_need_a_cluster(self) -> Self:
+        if (self.rejects is None) != (self.rejects_cluster is None):
+            raise ValueError("rejects and rejects_cluster belong together")
+        return self
 
     @model_validator(mode="after")
     def _one_way_to_choose(self) -> Self:
