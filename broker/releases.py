@@ -40,6 +40,7 @@ VERSIONS: Final[tuple[tuple[int, tuple[Range | None, ...]], ...]] = (
     (14, ((0, 5), (0, 5), (0, 5))),  # SYNC_GROUP
     (15, ((0, 5), (0, 5), (0, 6))),  # DESCRIBE_GROUPS
     (16, ((0, 4), (0, 5), (0, 5))),  # LIST_GROUPS
+    (17, ((0, 1), (0, 1), (0, 1))),  # SASL_HANDSHAKE
     (18, ((0, 3), (0, 4), (0, 4))),  # API_VERSIONS
     (19, ((0, 7), (0, 7), (2, 7))),  # CREATE_TOPICS
     (20, ((0, 6), (0, 6), (1, 6))),  # DELETE_TOPICS
@@ -51,17 +52,29 @@ VERSIONS: Final[tuple[tuple[int, tuple[Range | None, ...]], ...]] = (
     (26, ((0, 3), (0, 4), (0, 5))),  # END_TXN
     (27, ((0, 1), (0, 1), (1, 2))),  # WRITE_TXN_MARKERS
     (28, ((0, 3), (0, 4), (0, 5))),  # TXN_OFFSET_COMMIT
+    (29, ((0, 2), (0, 3), (1, 3))),  # DESCRIBE_ACLS
+    (30, ((0, 2), (0, 3), (1, 3))),  # CREATE_ACLS
+    (31, ((0, 2), (0, 3), (1, 3))),  # DELETE_ACLS
     (32, ((0, 4), (0, 4), (1, 4))),  # DESCRIBE_CONFIGS
     (33, ((0, 2), (0, 2), (0, 2))),  # ALTER_CONFIGS
     (34, ((0, 2), (0, 2), (1, 2))),  # ALTER_REPLICA_LOG_DIRS
     (35, ((0, 2), (0, 4), (1, 5))),  # DESCRIBE_LOG_DIRS
+    (36, ((0, 2), (0, 2), (0, 2))),  # SASL_AUTHENTICATE
     (37, ((0, 3), (0, 3), (0, 3))),  # CREATE_PARTITIONS
+    (38, ((0, 2), (0, 3), (1, 3))),  # CREATE_DELEGATION_TOKEN
+    (39, ((0, 2), (0, 2), (1, 2))),  # RENEW_DELEGATION_TOKEN
+    (40, ((0, 2), (0, 2), (1, 2))),  # EXPIRE_DELEGATION_TOKEN
+    (41, ((0, 2), (0, 3), (1, 3))),  # DESCRIBE_DELEGATION_TOKEN
     (42, ((0, 2), (0, 2), (0, 2))),  # DELETE_GROUPS
     (43, ((0, 2), (0, 2), (0, 2))),  # ELECT_LEADERS
     (44, ((0, 1), (0, 1), (0, 1))),  # INCREMENTAL_ALTER_CONFIGS
     (45, ((0, 0), (0, 0), (0, 1))),  # ALTER_PARTITION_REASSIGNMENTS
     (46, ((0, 0), (0, 0), (0, 0))),  # LIST_PARTITION_REASSIGNMENTS
     (47, ((0, 0), (0, 0), (0, 0))),  # OFFSET_DELETE
+    (48, ((0, 1), (0, 1), (0, 1))),  # DESCRIBE_CLIENT_QUOTAS
+    (49, ((0, 1), (0, 1), (0, 1))),  # ALTER_CLIENT_QUOTAS
+    (50, ((0, 0), (0, 0), (0, 0))),  # DESCRIBE_USER_SCRAM_CREDENTIALS
+    (51, ((0, 0), (0, 0), (0, 0))),  # ALTER_USER_SCRAM_CREDENTIALS
     (56, ((0, 0), (0, 3), None)),  # ALTER_PARTITION
     (57, ((0, 0), (0, 1), (0, 2))),  # UPDATE_FEATURES
     (60, ((0, 0), (0, 1), (0, 2))),  # DESCRIBE_CLUSTER

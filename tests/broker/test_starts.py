@@ -174,7 +174,9 @@ def test_refused_coordination_leaves_the_directory_unchanged(
 ) -> None:
     before = tree_of(data)
     refused = Pending[Any].failed(StorageFailed("no"))
-    monkeypatch.setattr(f"odradek.controller.controller.Controller.{step}", lambda *_: refused)
+    monkeypatch.setattr(
+        f"odradek.controller.controller.Controller.{step}", lambda *_, **__: refused
+    )
     with pytest.raises(StorageFailed):
         start_and_stop(loop, settings_of(data))
     assert tree_of(data) == before

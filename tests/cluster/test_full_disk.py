@@ -63,10 +63,14 @@ def wait_for_more(cluster: BrokerCluster, production: Production, *, timeout_s: 
 
 
 @pytest.mark.parametrize(
-    ("controller", "apache"),
-    [(FULL, ()), (3, ()), pytest.param(3, (3,), marks=pytest.mark.judge)],
+    ("controller", "apache", "is_embedded"),
+    [
+        (FULL, (), False),
+        (FULL, (), True),
+        (3, (), False),
+        pytest.param(3, (3,), False, marks=pytest.mark.judge),
+    ],
 )
-@pytest.mark.parametrize("is_embedded", [False, True])
 def test_leader_without_space_hands_over_and_leads_again_when_it_has_space(
     ensemble: str, tmp_path: Path, controller: int, apache: tuple[int, ...], is_embedded: bool
 ) -> None:

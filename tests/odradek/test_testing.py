@@ -41,7 +41,7 @@ with odradek.testing.Broker() as broker:
 heavy = ("odradek.broker", "odradek.controller", "odradek.storage", "odradek.runtime")
 assert started == light, set(started) - set(light)
 others = [name for name in light if not name.startswith("odradek.testing")]
-assert others == ["odradek.launcher"], others
+assert others == ["odradek.bounded_parsing", "odradek.launcher"], others
 assert not [name for name in sys.modules if name.startswith(heavy)]
 assert not {"asyncio", "uvloop", "kazoo"} & set(sys.modules)
 """

@@ -108,7 +108,7 @@ class GroupHistory:
         self, group: str, generation: int, member_id: str, keys: list[TopicPartition]
     ) -> None:
         """A member has got its partitions: it is their only owner in its generation, and no
-        coordinator forgets that generation.
+        coordinator forgets that generation (`check_end`).
 
         generation  or the epoch of the member
         member_id   or the instance id of a static member: its member ids take turns
@@ -121,11 +121,21 @@ class GroupHistory:
                     f"{key} has two owners in generation {generation} of {group}: {former} and "
                     f"{member_id}"
                 )
-        # A leader that dies may have committed what no replica knows to be committed.
-        is_lost_allowed = self._world.counts["power cut"] > 0
-        if generation > self._generations.get(group, 0) and not is_lost_allowed:
-            self._world.fail(f"generation {generation} of {group} is assigned and not committed")
         self._newest[group] = max(generation, self.newest(group))
+
+    def check_end(self) -> None:
+        """Every generation that a member was given is committed.
+
+        A coordinator that is alone in sync serves what its log contains before it is committed; no
+        clean election takes that back.
+        """
+        for group, newest in self._newest.items():
+            committed = self._generations.get(group, 0)
+            # A leader that dies may have committed what no replica knows to be committed.
+            if newest > committed and not self._world.counts["power cut"]:
+                self._world.fail(
+                    f"generation {newest} of {group} was assigned, and {committed} is committed"
+                )
 
     def on_owned(self, group: str, epoch: int, member_id: str, keys: list[TopicPartition]) -> None:
         """A member has got partitions in an epoch: the ones that had them have released them."""

@@ -97,6 +97,7 @@ class GroupWorkload:
 
     def check_end(self) -> None:
         """The coordinators return the offsets that are committed."""
+        self._history.check_end()
         for group, offsets in self._offsets.items():
             expected = {key: self._history.committed(group, key) for key in self._keys}
             if offsets != expected:
