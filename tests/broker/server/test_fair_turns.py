@@ -47,7 +47,7 @@ MANY_NAMES: Final = {**REQUESTS, **TRANSACTION_REQUESTS, **WHOLE_REQUESTS, **WID
 
 CALLBACK_NS_MAX: Final = 100_000_000
 """Of a machine at a third of its speed: what is seen here is 5 to 30 ms."""
-CANARY_NS_MAX: Final = 200_000_000
+CANARY_NS_MAX: Final = 400_000_000
 NOISE_MAX: Final = 4.0
 MEASURED_AGAIN: Final = 4
 METADATA_REQUESTS_MAX: Final = 500
