@@ -144,7 +144,7 @@ def _topic_results(
 def failed(
     request: AddPartitionsToTxnRequest, code: ErrorCode, message: str | None
 ) -> AddPartitionsToTxnResponse:
-    """The same error for every partition of a client; a top-level error for a broker."""
+    """One error for every partition of a client; a top-level error for a broker."""
     return AddPartitionsToTxnResponse(
         error_code=code,
         results_by_topic_v3_and_below=[

@@ -34,7 +34,7 @@ def run(context: Context, request: AlterClientQuotasRequest) -> Steps[Reply]:
 def failed(
     request: AlterClientQuotasRequest, code: ErrorCode, message: str | None
 ) -> AlterClientQuotasResponse:
-    """The same error for every entry."""
+    """One error for every entry."""
     return AlterClientQuotasResponse(
         entries=[_refused(entry, code, message) for entry in request.entries]
     )

@@ -46,7 +46,7 @@ def requested_of(resource: AlterConfigsResource) -> Requested:
 def failed(
     request: AlterConfigsRequest, code: ErrorCode, message: str | None
 ) -> AlterConfigsResponse:
-    """The same error for every resource."""
+    """One error for every resource."""
     return _response(
         [
             ResourceResult(resource.resource_type, resource.resource_name, code, message)

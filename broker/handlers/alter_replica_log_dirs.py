@@ -45,7 +45,7 @@ def run(context: Context, request: AlterReplicaLogDirsRequest) -> Steps[Reply]:
 def failed(
     request: AlterReplicaLogDirsRequest, code: ErrorCode, message: str | None
 ) -> AlterReplicaLogDirsResponse:
-    """The same error for every partition."""
+    """One error for every partition."""
     topics: dict[str, AlterReplicaLogDirTopicResult] = {}
     for directory in request.dirs:
         for topic in directory.topics:

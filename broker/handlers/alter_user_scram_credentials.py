@@ -42,7 +42,7 @@ def run(context: Context, request: AlterUserScramCredentialsRequest) -> Steps[Re
 def failed(
     request: AlterUserScramCredentialsRequest, code: ErrorCode, message: str | None
 ) -> AlterUserScramCredentialsResponse:
-    """The same error for every user."""
+    """One error for every user."""
     names = dict.fromkeys(_names(request))
     return AlterUserScramCredentialsResponse(
         results=[_result(name, code, message) for name in names]

@@ -46,7 +46,7 @@ def run(context: Context, request: ConsumerGroupDescribeRequest) -> Steps[Reply]
 def failed(
     request: ConsumerGroupDescribeRequest, code: ErrorCode, message: str | None
 ) -> ConsumerGroupDescribeResponse:
-    """The same error for every group."""
+    """One error for every group."""
     return ConsumerGroupDescribeResponse(
         groups=[_blank(name, code, message) for name in request.group_ids]
     )

@@ -31,7 +31,7 @@ def run(context: Context, request: CreateAclsRequest) -> Steps[Reply]:
 
 
 def failed(request: CreateAclsRequest, code: ErrorCode, message: str | None) -> CreateAclsResponse:
-    """The same error for every entry."""
+    """One error for every entry."""
     return CreateAclsResponse(results=[_result(code, message) for _ in request.creations])
 
 

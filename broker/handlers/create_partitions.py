@@ -101,7 +101,7 @@ def _create(
 def failed(
     request: CreatePartitionsRequest, code: ErrorCode, message: str | None
 ) -> CreatePartitionsResponse:
-    """The same error for every topic."""
+    """One error for every topic."""
     return CreatePartitionsResponse(
         results=[
             CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=message)

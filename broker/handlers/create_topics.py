@@ -114,7 +114,7 @@ def _create(
 def failed(
     request: CreateTopicsRequest, code: ErrorCode, message: str | None
 ) -> CreateTopicsResponse:
-    """The same error for every topic."""
+    """One error for every topic."""
     return CreateTopicsResponse(
         topics=[_refused(topic.name, code, message) for topic in request.topics]
     )

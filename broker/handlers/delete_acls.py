@@ -30,7 +30,7 @@ def run(context: Context, request: DeleteAclsRequest) -> Steps[Reply]:
 
 
 def failed(request: DeleteAclsRequest, code: ErrorCode, message: str | None) -> DeleteAclsResponse:
-    """The same error for every filter."""
+    """One error for every filter."""
     return DeleteAclsResponse(filter_results=[_result(code, message) for _ in request.filters])
 
 

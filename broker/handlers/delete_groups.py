@@ -51,7 +51,7 @@ def run(context: Context, request: DeleteGroupsRequest) -> Steps[WhenDone[Settle
 def failed(
     request: DeleteGroupsRequest, code: ErrorCode, message: str | None
 ) -> DeleteGroupsResponse:
-    """The same error for every group."""
+    """One error for every group."""
     return DeleteGroupsResponse(
         results=[
             DeletableGroupResult(group_id=name, error_code=code)

@@ -50,7 +50,7 @@ def run(context: Context, request: DeleteRecordsRequest) -> Steps[Reply | Delaye
 def failed(
     request: DeleteRecordsRequest, code: ErrorCode, message: str | None
 ) -> DeleteRecordsResponse:
-    """The same error for every partition."""
+    """One error for every partition."""
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(

@@ -87,7 +87,7 @@ def run(context: Context, request: DeleteTopicsRequest) -> Steps[Delayed]:
 def failed(
     request: DeleteTopicsRequest, code: ErrorCode, message: str | None
 ) -> DeleteTopicsResponse:
-    """The same error for every topic."""
+    """One error for every topic."""
     asked = request.topics or [
         DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names
     ]

@@ -103,7 +103,7 @@ def _describe(
 def failed(
     request: DescribeConfigsRequest, code: ErrorCode, message: str | None
 ) -> DescribeConfigsResponse:
-    """The same error for every resource."""
+    """One error for every resource."""
     return DescribeConfigsResponse(
         results=[_refused(resource, code, message) for resource in request.resources]
     )

@@ -48,7 +48,7 @@ def run(context: Context, request: DescribeGroupsRequest) -> Steps[Reply]:
 def failed(
     request: DescribeGroupsRequest, code: ErrorCode, message: str | None
 ) -> DescribeGroupsResponse:
-    """The same error for every group."""
+    """One error for every group."""
     return DescribeGroupsResponse(groups=[_blank(name, code) for name in request.groups])
 
 

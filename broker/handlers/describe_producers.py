@@ -41,7 +41,7 @@ def run(context: Context, request: DescribeProducersRequest) -> Steps[Reply]:
 def failed(
     request: DescribeProducersRequest, code: ErrorCode, message: str | None
 ) -> DescribeProducersResponse:
-    """The same error for every partition."""
+    """One error for every partition."""
     return DescribeProducersResponse(
         topics=[
             TopicResponse(

@@ -82,7 +82,7 @@ def _names(request: DescribeTopicPartitionsRequest, known: Collection[str]) -> S
 def failed(
     request: DescribeTopicPartitionsRequest, code: ErrorCode, message: str | None
 ) -> DescribeTopicPartitionsResponse:
-    """The same error for every topic named."""
+    """One error for every topic named."""
     return DescribeTopicPartitionsResponse(
         topics=[_refused(topic.name, code) for topic in request.topics], next_cursor=None
     )

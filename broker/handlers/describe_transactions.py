@@ -68,7 +68,7 @@ def _failed_id(name: str, code: ErrorCode) -> TransactionState:
 def failed(
     request: DescribeTransactionsRequest, code: ErrorCode, message: str | None
 ) -> DescribeTransactionsResponse:
-    """The same error for every id."""
+    """One error for every id."""
     return DescribeTransactionsResponse(
         transaction_states=[_failed_id(name, code) for name in request.transactional_ids]
     )

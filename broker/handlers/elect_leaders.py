@@ -70,7 +70,7 @@ def run(context: Context, request: ElectLeadersRequest) -> Steps[Delayed]:
 def failed(
     request: ElectLeadersRequest, code: ErrorCode, message: str | None
 ) -> ElectLeadersResponse:
-    """The same error for every partition; NOT_CONTROLLER is no error of the request."""
+    """One error for every partition; NOT_CONTROLLER is no error of the request."""
     del message
     return ElectLeadersResponse(
         error_code=ErrorCode.NONE if code is ErrorCode.NOT_CONTROLLER else code,

@@ -210,7 +210,7 @@ def _watch(found: Found, reading: Reading) -> tuple[Hashable, ...]:
 
 
 def failed(request: FetchRequest, code: ErrorCode, message: str | None) -> FetchResponse:
-    """The same error for every partition, and at the top since version 7.
+    """One error for every partition, and at the top since version 7.
 
     Records are null, as in Kafka.  Versions that are not served get 0 bytes: clients that know no
     later ones repeat a request for ever whose response has null.

@@ -70,7 +70,7 @@ def _respond(context: Context, request: FindCoordinatorRequest) -> Steps[FindCoo
 def failed(
     request: FindCoordinatorRequest, code: ErrorCode, message: str | None
 ) -> FindCoordinatorResponse:
-    """The same error for every key."""
+    """One error for every key."""
     return FindCoordinatorResponse(
         error_code=code,
         error_message=message,

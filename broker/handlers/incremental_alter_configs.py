@@ -86,7 +86,7 @@ def requested_of(resource: AlterConfigsResource) -> Requested:
 def failed(
     request: IncrementalAlterConfigsRequest, code: ErrorCode, message: str | None
 ) -> IncrementalAlterConfigsResponse:
-    """The same error for every resource."""
+    """One error for every resource."""
     return _response(
         [
             ResourceResult(resource.resource_type, resource.resource_name, code, message)

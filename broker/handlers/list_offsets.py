@@ -225,7 +225,7 @@ def _old_style_offsets(
 def failed(
     request: ListOffsetsRequest, code: ErrorCode, message: str | None
 ) -> ListOffsetsResponse:
-    """The same error for every partition."""
+    """One error for every partition."""
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(

@@ -146,7 +146,7 @@ def _respond(
 
 
 def failed(request: MetadataRequest, code: ErrorCode, message: str | None) -> MetadataResponse:
-    """The same error for every topic named; there is no other place before version 13."""
+    """One error for every topic named; there is no other place before version 13."""
     return MetadataResponse(
         brokers=[],
         cluster_id=None,

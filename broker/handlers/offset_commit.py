@@ -83,7 +83,7 @@ def _respond(
 def failed(
     request: OffsetCommitRequest, code: ErrorCode, message: str | None
 ) -> OffsetCommitResponse:
-    """The same error for every partition."""
+    """One error for every partition."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(

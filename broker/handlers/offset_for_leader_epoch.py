@@ -39,7 +39,7 @@ def run(context: Context, request: OffsetForLeaderEpochRequest) -> Steps[Reply]:
 def failed(
     request: OffsetForLeaderEpochRequest, code: ErrorCode, message: str | None
 ) -> OffsetForLeaderEpochResponse:
-    """The same error for every partition."""
+    """One error for every partition."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(

@@ -267,7 +267,7 @@ class StagedProduce(Staged):
 
 
 def failed(request: ProduceRequest, code: ErrorCode, message: str | None) -> ProduceResponse:
-    """The same error for every partition."""
+    """One error for every partition."""
     error = BrokerError(code, message)
     return ProduceResponse(
         responses=[

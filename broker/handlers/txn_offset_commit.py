@@ -129,7 +129,7 @@ def _respond(
 def failed(
     request: TxnOffsetCommitRequest, code: ErrorCode, message: str | None
 ) -> TxnOffsetCommitResponse:
-    """The same error for every partition."""
+    """One error for every partition."""
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(

@@ -77,7 +77,7 @@ def _respond(written: Written) -> Steps[WriteTxnMarkersResponse]:
 def failed(
     request: WriteTxnMarkersRequest, code: ErrorCode, message: str | None
 ) -> WriteTxnMarkersResponse:
-    """The same error for every partition."""
+    """One error for every partition."""
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(

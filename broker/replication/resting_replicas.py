@@ -31,7 +31,7 @@ REPORT_MAX_MS: Final = 60_000
 
 
 class RestingReplicas:
-    """Those of one broker.
+    """The replicas of one broker that rest.
 
     full   the directories without space
     image  returns the broker's image of the cluster
@@ -45,7 +45,7 @@ class RestingReplicas:
         self._logs = logs
         self._image = image
         self._resting: dict[TopicPartition, None] = {}
-        """Those whose last LeaderAndIsr was refused."""
+        """Replicas whose last LeaderAndIsr was refused."""
         self._report_ms = 0
         self._wait_ms = REPORT_MS
 

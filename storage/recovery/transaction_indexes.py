@@ -8,7 +8,7 @@ aborted transactions.  So a start rebuilds it from the batches in two cases:
     uncertain  the segment lacks its offset or its time index: whatever took that file may have
                taken the transaction index, which an ordinary segment does not have
 
-Differs from Kafka: a missing time index is no reason for it; and it checks the records of the
+Differs from Kafka: a missing time index does not cause it; and it checks the records of the
 segment too, and truncates the segment at the first damaged one.
 
 cost    per segment with a transaction index 30 us, and 0.2 us an entry; a rebuild reads the segment

@@ -21,7 +21,7 @@ Errors of a partition, by what follows:
     others                fetched again after replica.fetch.backoff.ms
 
 An in-sync replica does not drop what is committed, whatever its leader says: it would count for
-what it does not have.  It fetches on at the same offset, which is no progress for its leader, and
+what it does not have.  It fetches on at the same offset, which its leader does not count, and
 truncates when that has taken it out of the in-sync replicas (after replica.lag.time.max.ms).
 
 1. Between its segments are offsets without a batch, and recovery cannot say whether they were
