@@ -82,7 +82,7 @@ class FileSystem(Protocol):
         """Names (not paths) in a folder, sorted."""
 
     def list_files(self, path: str) -> FolderListing:
-        """As `list`, what is a regular file apart from what is not."""
+        """List a folder, with regular files apart from everything else."""
 
     def make_directory(self, path: str) -> None:
         """Create a folder and its missing parents; it may exist already."""

@@ -23,7 +23,7 @@ class BoundListener:
         host, port, *_ = bound.getsockname()
         self.port: int = port
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        """As it is bound; [::] for every interface, 0.0.0.0 where there is no IPv6."""
+        """The bound address; [::] for every interface, 0.0.0.0 where there is no IPv6."""
 
 
 def bind(name: str, host: str, port: int) -> BoundListener:

@@ -21,7 +21,7 @@ SHOWN_MAX: Final = 200
 SILENCE_S: Final = 60
 """A connection that sends nothing for so long is closed."""
 FIRST_REQUEST_S: Final = 10
-"""The same before its first request."""
+"""A connection that sends no first request for so long is closed."""
 
 Respond = Callable[[str, str, bytes], tuple[int, object]]
 """(method, target, body) -> status and content."""

@@ -50,7 +50,7 @@ CLIENT_SESSION: Final = 1 << 56
 PATH_BYTES_MAX: Final = 60_000
 """The files have two bytes for the length of a path."""
 NODE_BYTES: Final = 400
-"""Of a node, besides its path and data."""
+"""Bytes that a node takes besides its path and data."""
 
 _VALID_PATH = re.compile(
     "(?:/(?!\\.{1,2}(?:/|$))[^/\\x00-\\x1f\\x7f-\\x9f\\ud800-\\uf8ff\\ufff0-\\U0010ffff]+)+"

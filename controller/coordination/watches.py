@@ -15,7 +15,7 @@ from odradek.controller.coordination.session import WatchEvent, WatchKind
 WATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 """Memory of the watches of one session."""
 CLIENT_WATCHES_BYTES_MAX: Final = 128 * 1024 * 1024
-"""Of all sessions of clients over the network together."""
+"""Bytes that the watches of all network clients may take together."""
 _WATCH_BYTES: Final = 150
 """Of a watch, besides its path."""
 

@@ -31,7 +31,7 @@ from odradek.runtime.lazy_dataclass import dataclass
 
 ATTEMPTS_MAX: Final = 10
 EPOCH_MAX: Final = 2**31 - 2
-"""Of what can be raised by one: an epoch has 32 bits in requests."""
+"""The greatest epoch that can be raised by one: requests have 32 bits for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from odradek.tools.errors import ToolError
 from odradek.tools.options import INT32_MAX
 
 CHARACTERS_MAX: Final = 64 << 20
-"""Of a file that a tool reads."""
+"""The size that a file of a tool may have."""
 
 
 class JsonError(ToolError):

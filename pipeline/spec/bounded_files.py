@@ -8,7 +8,7 @@ from pathlib import Path as FilePath
 from typing import Final
 
 TEXT_BYTES_MAX: Final = 4 << 20
-"""Of a pipeline file, one that it includes, a query, and the rows of a test."""
+"""The size of a pipeline file, an included file, a query, and the rows of a test."""
 DESCRIPTOR_BYTES_MAX: Final = 64 << 20
 
 

@@ -25,7 +25,7 @@ from odradek.pipeline.spec.steps import AnyStep
 
 VALUE_LENGTH_MAX: Final = 80
 ERRORS_MAX: Final = 1_000
-"""Of pydantic, that are looked at: merging compares each with the others."""
+"""Errors of pydantic that are looked at: merging compares each with the others."""
 Mode = Literal["stream", "available_now", "batch"]
 M = TypeVar("M", bound=BaseModel)
 

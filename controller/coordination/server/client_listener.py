@@ -25,7 +25,7 @@ from odradek.runtime.slicing import TimeSlice
 
 CONNECTIONS_MAX: Final = 256
 HOST_CONNECTIONS_MAX: Final = 128
-"""Of one host (ZooKeeper: maxClientCnxns)."""
+"""Connections of one host (ZooKeeper: maxClientCnxns)."""
 ACCEPTS_PER_TURN: Final = 16
 READ_BYTES: Final = 64 * 1024
 HANDSHAKE_MS: Final = 10_000

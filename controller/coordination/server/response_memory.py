@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 RESPONSE_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Of all connections together."""
+"""Bytes that the responses of all connections may take together."""
 
 
 class ResponseOwner(Protocol):
