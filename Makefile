@@ -45,10 +45,10 @@ run: $(VENV)/.run
 cluster: $(VENV)/.run system-packages
 	@exec $(BIN)/python -I -m odradek.tools.cluster.ensemble config/cluster
 
-# The rows wait for Java and for sessions most of the time: they run at once, and each prints what it
-# found at its end.
+# The rows wait for Java and for sessions much of the time: more of them run at once than the machine
+# has processors, and each prints what it found at its end.
 test: tools
-	@$(MAKE) --no-print-directory -k -j12 --output-sync=target \
+	@$(MAKE) --no-print-directory -k -j5 --output-sync=target \
 		lint test-broker test-broker-parts test-pipelines test-steps test-jobs test-clients \
 		test-groups test-clusters test-tools test-parts test-sim
 
@@ -111,7 +111,7 @@ test-connectors: tools
 # The slow checks of clusters; then every client library writes and reads while parts of clusters are
 # killed at random, which appends to tests/cluster/ledger.jsonl.
 chaos-cluster: tools
-	$(BIN)/python -m pytest -q -m slow tests/cluster
+	$(BIN)/python -m pytest -q -m slow tests/cluster tests/broker
 	$(BIN)/python -m tests.cluster --minutes $(MINUTES)
 
 # Real brokers and servers of ZooKeeper in network namespaces, which are killed, paused, cut off and slowed

@@ -1,7 +1,8 @@
-"""Batches of 180 KB that wait to be validated, from four clients at once, beside busy processes.
+"""Batches of 180 KB that wait to be validated, from four clients at once.
 
 On a busy machine whole frames arrive in one receive, and the memory of a request that waits is what
-the next receives of other connections would overwrite.
+the next receives of other connections would overwrite. `make chaos-cluster` has
+three busy processes beside it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from tests.support.watermarks import watermarks
 
 PRODUCERS: Final = 4
 PARTITIONS: Final = 12
-ROUNDS: Final = 2
 RECORDS: Final = 1_400
 """Of a producer, for each partition and round."""
 WAIT_S: Final = 300.0
@@ -39,7 +39,9 @@ def value_of(producer: int, number: int) -> bytes:
     return (b"%d:%d " % (producer, number) * 20)[:100]
 
 
-def produce(address: str, topic: str, producer: int, failures: list[str]) -> dict[int, list[int]]:
+def produce(
+    address: str, topic: str, producer: int, rounds: int, failures: list[str]
+) -> dict[int, list[int]]:
     """Send all rounds; partition -> numbers of its acknowledged records in order of offsets."""
     offsets: dict[int, list[tuple[int, int]]] = {}
 
@@ -52,7 +54,7 @@ def produce(address: str, topic: str, producer: int, failures: list[str]) -> dic
 
     client = Producer({"bootstrap.servers": address, **SETTINGS})
     number = 0
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for partition in range(PARTITIONS):
             for _ in range(RECORDS):
                 number += 1
@@ -90,6 +92,7 @@ def read_all(address: str, topic: str, partition: int) -> list[bytes]:
 
 
 @pytest.mark.client
+@pytest.mark.parametrize(("rounds", "busy"), [(1, 0), pytest.param(8, 3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "configs",
     [
@@ -99,17 +102,17 @@ def read_all(address: str, topic: str, partition: int) -> list[bytes]:
     ids=["compacted", "recompressed"],
 )
 def test_large_batches_that_wait_are_read_as_they_were_sent(
-    tmp_path: Path, configs: dict[str, str]
+    tmp_path: Path, configs: dict[str, str], rounds: int, busy: int
 ) -> None:
     failures: list[str] = []
     sent: dict[int, dict[int, list[int]]] = {}
-    with odradek_broker(tmp_path) as broker, busy_processes(3):
+    with odradek_broker(tmp_path) as broker, busy_processes(busy):
         admin = AdminClient({"bootstrap.servers": broker.address})
         new = NewTopic("large", PARTITIONS, 1, config=configs)
         admin.create_topics([new])["large"].result(WAIT_S)
 
         def run(producer: int) -> None:
-            sent[producer] = produce(broker.address, "large", producer, failures)
+            sent[producer] = produce(broker.address, "large", producer, rounds, failures)
 
         threads = [threading.Thread(target=run, args=(number,)) for number in range(PRODUCERS)]
         for thread in threads:
@@ -123,4 +126,4 @@ def test_large_batches_that_wait_are_read_as_they_were_sent(
             for producer, numbers in sent.items():
                 mine = [value for value in values if value.startswith(b"%d:" % producer)]
                 assert mine == [value_of(producer, number) for number in numbers[partition]]
-            assert len(values) == PRODUCERS * ROUNDS * RECORDS
+            assert len(values) == PRODUCERS * rounds * RECORDS

@@ -23,9 +23,9 @@ with warnings.catch_warnings():
 
 pytestmark = pytest.mark.client
 
-SESSION_MS = 2_000
-HEARTBEAT_MS = 200
-STALL_S = 3.0
+SESSION_MS = 6_000
+HEARTBEAT_MS = 300
+STALL_S = 7.0
 WAIT_S = 60.0
 
 

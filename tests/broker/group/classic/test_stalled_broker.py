@@ -19,8 +19,8 @@ from tests.support.processes import pause_process
 from tests.support.stalled_broker import SHORT_SESSIONS
 from tests.support.wire import Wire
 
-SESSION_MS = 2_000
-STALL_S = 2.5
+SESSION_MS = 6_000
+STALL_S = 6.5
 MEMBERS = 3
 
 
