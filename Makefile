@@ -211,7 +211,7 @@ bench-transactions: tools
 
 # Card payments through a broker and a pipeline; leaves a page in build/demo-pipeline. Needs Java 17.
 demo-pipeline: $(VENV)/.dev
-	$(BIN)/python -m odradek.pipeline.demo
+	$(BIN)/python -m odradek.demo.pipeline
 
 # What the tests need besides Python: client libraries of other languages, Apache Kafka's own jars.
 tools: $(VENV)/.dev system-packages

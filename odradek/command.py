@@ -37,7 +37,7 @@ SUBCOMMANDS: Final = {
         "odradek.tools.consumer_groups.command",
         "list, describe, reset and delete consumer groups",
     ),
-    "demo": ("odradek.tools.demo.command", "show what a cluster does when something fails"),
+    "demo": ("odradek.demo.command", "show what a cluster does when something fails"),
     "features": (
         "odradek.tools.features",
         "finalize levels of features, such as transaction.version",

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from odradek.demo.claims import Measured, claims_of
+from odradek.demo.command import INTERRUPTED, build_parser
+from odradek.demo.network import HOST, Network
 from odradek.tools.console.library import MISSING
-from odradek.tools.demo.claims import Measured, claims_of
-from odradek.tools.demo.command import INTERRUPTED, build_parser
-from odradek.tools.demo.network import HOST, Network
 from tests.support.ports import free_port
 from tests.support.processes import LoggedProcess
 

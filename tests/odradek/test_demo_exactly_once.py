@@ -10,12 +10,12 @@ from dataclasses import replace
 
 import pytest
 
+from odradek.demo.eos import COMMITTED, OPEN_RECORDS, RECORDS, Seen
+from odradek.demo.eos import claims_of as claims_of_copies
+from odradek.demo.idempotence import Sent, SentByHand, claims_of, judged
+from odradek.demo.lost_responses import LostResponses
+from odradek.demo.network import HOST
 from odradek.protocol.api_keys import ApiKey
-from odradek.tools.demo.eos import COMMITTED, OPEN_RECORDS, RECORDS, Seen
-from odradek.tools.demo.eos import claims_of as claims_of_copies
-from odradek.tools.demo.idempotence import Sent, SentByHand, claims_of, judged
-from odradek.tools.demo.lost_responses import LostResponses
-from odradek.tools.demo.network import HOST
 from tests.support.ports import free_port
 
 WAIT_S = 240.0

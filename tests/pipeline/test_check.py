@@ -86,7 +86,7 @@ def test_files_of_this_project_have_no_mistakes_and_no_warnings(path: Path) -> N
 
 
 def test_pipeline_of_the_demo_has_no_mistakes() -> None:
-    path = PROJECT / "pipeline/demo/payments.toml"
+    path = PROJECT / "odradek/demo/pipeline/payments.toml"
     text = path.read_text().replace("ADDRESS", "127.0.0.1:9092")
     assert analyse(parse(text, path), path.parent).findings == []
 

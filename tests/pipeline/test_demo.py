@@ -34,7 +34,7 @@ def of_folder(folder: Path) -> list[str]:
 
 
 def test_stopped_demo_ends_its_processes(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "odradek.pipeline.demo", "--folder", str(tmp_path / "demo")]
+    command = [sys.executable, "-m", "odradek.demo.pipeline", "--folder", str(tmp_path / "demo")]
     command += ["--jars", str(maven.spark_connectors(SPARK_VERSION))]
     with LoggedProcess(
         command, log=tmp_path / "demo.log", environment={"PYTHONUNBUFFERED": "1"}
@@ -54,7 +54,7 @@ def test_demo_finds_the_planted_cases(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
-        "odradek.pipeline.demo",
+        "odradek.demo.pipeline",
         "--folder",
         str(tmp_path),
         "--seed",

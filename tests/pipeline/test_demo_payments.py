@@ -9,8 +9,8 @@ from functools import cache
 
 import pytest
 
-from odradek.pipeline.demo import payments
-from odradek.pipeline.demo.payments import Event, Truth, make_payments
+from odradek.demo.pipeline import payments
+from odradek.demo.pipeline.payments import Event, Truth, make_payments
 
 BEGIN_MS = 1_767_225_601_234
 """Not the start of a window."""

@@ -12,9 +12,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from odradek.pipeline.demo.findings import Findings, Verdict, Window
-from odradek.pipeline.demo.payments import Truth
-from odradek.pipeline.demo.report import read_progress, write_report
+from odradek.demo.pipeline.findings import DetectionQuality, Findings, Window
+from odradek.demo.pipeline.payments import Truth
+from odradek.demo.pipeline.report import read_progress, write_report
 
 TRUTH = Truth(
     begin_ms=1_000_000,
@@ -156,13 +156,17 @@ def test_run_without_findings_has_a_page(tmp_path: Path) -> None:
 
 
 def test_precision_and_recall_are_computed_from_found_and_planted() -> None:
-    assert FINDINGS.anomalies(TRUTH) == Verdict(planted=4, found=4, right=3)
-    assert FINDINGS.hot(TRUTH) == Verdict(planted=2, found=2, right=1), "0.1 of a window is none"
+    assert FINDINGS.anomalies(TRUTH) == DetectionQuality(planted=4, found=4, right=3)
+    assert FINDINGS.hot(TRUTH) == DetectionQuality(planted=2, found=2, right=1), (
+        "0.1 of a window is none"
+    )
     assert replace(TRUTH, end_ms=1_014_999).is_whole(1_005_000)
     assert not replace(TRUTH, end_ms=1_014_999).is_whole(1_010_000)
-    assert str(Verdict(1000, 1000, 999)) == "precision 0.99, recall 0.99", "1.00 is all of it"
-    assert not Verdict(1000, 1000, 999).is_complete
-    assert Verdict(10, 4, 2).precision == pytest.approx(0.5)
+    assert str(DetectionQuality(1000, 1000, 999)) == "precision 0.99, recall 0.99", (
+        "1.00 is all of it"
+    )
+    assert not DetectionQuality(1000, 1000, 999).is_complete
+    assert DetectionQuality(10, 4, 2).precision == pytest.approx(0.5)
 
 
 def test_incomplete_last_line_of_progress_is_left_out(tmp_path: Path) -> None:

@@ -215,7 +215,7 @@ def test_no_decision_rests_on_the_number_of_references() -> None:
 PARSES_OWN_TEXT: Final = (
     "odradek/bounded_parsing.py",
     "pipeline/cases/run.py",
-    "pipeline/demo/",
+    "odradek/demo/pipeline/",
     "pipeline/transforms/scoring.py",
     "storage/compaction/wire.py",
 )

@@ -17,8 +17,8 @@ mpl.use("Agg")  # The backend without a display.
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
-from odradek.pipeline.demo.findings import Findings, Verdict
-from odradek.pipeline.demo.payments import WINDOW_MS, Truth
+from odradek.demo.pipeline.findings import DetectionQuality, Findings
+from odradek.demo.pipeline.payments import WINDOW_MS, Truth
 
 SHOWN_MERCHANTS: Final = 6
 SHOWN_OTHERS: Final = 2
@@ -147,8 +147,8 @@ def _table(truth: Truth, findings: Findings) -> str:
         _count("payments in Parquet", truth.payments, findings.landed_ids),
         _count("rows in Parquet, one for each payment", truth.payments, findings.landed),
         _count("dead letters", truth.garbage, findings.rejected),
-        _verdict("hot merchants", findings.hot(truth)),
-        _verdict("odd amounts", findings.anomalies(truth)),
+        _quality("hot merchants", findings.hot(truth)),
+        _quality("odd amounts", findings.anomalies(truth)),
     ]
     head = "<tr><th></th><th>planted or sent</th><th>found</th><th></th></tr>"
     return f"<table>{head}{''.join(rows)}</table>"
@@ -159,12 +159,12 @@ def _count(name: str, wanted: int, found: int) -> str:
     return f"<tr><td>{name}</td><td>{wanted:,}</td><td>{found:,}</td><td>{said}</td></tr>"
 
 
-def _verdict(name: str, verdict: Verdict) -> str:
-    is_good = verdict.is_complete and (verdict.precision is None or verdict.precision >= 0.9)
+def _quality(name: str, quality: DetectionQuality) -> str:
+    is_good = quality.is_complete and (quality.precision is None or quality.precision >= 0.9)
     kind = "good" if is_good else "bad"
     return (
-        f"<tr><td>{name}</td><td>{verdict.planted:,}</td><td>{verdict.found:,}</td>"
-        f"<td><span class={kind}>{verdict}</span></td></tr>"
+        f"<tr><td>{name}</td><td>{quality.planted:,}</td><td>{quality.found:,}</td>"
+        f"<td><span class={kind}>{quality}</span></td></tr>"
     )
 
 

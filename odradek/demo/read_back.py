@@ -5,8 +5,8 @@ from __future__ import annotations
 from time import monotonic
 from typing import Final
 
+from odradek.demo.errors import DemoError
 from odradek.tools.console.library import library
-from odradek.tools.demo.errors import DemoError
 
 BATCH: Final = 10_000
 POLL_S: Final = 1.0

@@ -10,8 +10,8 @@ import struct
 from contextlib import suppress
 from typing import Final
 
+from odradek.demo.network import HOST
 from odradek.protocol.api_keys import ApiKey
-from odradek.tools.demo.network import HOST
 
 FRAME_BYTES_MAX: Final = 16 << 20
 _REQUEST: Final = struct.Struct(">hhi")

@@ -8,9 +8,9 @@ from contextlib import suppress
 from time import monotonic
 from typing import Final
 
+from odradek.demo.producers import TimedProducer
+from odradek.demo.replica_offsets import DemoCluster, ReplicaOffsets
 from odradek.tools.client import ClientError
-from odradek.tools.demo.producers import TimedProducer
-from odradek.tools.demo.replica_offsets import DemoCluster, ReplicaOffsets
 
 SEND_EVERY_S: Final = 0.05
 LOOK_EVERY_S: Final = 0.2

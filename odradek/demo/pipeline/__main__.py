@@ -19,10 +19,10 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from odradek.demo.pipeline.findings import END, Findings, read_findings
+from odradek.demo.pipeline.payments import Truth, make_payments
+from odradek.demo.pipeline.report import read_progress, write_report
 from odradek.launcher import module_command
-from odradek.pipeline.demo.findings import END, Findings, read_findings
-from odradek.pipeline.demo.payments import Truth, make_payments
-from odradek.pipeline.demo.report import read_progress, write_report
 from odradek.pipeline.jobs.stop import Stop, Stopped
 
 START_S = 180.0
@@ -103,7 +103,7 @@ def _await_port(address: str, broker: subprocess.Popen[bytes], folder: Path) -> 
 
 @contextlib.contextmanager
 def _pipeline(folder: Path, address: str, jars: Path | None) -> Iterator[subprocess.Popen[bytes]]:
-    text = files("odradek.pipeline.demo").joinpath("payments.toml").read_text(encoding="utf-8")
+    text = files("odradek.demo.pipeline").joinpath("payments.toml").read_text(encoding="utf-8")
     path = folder / "payments.toml"
     path.write_text(text.replace('"ADDRESS"', f'"{address}"'))
     command = module_command("odradek.pipeline.cli", "run", str(path))

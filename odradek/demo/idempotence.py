@@ -14,6 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from odradek.demo.claims import Claim
+from odradek.demo.errors import DemoError
+from odradek.demo.lost_responses import LostResponses
+from odradek.demo.one_broker import address_of, create_topics, run_demo, with_broker
+from odradek.demo.read_back import read_all
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.init_producer_id import (
@@ -32,11 +37,6 @@ from odradek.protocol.records.record import Record
 from odradek.tools.client import Client
 from odradek.tools.cluster.command import free_ports
 from odradek.tools.console.library import library
-from odradek.tools.demo.claims import Claim
-from odradek.tools.demo.errors import DemoError
-from odradek.tools.demo.lost_responses import LostResponses
-from odradek.tools.demo.one_broker import address_of, create_topics, run_demo, with_broker
-from odradek.tools.demo.read_back import read_all
 
 RECORDS: Final = 2_000
 RECORDS_IN_BATCH: Final = 50

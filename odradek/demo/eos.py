@@ -13,14 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from odradek.demo.claims import Claim
+from odradek.demo.copier import IN_TRANSACTION, INPUT, OUTPUT, TRANSACTION_RECORDS
+from odradek.demo.errors import DemoError
+from odradek.demo.one_broker import address_of, create_topics, run_demo, with_broker
+from odradek.demo.read_back import read_all
 from odradek.launcher import module_command
 from odradek.tools.cluster.command import free_ports
 from odradek.tools.console.library import library
-from odradek.tools.demo.claims import Claim
-from odradek.tools.demo.copier import IN_TRANSACTION, INPUT, OUTPUT, TRANSACTION_RECORDS
-from odradek.tools.demo.errors import DemoError
-from odradek.tools.demo.one_broker import address_of, create_topics, run_demo, with_broker
-from odradek.tools.demo.read_back import read_all
 
 RECORDS: Final = 1_000
 COMMITTED: Final = 3
@@ -92,7 +92,7 @@ def _fill(address: str) -> None:
 
 
 async def _copier(address: str, *stop_at: int) -> asyncio.subprocess.Process:
-    command = module_command("odradek.tools.demo.copier", address, str(RECORDS))
+    command = module_command("odradek.demo.copier", address, str(RECORDS))
     return await asyncio.create_subprocess_exec(
         *command,
         *map(str, stop_at),

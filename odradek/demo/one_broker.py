@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from odradek.demo.claims import Claim, print_claims
+from odradek.demo.errors import DemoError
+from odradek.demo.replica_offsets import DemoCluster
 from odradek.tools.client import ClientError
 from odradek.tools.cluster.command import HOST, READY, broker_command
 from odradek.tools.cluster.readiness import brokers_know_each_other
 from odradek.tools.cluster.supervised import SupervisedProcess, run_processes
 from odradek.tools.console.library import library
-from odradek.tools.demo.claims import Claim, print_claims
-from odradek.tools.demo.errors import DemoError
-from odradek.tools.demo.replica_offsets import DemoCluster
 
 BROKER_ID: Final = 0
 REQUEST_TIMEOUT_MS: Final = 10_000

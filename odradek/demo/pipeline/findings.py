@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow.dataset
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-from odradek.pipeline.demo.payments import HOT_SHARE_MIN, Truth
+from odradek.demo.pipeline.payments import HOT_SHARE_MIN, Truth
 
 END_WAIT_S: Final = 5.0
 END: Final = "end-"
@@ -21,7 +21,7 @@ END: Final = "end-"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DetectionQuality:
     """How many findings of one kind are right, and how many cases were planted."""
 
     planted: int
@@ -72,21 +72,21 @@ class Findings:
     landed_ids: int
     rejected: int
 
-    def hot(self, truth: Truth) -> Verdict:
-        """The verdict on complete windows in which a merchant's share is >= HOT_SHARE_MIN."""
+    def hot(self, truth: Truth) -> DetectionQuality:
+        """How well hot merchants were found: complete windows with a share >= HOT_SHARE_MIN."""
         found = {
             start: merchant
             for start, (merchant, share) in self.hottest.items()
             if share >= HOT_SHARE_MIN and truth.is_whole(start)
         }
         right = sum(found.get(start) == merchant for start, merchant in truth.hot.items())
-        return Verdict(len(truth.hot), len(found), right)
+        return DetectionQuality(len(truth.hot), len(found), right)
 
-    def anomalies(self, truth: Truth) -> Verdict:
-        """The verdict on payments that were reported as anomalies."""
+    def anomalies(self, truth: Truth) -> DetectionQuality:
+        """How well planted payments were found as anomalies."""
         planted = dict.fromkeys(truth.anomalies)
         right = sum(one in planted for one in dict.fromkeys(self.alerts))
-        return Verdict(len(planted), len(dict.fromkeys(self.alerts)), right)
+        return DetectionQuality(len(planted), len(dict.fromkeys(self.alerts)), right)
 
     def lacks(self, truth: Truth) -> list[str]:
         """The incomplete outputs, with their present and expected counts."""

@@ -1,6 +1,6 @@
 """The program that `odradek demo eos` kills: copies a topic in transactions.
 
-python -m odradek.tools.demo.copier ADDRESS RECORDS [COMMITS OPEN]
+python -m odradek.demo.copier ADDRESS RECORDS [COMMITS OPEN]
 
 RECORDS       of the input
 COMMITS OPEN  stop after so many commits, when so many records of the next transaction are sent

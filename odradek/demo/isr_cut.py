@@ -14,6 +14,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from odradek.demo.claims import Measured, claims_of, print_claims
+from odradek.demo.errors import DemoError
+from odradek.demo.network import Network
+from odradek.demo.producers import TimedProducer
+from odradek.demo.read_back import read_values
+from odradek.demo.replica_offsets import DemoCluster
+from odradek.demo.scene import Scene
 from odradek.tools.client import ClientError
 from odradek.tools.cluster.command import (
     HOST,
@@ -25,13 +32,6 @@ from odradek.tools.cluster.command import (
 from odradek.tools.cluster.readiness import brokers_know_each_other
 from odradek.tools.cluster.supervised import SupervisedProcess, run_processes
 from odradek.tools.console.library import library
-from odradek.tools.demo.claims import Measured, claims_of, print_claims
-from odradek.tools.demo.errors import DemoError
-from odradek.tools.demo.network import Network
-from odradek.tools.demo.producers import TimedProducer
-from odradek.tools.demo.read_back import read_values
-from odradek.tools.demo.replica_offsets import DemoCluster
-from odradek.tools.demo.scene import Scene
 
 BROKERS: Final = 3
 EVERYONE: Final = tuple(range(BROKERS))

@@ -92,13 +92,13 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     if options.demo == "idempotence":
-        from odradek.tools.demo.idempotence import run as run_idempotence
+        from odradek.demo.idempotence import run as run_idempotence
 
         return run_idempotence()
     if options.demo == "eos":
-        from odradek.tools.demo.eos import run as run_eos
+        from odradek.demo.eos import run as run_eos
 
         return run_eos()
-    from odradek.tools.demo.isr_cut import run as run_isr_cut
+    from odradek.demo.isr_cut import run as run_isr_cut
 
     return run_isr_cut(options.lag_ms, options.data)
