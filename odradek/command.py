@@ -23,10 +23,7 @@ SUBCOMMANDS: Final = {
         "odradek.tools.cluster_status.command",
         "show brokers, partitions, directories and groups on one screen",
     ),
-    "completion": (
-        "odradek.tools.completion.command",
-        "print the completion script of a shell",
-    ),
+    "completion": ("odradek.completion", "print the completion script of a shell"),
     "configs": (
         "odradek.tools.configs.command",
         "describe and alter the dynamic configuration of topics and brokers",

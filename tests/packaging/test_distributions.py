@@ -108,6 +108,12 @@ def test_command_without_extras_starts_a_broker_in_an_empty_folder(
     assert (tmp_path / "data" / "meta.properties").is_file()
 
 
+def test_command_without_extras_prints_completion_scripts(installed: Path) -> None:
+    command = [str(installed / "bin" / "odradek"), "completion", "bash"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60.0)
+    assert "--metrics-port" in done.stdout, "options of pipelines, too"
+
+
 def test_broker_starts_beside_a_project_with_packages_of_the_same_names(
     installed: Path, tmp_path: Path
 ) -> None:

@@ -47,6 +47,7 @@ ALLOWED: Final = {
     ),
     "odradek/launcher.py": "argv",  # of the interpreter
     "odradek/pytest_plugin.py": "stash",  # of pytest
+    "odradek/completion.py": "complete",  # by which shtab knows what to complete
     "odradek/tools/snapshot.py": "size",  # of `tarfile`
     "pipeline/java.py": "_gateway _jvm",  # of pyspark, which has no function that sets them
     "pipeline/jobs/sharing.py": "__cause__",

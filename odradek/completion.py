@@ -1,12 +1,13 @@
-"""Completion scripts of `odradek`: one parser of all commands, which shtab turns into scripts.
+"""`odradek completion SHELL`: the script by which a shell completes `odradek` command lines.
 
-python -m docs.generate.completion   writes them into odradek/tools/completion
+One parser of all commands is built, of which shtab makes the script.  Their modules are imported,
+not the libraries that they need.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -15,11 +16,29 @@ from typing import Final
 import shtab
 
 from odradek.command import SUBCOMMANDS
-from odradek.tools.completion.command import SHELLS
 from odradek.tools.options import Flag
 from odradek.tools.transactions import options as transactions
 
-FOLDER: Final = Path(__file__).resolve().parents[2] / "odradek" / "tools" / "completion"
+SHELLS: Final = ("bash", "zsh", "tcsh")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="odradek completion",
+        description="Print the script by which a shell completes the commands and options of"
+        " odradek.",
+        epilog="example: source <(odradek completion bash)",
+    )
+    parser.add_argument("shell", choices=SHELLS, help="the shell")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print a script."""
+    shell = build_parser().parse_args(arguments).shell
+    print(shtab.complete(build_tree(), shell=shell))
+    return 0
 
 
 def build_tree() -> argparse.ArgumentParser:
@@ -52,7 +71,7 @@ def _add(
     if flags is not None:
         _add_flags(parser, flags)
     elif name == "transactions":
-        _add_flags(parser, (one for one in transactions.COMMON))
+        _add_flags(parser, transactions.COMMON)
         inner = parser.add_subparsers(dest="action")
         for action, described in transactions.COMMANDS.items():
             _add_flags(inner.add_parser(action, help=described.meaning), described.flags)
@@ -62,11 +81,11 @@ def _add_flags(parser: argparse.ArgumentParser, flags: Iterable[Flag]) -> None:
     for flag in flags:
         if flag.name in ("help", "h"):
             continue
-        name, said = f"--{flag.name}", flag.meaning.replace("%", "%%")
+        name, meaning = f"--{flag.name}", flag.meaning.replace("%", "%%")
         if flag.value is None:
-            parser.add_argument(name, action="store_true", help=said)
+            parser.add_argument(name, action="store_true", help=meaning)
         else:
-            option = parser.add_argument(name, metavar=flag.value, help=said)
+            option = parser.add_argument(name, metavar=flag.value, help=meaning)
             _complete_path(option)
 
 
@@ -84,19 +103,5 @@ def _complete_path(action: argparse.Action) -> None:
     kind = str(action.metavar or action.dest).lower()
     if action.type is Path or any(word in kind for word in ("file", "folder", "config", "path")):
         action.complete = shtab.FILE  # type: ignore[attr-defined]
-    elif any(word in kind for word in ("dir",)):
+    elif "dir" in kind:
         action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
-
-
-def render(shell: str) -> str:
-    """The script of a shell."""
-    return shtab.complete(build_tree(), shell=shell) + "\n"
-
-
-def main() -> None:
-    for shell in SHELLS:
-        (FOLDER / f"odradek.{shell}").write_text(render(shell), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,1 +1,0 @@
-"""Completion of command lines in shells; docs.generate.completion makes the scripts beside."""
