@@ -119,11 +119,6 @@ class ClientRequests:
         return f"[\n{rows}\n]\n".encode()
 
 
-def client_requests_of(written: Mapping[str, str], is_controlled: bool) -> ClientRequests | None:
-    """What counts, or None when nothing is to be counted.
-
-    written        settings as text
-    is_controlled  whether tests may ask for the counts
-    """
-    path = written.get(SETTING, "").strip()
-    return ClientRequests(path or None) if path or is_controlled else None
+def client_requests_of(written: Mapping[str, str]) -> ClientRequests:
+    """The counts of a broker with these settings, which are text."""
+    return ClientRequests(written.get(SETTING, "").strip() or None)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from odradek.broker.auto_topic_creation import AutoTopicCreation
-from odradek.broker.client_requests import ClientRequests
 from odradek.broker.group.coordinator import GroupCoordinator
 from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.purgatory import Purgatory
-from odradek.broker.releases import Release
 from odradek.broker.replication.fetch_session import FetchSessions
 from odradek.broker.replication.follower.log_directory_moves import LogDirectoryMoves
 from odradek.broker.replication.in_sync_replicas import InSyncReplicas
@@ -60,10 +58,6 @@ class Services:
     transaction_verifier: TransactionVerifier
     has_peers: bool = True
     """Whether other brokers can be in the cluster."""
-    release: Release | None = None
-    """The release that clients see, of a broker for tests."""
-    client_requests: ClientRequests | None = None
-    """Counts what clients use, of a broker for tests."""
 
     @property
     def settings(self) -> BrokerSettings:

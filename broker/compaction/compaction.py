@@ -102,7 +102,7 @@ class Compaction:
         self.wake()
 
     def run_now(self, topic: str, partition: int) -> asyncio.Future[CleaningResult | None]:
-        """Clean a log as soon as possible, whatever its dirty ratio; for tests and operators.
+        """Clean a log as soon as possible, whatever its dirty ratio.
 
         returns  the result, None when there is nothing to clean; CleaningError when the log is not
                  on this broker or not compacted, when the cleaning fails, or when

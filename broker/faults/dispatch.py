@@ -7,8 +7,10 @@ from functools import partial
 from types import GeneratorType
 from typing import Any, Final
 
+from odradek.broker.client_requests import ClientRequests
 from odradek.broker.faults.connection import Ending, FaultyConnection
 from odradek.broker.faults.naming import NameOf, NameReader, fits, kinds_of
+from odradek.broker.faults.observing_dispatcher import ObservingDispatcher
 from odradek.broker.faults.outcomes import altered
 from odradek.broker.faults.placement import (
     THROTTLE_FIELD,
@@ -23,10 +25,10 @@ from odradek.broker.faults.placement import (
 from odradek.broker.faults.rule import Action, Rule
 from odradek.broker.faults.rules import Rules, is_of_follower
 from odradek.broker.handlers.handler import Awaited, Close, Context, NoReply, Outcome, Reply, Steps
+from odradek.broker.releases import Release
 from odradek.broker.server.budget import Budget
 from odradek.broker.server.call import Call
 from odradek.broker.server.connection import Connection
-from odradek.broker.server.dispatch import Dispatcher
 from odradek.broker.server.rounds import Rounds
 from odradek.broker.services import Services
 from odradek.protocol.api_keys import ApiKey
@@ -42,7 +44,7 @@ WITHOUT_SESSION: Final = -1
 Run = Callable[[Context, Any], Any]
 
 
-class FaultyDispatcher(Dispatcher):
+class FaultyDispatcher(ObservingDispatcher):
     """A dispatcher whose handlers are reached through the rules."""
 
     def __init__(
@@ -51,10 +53,12 @@ class FaultyDispatcher(Dispatcher):
         rounds: Rounds,
         budget: Budget,
         *,
+        requests: ClientRequests,
+        release: Release | None,
         rules: Rules,
         wheel: WheelDriver,
     ) -> None:
-        super().__init__(services, rounds, budget)
+        super().__init__(services, rounds, budget, requests=requests, release=release)
         self._rules = rules
         self._wheel = wheel
         self._name_of: NameOf = services.topics.name_of

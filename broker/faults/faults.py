@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
+from odradek.broker.client_requests import ClientRequests
 from odradek.broker.faults.connection import FaultyConnection
 from odradek.broker.faults.coordination_relay import CoordinationRelay
 from odradek.broker.faults.dispatch import FaultyDispatcher
@@ -17,6 +18,7 @@ from odradek.broker.faults.rule import FaultRefused
 from odradek.broker.faults.rules import Rules
 from odradek.broker.handlers.table import HANDLERS
 from odradek.broker.interbroker.network_client import OpenConnection
+from odradek.broker.releases import Release
 from odradek.broker.server.budget import Budget
 from odradek.broker.server.connection import Connection
 from odradek.broker.server.rounds import Rounds
@@ -70,10 +72,20 @@ class Faults:
             self._relay.close()
 
     def make_dispatcher(
-        self, services: Services, rounds: Rounds, budget: Budget
-    ) -> FaultyDispatcher:
-        """In place of `Dispatcher`."""
-        return FaultyDispatcher(services, rounds, budget, rules=self._rules, wheel=self._wheel)
+        self, requests: ClientRequests, release: Release | None
+    ) -> Callable[[Services, Rounds, Budget], FaultyDispatcher]:
+        """In place of `Dispatcher`.
+
+        requests  counts those of clients
+        release   that clients see, if any
+        """
+        return partial(
+            FaultyDispatcher,
+            requests=requests,
+            release=release,
+            rules=self._rules,
+            wheel=self._wheel,
+        )
 
     @property
     def make_connection(self) -> Callable[..., Connection]:

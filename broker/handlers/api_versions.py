@@ -15,12 +15,10 @@ Source: Kafka's ApiVersionManager.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from typing import Final
 
 from odradek.broker.handlers.handler import Context, Reply
 from odradek.broker.handlers.table import HANDLERS
-from odradek.broker.releases import Release
 from odradek.controller.znodes.finalized_features import SUPPORTED
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import (
@@ -43,27 +41,18 @@ def run(context: Context, request: ApiVersionsRequest) -> Reply:
     ):
         return Reply(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[]))
     features = context.services.controller.features
-    release = context.services.release
-    supported: Sequence[tuple[str, int, int]]
-    levels: Mapping[str, int]
-    if release is None:
-        supported, levels = SUPPORTED, features.levels
-    elif release.finalized:
-        supported, levels = SUPPORTED, {**release.finalized, **features.levels}
-    else:
-        supported, levels = (), {}
     return Reply(
         ApiVersionsResponse(
             error_code=ErrorCode.NONE,
-            api_keys=[_row(api.key) for api in HANDLERS] if release is None else _rows(release),
+            api_keys=[_row(api.key) for api in HANDLERS],
             supported_features=[
                 SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
-                for name, lowest, highest in supported
+                for name, lowest, highest in SUPPORTED
             ],
             finalized_features_epoch=features.epoch,
             finalized_features=[
                 FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-                for name, level in levels.items()
+                for name, level in features.levels.items()
             ],
         )
     )
@@ -74,19 +63,6 @@ def failed(
 ) -> ApiVersionsResponse:
     """An error, with the range of this API alone."""
     return ApiVersionsResponse(error_code=code, api_keys=[_row(API_KEY)])
-
-
-def _rows(release: Release) -> list[ApiVersion]:
-    """Of the APIs that a release serves, what is served here too."""
-    rows = []
-    for api in HANDLERS:
-        versions = release.range_of(api.key)
-        if versions is not None:
-            row = _row(api.key)
-            row.min_version = max(row.min_version, versions[0])
-            row.max_version = min(row.max_version, versions[1])
-            rows.append(row)
-    return rows
 
 
 def _row(api_key: int) -> ApiVersion:

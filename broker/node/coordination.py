@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from odradek.broker.node.disk_reserve import DiskReserve
@@ -24,7 +23,6 @@ from odradek.runtime.randomness import Randomness
 from odradek.runtime.wheel_driver import WheelDriver
 
 if TYPE_CHECKING:
-    from odradek.broker.faults.faults import Faults
     from odradek.controller.coordination.zookeeper_connection import ZooKeeperOptions
 
 RESERVE_CHECK_MS: Final = 60_000
@@ -131,8 +129,7 @@ class EmbeddedCoordination:
 class ZooKeeperCoordination:
     """Sessions with the ensemble of zookeeper.connect.
 
-    after   called on the loop after results and events were handed over
-    faults  of a node for tests: they can cut the session off
+    after  called on the loop after results and events were handed over
     """
 
     is_embedded = False
@@ -140,21 +137,16 @@ class ZooKeeperCoordination:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        settings: BrokerSettings,
+        options: ZooKeeperOptions,
         wheel: WheelDriver,
         clock: Clock,
         *,
         after: Callable[[], None],
-        faults: Faults | None,
     ) -> None:
         self._loop = loop
         self._wheel = wheel
         self._clock = clock
         self._after = after
-        self._faults = faults
-        options = zookeeper_options(settings)
-        if faults is not None and options.tls is None:
-            options = replace(options, hosts=faults.relay_coordination(options.hosts))
         self._options = options
         # It reports each attempt to connect; the session reports when a connection is lost.
         logging.getLogger("kazoo").setLevel(logging.CRITICAL)
@@ -182,9 +174,7 @@ class ZooKeeperCoordination:
         """Nothing: the loop has never waited."""
 
     def close(self) -> None:
-        """The ensemble goes on."""
-        if self._faults is not None:
-            self._faults.close()
+        """Nothing: the ensemble goes on."""
 
     def _call_on_loop(self, work: Callable[[], None]) -> None:
         def run() -> None:

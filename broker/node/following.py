@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from odradek.broker.interbroker.network_client import NetworkClient, OpenConnection
+from odradek.broker.interbroker.network_client import NetworkClient
 from odradek.broker.node.directory_failures import DirectoryFailures
 from odradek.broker.node.disk_job_runner import DiskJobRunner
 from odradek.broker.node.platform import Platform
@@ -51,10 +51,9 @@ def build_replica_fetchers(  # noqa: PLR0913 - connections on one side, logs on 
     upkeep: Upkeep,
     jobs: DiskJobRunner,
     failures: DirectoryFailures,
-    open_connection: OpenConnection | None,
 ) -> ReplicaFetchers:
     """The fetchers, which follow nothing yet."""
-    connect = _connections(platform, settings, broker_id, metadata, open_connection)
+    connect = _connections(platform, settings, broker_id, metadata)
 
     def make_fetcher(leader_id: int) -> ReplicaFetcher:
         # Imported for the first leader that is followed: a broker without others has none.
@@ -105,7 +104,6 @@ def _connections(
     settings: BrokerSettings,
     broker_id: int,
     metadata: MetadataCache,
-    open_connection: OpenConnection | None,
 ) -> Callable[[int], NetworkClient | None]:
     """What makes a connection to a leader, by its id; None while its address is unknown."""
 
@@ -123,7 +121,7 @@ def _connections(
                     wheel=platform.peer_wheel,
                     after=platform.purgatory.run_notified,
                     loop_watch=platform.loop_watch,
-                    open_connection=open_connection,
+                    open_connection=platform.open_connection,
                 )
         return None
 

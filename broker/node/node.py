@@ -29,6 +29,7 @@ from odradek.broker.node.coordination import (
     Coordination,
     EmbeddedCoordination,
     ZooKeeperCoordination,
+    zookeeper_options,
 )
 from odradek.broker.node.parts import NodeParts
 from odradek.broker.node.platform import Platform
@@ -51,7 +52,7 @@ from odradek.storage.directories.log_manager import LogManager
 
 if TYPE_CHECKING:
     from odradek.broker.compaction.compaction import Compaction
-    from odradek.broker.faults.faults import Faults
+    from odradek.controller.coordination.zookeeper_connection import ZooKeeperOptions
 
 T = TypeVar("T")
 
@@ -86,19 +87,16 @@ class Node:
         settings: BrokerSettings,
         *,
         should_stop: Callable[[], bool] = lambda: False,
-        for_tests: bool = False,
         forgets_dynamic_settings: bool = False,
     ) -> None:
         """
         should_stop  called between the steps of a start; True ends it
-        for_tests    whether faults can be asked for
         forgets_dynamic_settings  whether the start removes the stored settings of this broker and
                                   of all brokers
         """
         self._loop = loop
         self._settings = settings
         self._should_stop = should_stop
-        self._for_tests = for_tests
         self._forgets_dynamic_settings = forgets_dynamic_settings
         self._platform = self._open_platform()
         self._stopping = asyncio.Event()
@@ -126,7 +124,6 @@ class Node:
         return Platform(
             self._loop,
             on_fatal=self._on_fatal,
-            for_tests=self._for_tests,
             is_fsync_enabled=is_fsync_enabled(self._settings.written),
         )
 
@@ -162,12 +159,14 @@ class Node:
             )
         return ZooKeeperCoordination(
             self._loop,
-            settings,
+            self._zookeeper_options(settings),
             platform.peer_wheel,
             platform.peer_clock,
             after=platform.purgatory.run_notified,
-            faults=platform.faults,
         )
+
+    def _zookeeper_options(self, settings: BrokerSettings) -> ZooKeeperOptions:
+        return zookeeper_options(settings)
 
     def _build(self, broker_id: int) -> None:
         self._broker_id = broker_id
@@ -185,12 +184,6 @@ class Node:
     def services(self) -> Services:
         """What handlers use."""
         return self.parts.services
-
-    @property
-    def faults(self) -> Faults:
-        """Of a node for tests."""
-        assert self._platform.faults is not None, "it is a node for tests"
-        return self._platform.faults
 
     @property
     def server(self) -> SocketServer:
@@ -544,9 +537,6 @@ class Node:
                 failure.path,
                 failure.reason,
             )
-        requests = self.services.client_requests if self._is_built else None
-        if requests is not None and requests.report_path is not None:
-            self._platform.files.replace(requests.report_path, requests.report())
         if self._is_built and not failures:
             logger.info("shut down completed: the log directories are closed cleanly")
         self._platform.close()

@@ -7,10 +7,8 @@ directories instead of being called.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from odradek.broker.auto_topic_creation import AutoTopicCreation
-from odradek.broker.client_requests import client_requests_of
 from odradek.broker.node.background import Background
 from odradek.broker.node.coordination import Coordination
 from odradek.broker.node.directory_failures import DirectoryFailures
@@ -34,7 +32,6 @@ from odradek.broker.node.transaction_coordination import (
 )
 from odradek.broker.node.tree_listener import tree_listener_address
 from odradek.broker.producer_ids import ProducerIds
-from odradek.broker.releases import release_of
 from odradek.broker.replication.fetch_session import FetchSessions
 from odradek.broker.replication.in_sync_replicas import InSyncReplicas
 from odradek.broker.replication.leader import InSyncRules
@@ -83,9 +80,6 @@ class NodeParts:
         self._logs = logs
         current = CurrentSettings(settings)
         self.metadata = MetadataCache()
-        self._open_connection = (
-            None if platform.faults is None else platform.faults.connect_to_brokers(self._broker_at)
-        )
         self.partitions = Partitions()
         self.coordination_work = ThreadWork(
             platform.loop,
@@ -130,27 +124,18 @@ class NodeParts:
             clock=platform.clock,
         )
 
-    def _broker_at(self, host: str, port: int) -> int | None:
-        """The id of the registered broker with an address."""
-        for broker in self.metadata.image.brokers.values():
-            if any((one.host, one.port) == (host, port) for one in broker.endpoints):
-                return broker.broker_id
-        return None
-
     def _build_server(self, connections_max: Callable[[], int]) -> SocketServer:
-        platform, faults = self._platform, self._platform.faults
-        build = partial(
-            SocketServer,
+        platform = self._platform
+        return SocketServer(
             platform.loop,
             self.services,
             platform.executor,
             platform.supervisor,
             platform.rounds,
             connections_max,
+            make_dispatcher=platform.make_dispatcher,
+            make_connection=platform.make_connection,
         )
-        if faults is None:
-            return build()
-        return build(make_dispatcher=faults.make_dispatcher, make_connection=faults.make_connection)
 
     def _build_upkeep(self, current: CurrentSettings) -> None:
         platform = self._platform
@@ -252,8 +237,6 @@ class NodeParts:
             transaction_verifier=transactions.verifier,
             has_peers=not self._coordination.is_embedded
             or tree_listener_address(settings.written) is not None,
-            release=release_of(settings.written),
-            client_requests=client_requests_of(settings.written, platform.is_controlled),
         )
 
     def _build_in_sync_replicas(self) -> InSyncReplicas:
@@ -293,7 +276,6 @@ class NodeParts:
             upkeep=self.upkeep,
             jobs=self.jobs,
             failures=self.failures,
-            open_connection=self._open_connection,
         )
         self.log_directory_moves = build_log_directory_moves(
             platform,
@@ -344,7 +326,7 @@ class NodeParts:
             clock=platform.peer_clock,
             purgatory=platform.purgatory,
             loop_watch=platform.loop_watch,
-            open_connection=self._open_connection,
+            open_connection=platform.open_connection,
         )
         self.orphaned = OrphanedLogs()
         controller = Controller(

@@ -8,11 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Final
 
+from odradek.broker.interbroker.network_client import OpenConnection
 from odradek.broker.node.storage_log import StorageLog
 from odradek.broker.purgatory import Purgatory
 from odradek.broker.replication.full_directories import FullDirectories
+from odradek.broker.server.budget import Budget
+from odradek.broker.server.connection import Connection
+from odradek.broker.server.dispatch import Dispatcher
 from odradek.broker.server.rounds import Rounds
 from odradek.broker.server.socket_server import apis_of
+from odradek.broker.services import Services
 from odradek.runtime.clock import Clock, SystemClock
 from odradek.runtime.descriptor_limit import raise_descriptor_limit, share_out
 from odradek.runtime.files import FileSystem
@@ -28,7 +33,6 @@ from odradek.storage.files.descriptors import Descriptors
 
 if TYPE_CHECKING:
     from odradek.broker.compaction.worker_process import WorkerProcess
-    from odradek.broker.faults.faults import Faults
 
 WORKERS: Final = 4
 COORDINATION_WORKERS: Final = 2
@@ -39,25 +43,25 @@ class Platform:
     """One of each for a node.
 
     on_fatal          called with the reason why the broker cannot go on
-    for_tests         whether faults can be asked for
     is_fsync_enabled  false for data that are thrown away
     """
 
-    faults: Faults | None = None
-    is_controlled = False
-    """Whether tests ask over a control channel."""
+    make_dispatcher: Callable[[Services, Rounds, Budget], Dispatcher] = Dispatcher
+    """What handles the requests of clients."""
+    make_connection: Callable[..., Connection] = Connection
+    """Called with the arguments of `Connection` for each client."""
+    open_connection: OpenConnection | None = None
+    """Connects to other brokers; None: as the loop does."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         *,
         on_fatal: Callable[[str], None],
-        for_tests: bool = False,
         is_fsync_enabled: bool = True,
     ) -> None:
         self.loop = loop
         self.on_fatal = on_fatal
-        self.files = _open_files(is_fsync_enabled=is_fsync_enabled)
         self.rng = SystemRandomness()
         self.executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="disk")
         self.coordination_executor = ThreadPoolExecutor(
@@ -69,11 +73,7 @@ class Platform:
         self.clock = self._open_clock()
         self.wheel = self._open_wheel()
         self.peer_clock, self.peer_wheel = self._open_peer_time()
-        if for_tests:
-            from odradek.broker.faults.faults import Faults
-
-            self.faults = Faults(loop, self.peer_wheel, self.peer_clock)
-            self.files = self.faults.on_files(self.files)
+        self.files = self._open_files(is_fsync_enabled=is_fsync_enabled)
         self.rounds = Rounds(loop, self.loop_watch)
         self.purgatory = Purgatory(self.wheel, self.metrics, self.rounds.add_first)
         self.wheel.after_each_turn(self.purgatory.run_notified)
@@ -95,6 +95,13 @@ class Platform:
     def _open_peer_time(self) -> tuple[Clock, WheelDriver]:
         """What measures other brokers and the ensemble, which respond in real time."""
         return self.clock, self.wheel
+
+    def _open_files(self, *, is_fsync_enabled: bool) -> FileSystem:
+        if is_fsync_enabled:
+            return SystemFileSystem()
+        from odradek.runtime.unsynced_files import UnsyncedFileSystem
+
+        return UnsyncedFileSystem()
 
     def make_cleaning_worker(self) -> WorkerProcess:
         """What reads and writes the files of compacted logs, beside the loop."""
@@ -122,11 +129,3 @@ class Platform:
         """End the threads; what they do now, they finish."""
         self.executor.shutdown(wait=False, cancel_futures=True)
         self.coordination_executor.shutdown(wait=False)
-
-
-def _open_files(*, is_fsync_enabled: bool) -> FileSystem:
-    if is_fsync_enabled:
-        return SystemFileSystem()
-    from odradek.runtime.unsynced_files import UnsyncedFileSystem
-
-    return UnsyncedFileSystem()

@@ -50,7 +50,7 @@ def run(
                      served
     make_node        called with the arguments of `Node`
     writes_bytecode  whether modules that a request imports are compiled into files, as those of the
-                     start are: for brokers of tests, which are started often and end soon
+                     start are: for brokers that are started often and end soon
     raises           StartError
     """
     for warning in (*settings.warnings, ignored_format(settings.written)):

@@ -82,8 +82,6 @@ class Dispatcher:
         self._outcomes = Outcomes(services, rounds, budget)
         self._apis = {api.key: api for api in HANDLERS}
         self._loaded: dict[int, LoadedApi] = {}
-        self._release = services.release
-        self._client_requests = services.client_requests
         self._now_ms = 0
         """Wall time of this turn; 0 until it is read."""
 
@@ -103,8 +101,6 @@ class Dispatcher:
         except DecodeError as error:
             self._malformed(connection, f"a request header that can't be read: {error}")
             return
-        if self._client_requests is not None:
-            self._client_requests.add(connection, header, frame[position:])
         loaded = self._loaded.get(header.api_key) or self._load(header.api_key)
         if loaded is None:
             self._malformed(connection, f"an unknown API key, {header.api_key}")
@@ -116,11 +112,6 @@ class Dispatcher:
             return
         if version not in loaded.decoders:
             loaded.prepare(version)
-        if self._release is not None and not self._release.serves(
-            header.api_key, version, header.client_id
-        ):
-            self._unserved_by_release(Call(connection, header, loaded, None), frame, position)
-            return
         size = len(frame)
         if (
             size > WHOLE_FRAME_BYTES
@@ -151,8 +142,11 @@ class Dispatcher:
         api = self._apis.get(api_key)
         if api is None:
             return None
-        loaded = self._loaded[api_key] = LoadedApi(api)
+        loaded = self._loaded[api_key] = self._load_api(api)
         return loaded
+
+    def _load_api(self, api: Api) -> LoadedApi:
+        return LoadedApi(api)
 
     def prepare_first_requests(self) -> Iterator[None]:
         """Load what `FIRST_REQUESTS` need, before they arrive: a handler or a codec a step.
@@ -175,16 +169,6 @@ class Dispatcher:
         logger.warning("closing the connection of %s: %s", connection.client_host, what)
         connection.close()
 
-    def _unserved_by_release(self, call: Call, frame: memoryview, position: int) -> None:
-        """As the release does: it knows the layout of no other version."""
-        if call.header.api_key == ApiKey.API_VERSIONS:
-            self._unserved(call, frame, position)
-            return
-        release = self._release
-        assert release is not None, "it has refused the request"
-        what = f"{call.loaded.name} v{call.header.version}, which {release.name} does not serve"
-        self._malformed(call.connection, what)
-
     def _unserved(self, call: Call, frame: memoryview, position: int) -> None:
         loaded, header = call.loaded, call.header
         version = header.version
@@ -197,12 +181,7 @@ class Dispatcher:
                 correlation_id=header.correlation_id,
                 client_id=header.client_id,
             )
-            response = call.failed(ErrorCode.UNSUPPORTED_VERSION, None)
-            if self._release is not None:
-                lowest, highest = self._release.range_of(ApiKey.API_VERSIONS) or (0, 0)
-                (row,) = response.api_keys
-                row.min_version, row.max_version = lowest, min(highest, row.max_version)
-            call.respond(response)
+            call.respond(call.failed(ErrorCode.UNSUPPORTED_VERSION, None))
             return
         if self._outcomes.staged:
             self.end_of_turn()

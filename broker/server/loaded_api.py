@@ -33,13 +33,15 @@ class LoadedApi:
         "run_large",
     )
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, handler: Handler | None = None) -> None:
+        """handler  in place of the module that the table names"""
         self.api = api
         self.name = ApiKey(api.key).name
         self.request, self.response = messages_of(api.key)
-        self.handler: Handler = import_module(f"odradek.broker.handlers.{api.module}")
-        handler: Any = self.handler
-        self.run_large = getattr(handler, "run_large", handler.run)
+        if handler is None:
+            handler = import_module(f"odradek.broker.handlers.{api.module}")
+        self.handler: Handler = handler
+        self.run_large: Callable[..., Any] = getattr(handler, "run_large", handler.run)
         self.release: Callable[[Any], None] = getattr(handler, "release", lambda response: None)
         self.decoders: dict[int, Callable[[memoryview, int], tuple[Any, int]]] = {}
         self.encoders: dict[int, Callable[[Any], list[Any]]] = {}

@@ -68,7 +68,7 @@ class SocketServer:
         executor         reads pages that are not in memory
         rounds           those of the purgatory of `services`, too
         connections_max  for how many the process has descriptors
-        make_...         brokers for tests have their own
+        make_...         called in place of the classes
         """
         self._services = services
         self._make_connection = make_connection

@@ -17,8 +17,8 @@ class BrokerSettings:
     """The settings of one broker; never changed, but replaced as a whole (see `CurrentSettings`).
 
     Each setting of Kafka 3.9 is an attribute, with `_` for its dots.  The constructor fills them in
-    from a mapping, so a type checker cannot see that; a test compares the values with the types
-    declared here.  Declared are the settings of features that exist or are planned (see
+    from a mapping, so a type checker cannot see that; `make unit` compares the values with the
+    types declared here.  Declared are the settings of features that exist or are planned (see
     NOT_DONE.md): about half of them are read by the broker today, the others are checked at the
     start and shown by DescribeConfigs only.
 

@@ -27,10 +27,8 @@ class ClientRoutes:
     """What clients do at one broker."""
 
     def __init__(self, node: ControlledNode) -> None:
-        requests = node.services.client_requests
-        assert requests is not None, "a controlled broker counts them"
         self._node = node
-        self._requests = requests
+        self._requests = node.requests
 
     def add_to(self, routes: Routes) -> None:
         """Add the routes."""

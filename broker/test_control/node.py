@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
+from odradek.broker.faults.node import InstrumentedNode
 from odradek.broker.fsync import is_fsync_enabled
-from odradek.broker.node.node import Node
-from odradek.broker.node.platform import Platform
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.test_control.clock import AdvancedClock
 from odradek.broker.test_control.held_readers import HeldReaders
@@ -16,8 +15,10 @@ from odradek.broker.test_control.listener import ControlListener, Server
 from odradek.broker.test_control.platform import ControlledPlatform
 
 
-class ControlledNode(Node):
+class ControlledNode(InstrumentedNode):
     """A node with a control channel, which is served once clients are."""
+
+    platform: ControlledPlatform
 
     def __init__(
         self,
@@ -51,10 +52,13 @@ class ControlledNode(Node):
         """The event loop of the broker."""
         return self._loop
 
-    def _open_platform(self) -> Platform:
+    def _open_platform(self) -> ControlledPlatform:
         self.platform = ControlledPlatform(
             self._loop,
             on_fatal=self._on_fatal,
+            requests=self.requests,
+            release=self._release,
+            broker_at=self._broker_at,
             clock=self._clock,
             is_fsync_enabled=is_fsync_enabled(self._settings.written),
         )

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from odradek.broker.node.platform import Platform
+from odradek.broker.client_requests import ClientRequests
+from odradek.broker.faults.platform import InstrumentedPlatform
+from odradek.broker.releases import Release
 from odradek.broker.test_control.advanced_wheel import AdvancedWheel
 from odradek.broker.test_control.clock import AdvancedClock, PeerClock
 from odradek.runtime.clock import Clock
@@ -13,21 +15,29 @@ from odradek.runtime.timers import TimingWheel
 from odradek.runtime.wheel_driver import WheelDriver
 
 
-class ControlledPlatform(Platform):
+class ControlledPlatform(InstrumentedPlatform):
     """Its clock may be advanced; connections between brokers keep real time."""
-
-    is_controlled = True
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         *,
         on_fatal: Callable[[str], None],
+        requests: ClientRequests,
+        release: Release | None,
+        broker_at: Callable[[str, int], int | None],
         clock: AdvancedClock,
         is_fsync_enabled: bool = True,
     ) -> None:
         self.advanced_clock = clock
-        super().__init__(loop, on_fatal=on_fatal, for_tests=True, is_fsync_enabled=is_fsync_enabled)
+        super().__init__(
+            loop,
+            on_fatal=on_fatal,
+            requests=requests,
+            release=release,
+            broker_at=broker_at,
+            is_fsync_enabled=is_fsync_enabled,
+        )
         self.peer_wheel.after_each_turn(self.purgatory.run_notified)
 
     def _open_clock(self) -> Clock:

@@ -33,6 +33,8 @@ ANY_ADDRESS: Final = ("0.0.0.0:", "[::]:")
 HOST: Final = "127.0.0.1"
 """Where --port listens."""
 PORT_MAX: Final = 65_535
+INSTRUMENTED: Final = ("odradek.api.versions", "odradek.api.report")
+"""Settings of brokers for tests that need no control channel."""
 COLUMNS: Final = 80
 """Without a terminal."""
 
@@ -377,6 +379,17 @@ def _controlled(
     return control, clock, controlled_node(control, clock, folder.keep)
 
 
+def _node_class(written: Mapping[str, str]) -> type[Node]:
+    """The class of a node without a control channel, by its settings, which are text."""
+    from odradek.broker.node.node import Node
+
+    if not any(written.get(name, "").strip() for name in INSTRUMENTED):
+        return Node
+    from odradek.broker.faults.node import InstrumentedNode
+
+    return InstrumentedNode
+
+
 def _run(
     options: argparse.Namespace,
     folder: DataFolder | None,
@@ -388,7 +401,6 @@ def _run(
     report_ready  called once clients are served
     """
     from odradek.broker.fsync import is_fsync_enabled
-    from odradek.broker.node.node import Node
     from odradek.broker.node.process import run
     from odradek.broker.node.start_error import StartError
     from odradek.broker.settings.load import load_settings
@@ -407,7 +419,6 @@ def _run(
 
     set_up_logging(options.log_format, level=LOG_LEVELS[options.log_level])
     path = None if folder is None else folder.path
-    make_node: Callable[..., Node] = Node
     control: ControlListener | None = None
     clock: AdvancedClock | None = None
     try:
@@ -416,9 +427,12 @@ def _run(
             raise StartError(
                 "odradek.fsync.enable=false is for data that are thrown away: it needs --ephemeral"
             )
+        make_node: Callable[..., Node]
         if options.control is not None:
             assert folder is not None, "--control needs --ephemeral"
             control, clock, make_node = _controlled(options, folder, begin)
+        else:
+            make_node = _node_class(settings.written)
         if options.forget_dynamic_settings:
             make_node = partial(make_node, forgets_dynamic_settings=True)
         run(settings, on_ready, make_node, writes_bytecode=folder is not None)

@@ -28,10 +28,7 @@ OUTSIDE: Final = frozenset(
 MAY_REACH_OUTSIDE: Final = (
     "broker/compaction/compaction.py",
     "broker/compaction/worker_process.py",
-    "broker/faults/coordination_relay.py",
-    "broker/faults/faults.py",
-    "broker/faults/files.py",
-    "broker/faults/links.py",
+    "broker/faults/",
     "broker/interbroker/",
     "broker/node/",
     "broker/purgatory.py",

@@ -60,11 +60,13 @@ def running_node(folder: Path, overrides: Mapping[str, str] | None = None) -> It
 
 @contextmanager
 def node_in_thread(
-    folder: Path, overrides: Mapping[str, str] | None = None, *, for_tests: bool = False
+    folder: Path,
+    overrides: Mapping[str, str] | None = None,
+    make_node: Callable[..., Node] = Node,
 ) -> Iterator[RunningNode]:
-    """The same with the node itself.
+    """Yields the node itself; stops it cleanly at the end.
 
-    for_tests  the test adds faults to it
+    make_node  called with a loop and settings
     """
     settings = make_settings(
         {
@@ -80,7 +82,7 @@ def node_in_thread(
     def serve() -> None:
         asyncio.set_event_loop(loop)
         try:
-            node = Node(loop, settings, for_tests=for_tests)
+            node = make_node(loop, settings)
             node.start()
         except BaseException as error:
             started.put(error)

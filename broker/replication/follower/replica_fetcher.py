@@ -142,7 +142,7 @@ class ReplicaFetcher:
 
     @property
     def state(self) -> FetcherState:
-        """What is followed, for metrics and tests."""
+        """What is followed, and from where."""
         return self._state
 
     # Which partitions.

@@ -22,7 +22,10 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from odradek.broker.faults.faults import Faults
+from odradek.broker.faults.node import InstrumentedNode
 from odradek.broker.faults.rule import FaultRefused
+from odradek.broker.node.node import Node
 from tests.support.node_thread import RunningNode, node_in_thread
 
 with warnings.catch_warnings():
@@ -40,6 +43,11 @@ NO_OFFSET: Final = -1
 _numbers: Final = count(1)
 
 
+def faults_of(node: Node) -> Faults:
+    assert isinstance(node, InstrumentedNode)
+    return node.faults
+
+
 class Target:
     """The broker, and faults of one test."""
 
@@ -55,19 +63,19 @@ class Target:
 
     def fault(self, api: str | None = None, **fields: Any) -> int:
         fields = {**fields, "api": api}
-        number: int = self._running.call(lambda node: node.faults.add(fields))["id"]
+        number: int = self._running.call(lambda node: faults_of(node).add(fields))["id"]
         return number
 
     def hits(self, number: int) -> int:
-        rows = self._running.call(lambda node: node.faults.listing())["requests"]
+        rows = self._running.call(lambda node: faults_of(node).listing())["requests"]
         hits: int = next(row["hits"] for row in rows if row["id"] == number)
         return hits
 
     def remove(self, number: int) -> None:
-        self._running.call(lambda node: node.faults.remove(number))
+        self._running.call(lambda node: faults_of(node).remove(number))
 
     def clear(self) -> None:
-        self._running.call(lambda node: node.faults.clear())
+        self._running.call(lambda node: faults_of(node).clear())
 
     def open_connections(self) -> int:
         return self._running.call(lambda node: len(node.server.connections))
@@ -81,7 +89,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
         "transaction.state.log.num.partitions": "1",
     }
     folder = tmp_path_factory.mktemp("faults")
-    with node_in_thread(folder, settings, for_tests=True) as running:
+    with node_in_thread(folder, settings, InstrumentedNode) as running:
         yield running
 
 
