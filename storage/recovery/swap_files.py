@@ -1,42 +1,67 @@
 """Removes what an interrupted cleaning or deletion left in a log's folder.
 
 The cleaner writes `<base>.log.cleaned` and its indexes, renames them to `.swap`, sets aside the
-segments that they were made of (`.deleted`) and removes the `.swap` suffix.  So
+segments that they were made of (`.deleted`), the oldest first, and removes the `.swap` suffix.  So
 
     .deleted   is removed
     .cleaned   is removed: it may be half written
-    .swap      is whole, unless a `.cleaned` with the same or a lower base shows that its group was
-               not finished: the segments that it covers are removed, then it is renamed
+    .swap      takes the place of the segments that are gone
 
-Differs from Kafka: every batch of a `.swap` is verified before segments are removed for it.  The
-oldest of these is set aside first, so while it is there nothing of them is missing, and a damaged
-`.swap` is removed; the cleaning is done again.  Without it the `.swap` is all that is left of the
-records: it is put into place as it is, and reading reports the damage.
+A segment that is there needs nothing in its place: it is cleaned again.  So a `.swap` is used only
+when it has offsets that no segment has, and up to the next segment after these: there it is
+truncated, and the segments from there on stay.  Segments before these offsets are replaced with a
+warning, and only by a `.swap` without a flaw: an interrupted start of Apache Kafka, which deletes
+segments in any order, may leave them.
+
+Differs from Kafka: it puts a `.swap` into place while the segments are there, too, and deletes
+these up to its last offset.  Nothing shows that the file is whole: a cleaning may leave any of the
+batches, or none, so one that has been cut or replaced since would take records away.
+
+A damaged `.swap` without its segments is all that is left of the records: it is put into place as
+it is, and reading reports the damage.
 
 Source: Kafka's LogLoader.removeTempFilesAndCollectSwapFiles; KAFKA-6264, KAFKA-12520.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from odradek.protocol.records.batch import MAGIC
-from odradek.runtime.files import File, FileSystem
-from odradek.storage.events import Report, StorageEvent
+from odradek.runtime.files import FileSystem
+from odradek.storage.events import Report, StorageEvent, summary
 from odradek.storage.files import names
-from odradek.storage.files.batch_scan import CorruptBatch, iterate_batches, iterate_headers
+from odradek.storage.files.batch_scan import (
+    CorruptBatch,
+    FoundBatch,
+    iterate_batches,
+    iterate_headers,
+)
 from odradek.storage.recovery.torn_segments import flaw_of
 
 _NO_LIMIT: Final = 2**63
+_SCAN_CHUNK_BYTES: Final = 1 << 16
+_LOG_SWAP: Final = names.LOG + names.SWAP
+
+
+class _SwapLog(NamedTuple):
+    """A `.log.swap` file."""
+
+    path: str
+    base_offset: int
+    end_offset: int
+    """Exclusive: where the next `.swap`, or the active segment, begins."""
 
 
 class _Verified(NamedTuple):
-    """What a `.log.swap` contains."""
+    """What the part of a `.log.swap` is that is needed."""
 
-    last_offset: int
-    """Of its whole batches; its base without any."""
+    size: int
+    """Bytes before the first batch of a segment that stays."""
     flaw: str | None
+    """The first one in these bytes."""
 
 
 def finish_swaps(
@@ -48,125 +73,224 @@ def finish_swaps(
     """
     if not any(name.endswith((names.DELETED, names.CLEANED, names.SWAP)) for name in file_names):
         return list(file_names)
-    cleaned_bases = [
-        parsed[0]
-        for name in file_names
-        if name.endswith(names.CLEANED) and (parsed := names.parse_file_name(name)) is not None
-    ]
-    first_unfinished = min(cleaned_bases, default=None)
-    if first_unfinished is not None and not _has_log(files, directory, first_unfinished):
-        # What was to be replaced is gone: a .swap may be all that is left of it.
-        first_unfinished = None
     swaps = []
+    # The .log file is renamed last: these indexes are not of the .log file that is there.
+    unfinished = [name for name in file_names if name.endswith(names.LOG + names.CLEANED)]
     for name in file_names:
         parsed = names.parse_file_name(name)
         if name.endswith(names.SWAP) and parsed is not None:
-            if first_unfinished is None or parsed[0] < first_unfinished:
-                swaps.append((parsed[0], name))
-            else:
+            log_name = names.file_name(parsed[0], names.LOG)
+            if log_name + names.CLEANED in unfinished and log_name + names.SWAP not in file_names:
                 files.remove(f"{directory}/{name}")
-    # A .cleaned file goes after the .swap files that it condemns: a crash between leaves the mark.
+            else:
+                swaps.append((parsed[0], name))
+    # A .cleaned file goes after those that it condemns: a crash between leaves the mark.
     for name in file_names:
         if name.endswith((names.DELETED, names.CLEANED)):
             files.remove(f"{directory}/{name}")
     if swaps:
-        _take_over(files, directory, swaps, report)
+        _Swaps(files, directory, swaps, report).finish()
     return files.list_files(directory).files
 
 
-def _has_log(files: FileSystem, directory: str, base_offset: int) -> bool:
-    return files.exists(f"{directory}/{names.file_name(base_offset, names.LOG)}")
+class _Swaps:
+    """All `.swap` files of a folder; `finish` once."""
 
+    def __init__(
+        self, files: FileSystem, directory: str, swaps: Sequence[tuple[int, str]], report: Report
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._swaps = swaps
+        self._report = report
+        self._header_flaws: dict[str, str] = {}
+        """What `_last_missing_offset` met in a file that cannot be, by path."""
+        self._segments = _Segments(files, directory)
+        bases = [base for base, name in swaps if name.endswith(_LOG_SWAP)]
+        # The active segment is never cleaned.
+        ends = [*bases[1:], self._segments.active_base_after(bases[-1])] if bases else []
+        self._logs = [
+            _SwapLog(f"{directory}/{names.file_name(base, _LOG_SWAP)}", base, end)
+            for base, end in zip(bases, ends, strict=True)
+        ]
 
-def _take_over(
-    files: FileSystem, directory: str, swaps: Sequence[tuple[int, str]], report: Report
-) -> None:
-    logs = [(base, name) for base, name in swaps if name.endswith(names.LOG + names.SWAP)]
-    if logs:
-        first = logs[0][0]
-        verified = _verify_all(files, directory, logs)
-        is_damaged = any(swap.flaw is not None for swap in verified.values())
-        is_replaceable = is_damaged and _has_log(files, directory, first)
-        outcome = "removed, its segment stays" if is_replaceable else "used, nothing else is left"
-        for path, swap in verified.items():
-            if swap.flaw is not None:
-                report(StorageEvent(path, f"{outcome}: {swap.flaw}"))
-        if is_replaceable:
-            for _, name in swaps:
-                files.remove(f"{directory}/{name}")
-            return
-        last = max(swap.last_offset for swap in verified.values())
-        _remove_covered(files, directory, first, last)
-    # The .log file comes last: as long as it is a .swap, all this is done again.
-    renamed = [entry for entry in swaps if entry not in logs] + logs
-    known = {base for base, _ in logs}
-    for base, name in renamed:
-        path = f"{directory}/{name}"
-        if base in known:
-            files.rename(path, path.removesuffix(names.SWAP))
-        else:
-            # An index belongs to the .log file when that has its name already; else it is useless.
-            log_path = f"{directory}/{names.file_name(base, names.LOG)}"
-            if files.exists(log_path):
-                files.rename(path, path.removesuffix(names.SWAP))
-            else:
+    def finish(self) -> None:
+        """Put into place what is needed, and remove the rest; raises OSError."""
+        files = self._files
+        used = [log.base_offset for log in self._make_place()] if self._logs else []
+        # A .log file that has its name already: its indexes follow.
+        swapped = [log.base_offset for log in self._logs]
+        used += [base for base in self._segments.bases if base not in swapped]
+        # The .log file comes last: as long as it is a .swap, all this is done again.
+        for base_offset, name in sorted(self._swaps, key=_is_log):
+            path = f"{self._directory}/{name}"
+            if base_offset not in used:
                 files.remove(path)
+            elif files.exists(path):
+                files.rename(path, path.removesuffix(names.SWAP))
 
+    def _make_place(self) -> Sequence[_SwapLog]:
+        """Remove segments for the `.log.swap` files that are used, and returns these."""
+        missing = self._last_missing_offset()
+        if missing is None:
+            for log in self._logs:
+                flaw = self._header_flaws.get(log.path)
+                reason = "none is missing, and they are cleaned again" if flaw is None else flaw
+                text = f"removed, its segments stay: {reason}"
+                self._report(StorageEvent(log.path, text, is_warning=flaw is not None))
+            return ()
+        first = self._logs[0]
+        limit = self._segments.first_base_after(missing)
+        needed = {log: self._verify(log, limit) for log in self._logs if log.base_offset < limit}
+        replaced = [base for base in self._segments.bases if first.base_offset <= base < limit]
+        flaws = {log.path: flaw for log, (_, flaw) in needed.items() if flaw is not None}
+        outcome = "removed, its segments stay" if replaced else "used, nothing else is left"
+        for path, flaw in flaws.items():
+            self._report(StorageEvent(path, f"{outcome}: {flaw}"))
+        if replaced and flaws:
+            return ()
+        if replaced:
+            text = f"replaces segments ({summary(replaced)}): none has offset {missing}"
+            self._report(StorageEvent(first.path, text))
+        for log, (size, _) in needed.items():
+            if size < self._files.size(log.path):
+                self._truncate(log, size)
+        self._remove_segments(first.base_offset, limit)
+        return list(needed)
 
-def _remove_covered(files: FileSystem, directory: str, first: int, last: int) -> None:
-    """Remove the segments that begin in first..last, their .log files first."""
-    covered = []
-    for name in files.list_files(directory).files:
-        parsed = names.parse_file_name(name)
-        if parsed is not None and first <= parsed[0] <= last:
-            suffix = parsed[1]
-            if suffix in names.SEGMENT_SUFFIXES:
-                covered.append((suffix != names.LOG, name))
-    for _, name in sorted(covered):
-        files.remove(f"{directory}/{name}")
+    def _last_missing_offset(self) -> int | None:
+        """The last offset of the `.swap` files that no segment has; None when there is none."""
+        first = self._logs[0].base_offset
+        missing = None if self._segments.has(first, first) else first
+        for log in self._logs:
+            try:
+                for batch in self._scan(log):
+                    if not self._segments.has(batch.base_offset, batch.last_offset):
+                        missing = batch.base_offset
+            except CorruptBatch as error:
+                self._header_flaws[log.path] = str(error)
+        return missing
 
+    def _scan(self, log: _SwapLog) -> Iterator[FoundBatch]:
+        """Its batches, by their headers; raises CorruptBatch, OSError."""
+        end_offset = log.base_offset
+        for batch in _scan_headers(self._files, log.path):
+            if not end_offset <= batch.base_offset <= batch.last_offset < log.end_offset:
+                raise CorruptBatch(
+                    f"at byte {batch.position} offsets {batch.base_offset} to "
+                    f"{batch.last_offset} cannot be there"
+                )
+            end_offset = batch.last_offset + 1
+            yield batch
 
-def _verify_all(
-    files: FileSystem, directory: str, logs: Sequence[tuple[int, str]]
-) -> dict[str, _Verified]:
-    """By path, in the order of their bases."""
-    live = [
-        parsed[0]
-        for name in files.list_files(directory).files
-        if (parsed := names.parse_file_name(name)) is not None and parsed[1] == names.LOG
-    ]
-    # The active segment is never cleaned.
-    limit = live[-1] if live and live[-1] > logs[-1][0] else _NO_LIMIT
-    verified = {}
-    for base_offset, name in reversed(logs):
-        path = f"{directory}/{name}"
-        file = files.open(path)
+    def _verify(self, log: _SwapLog, limit: int) -> _Verified:
+        """`limit` is where the first segment that stays begins."""
+        size = self._files.size(log.path)
         try:
-            verified[path] = _verify(file, base_offset, limit)
+            for batch in self._scan(log):
+                if batch.base_offset >= limit:
+                    size = batch.position
+                    break
+        except CorruptBatch as error:
+            return _Verified(size, str(error))
+        return _Verified(size, _damage(self._files, log, size))
+
+    def _truncate(self, log: _SwapLog, size: int) -> None:
+        """Cut it.  Its indexes go first: they are made again when they are missing only."""
+        files = self._files
+        for base_offset, name in self._swaps:
+            path = f"{self._directory}/{name}"
+            if base_offset == log.base_offset and path != log.path:
+                files.remove(path)
+        modified_ms = files.modified_ms(log.path)
+        file = files.open(log.path)
+        try:
+            file.truncate(size)
+            file.sync()
         finally:
             file.close()
-        limit = base_offset
-    return dict(reversed(verified.items()))
+        files.set_modified_ms(log.path, modified_ms)
+
+    def _remove_segments(self, first: int, limit: int) -> None:
+        """Remove the files of the segments that begin in [first, limit), .log files first."""
+        covered = []
+        for name in self._files.list_files(self._directory).files:
+            parsed = names.parse_file_name(name)
+            if parsed is not None and first <= parsed[0] < limit:
+                suffix = parsed[1]
+                if suffix in names.SEGMENT_SUFFIXES:
+                    covered.append((suffix != names.LOG, name))
+        for _, name in sorted(covered):
+            self._files.remove(f"{self._directory}/{name}")
 
 
-def _verify(file: File, base_offset: int, limit: int) -> _Verified:
-    """limit  the offset at which the next segment begins"""
-    size, end_position, end_offset = file.size(), 0, base_offset
-    last_offset = base_offset
-    for position, batch in iterate_batches(file, 0, size):
-        flaw = flaw_of(base_offset, batch)
-        if flaw is None and not end_offset <= batch.base_offset <= batch.last_offset < limit:
-            flaw = f"offsets {batch.base_offset} to {batch.last_offset} cannot be there"
-        if flaw is not None:
-            return _Verified(last_offset, f"at byte {position} {flaw}")
-        end_position, end_offset = position + batch.size, batch.next_offset
-        last_offset = batch.last_offset
+class _Segments:
+    """Which offsets the segments of a folder have, by the headers of their batches."""
+
+    def __init__(self, files: FileSystem, directory: str) -> None:
+        self._files = files
+        self._directory = directory
+        self.bases = [
+            parsed[0]
+            for name in files.list_files(directory).files
+            if (parsed := names.parse_file_name(name)) is not None and parsed[1] == names.LOG
+        ]
+        self._end_offsets: dict[int, int] = {}
+
+    def active_base_after(self, offset: int) -> int:
+        return self.bases[-1] if self.bases and self.bases[-1] > offset else _NO_LIMIT
+
+    def first_base_after(self, offset: int) -> int:
+        return next((base for base in self.bases if base > offset), _NO_LIMIT)
+
+    def has(self, base_offset: int, last_offset: int) -> bool:
+        """Whether a segment that begins at or before `base_offset` reaches `last_offset`."""
+        number = bisect_right(self.bases, base_offset) - 1
+        if number < 0:
+            return False
+        base = self.bases[number]
+        if base not in self._end_offsets:
+            self._end_offsets[base] = self._end_offset(base)
+        return last_offset < self._end_offsets[base]
+
+    def _end_offset(self, base: int) -> int:
+        """Exclusive end of what can be read of a segment."""
+        end_offset = base
+        try:
+            for batch in _scan_headers(
+                self._files, f"{self._directory}/{names.file_name(base, names.LOG)}"
+            ):
+                end_offset = batch.last_offset + 1
+        except CorruptBatch:
+            pass
+        return end_offset
+
+
+def _is_log(swap: tuple[int, str]) -> bool:
+    return swap[1].endswith(_LOG_SWAP)
+
+
+def _scan_headers(files: FileSystem, path: str) -> Iterator[FoundBatch]:
+    file = files.open(path)
     try:
-        for header in iterate_headers(file, end_position, size, chunk_bytes=1 << 16):
-            # Of a format from before Kafka 0.11, whose checksum is not looked at.
-            if header.magic == MAGIC or not end_offset <= header.base_offset < limit:
-                return _Verified(last_offset, f"no whole batch at byte {header.position}")
-            end_offset, last_offset = header.last_offset + 1, header.last_offset
-    except CorruptBatch as error:
-        return _Verified(last_offset, str(error))
-    return _Verified(last_offset, None)
+        yield from iterate_headers(file, 0, file.size(), chunk_bytes=_SCAN_CHUNK_BYTES)
+    finally:
+        file.close()
+
+
+def _damage(files: FileSystem, log: _SwapLog, size: int) -> str | None:
+    """The first flaw in `size` bytes of batches whose headers have none."""
+    file, end_position = files.open(log.path), 0
+    try:
+        for position, batch in iterate_batches(file, 0, size):
+            flaw = flaw_of(log.base_offset, batch)
+            if flaw is not None:
+                return f"at byte {position} {flaw}"
+            end_position = position + batch.size
+        # The checksums of the formats from before Kafka 0.11 are not looked at.
+        for header in iterate_headers(file, end_position, size, chunk_bytes=_SCAN_CHUNK_BYTES):
+            if header.magic == MAGIC:
+                return f"no whole batch at byte {header.position}"
+        return None
+    finally:
+        file.close()

@@ -10,14 +10,15 @@ retention the oldest, so that a crash leaves no hole.
 Cleaned segments replace those that they were made of.  The worker has written and synced
 `<base>.log.cleaned` and its indexes.  For each group, in this order, every step a rename:
 
-    1  .cleaned      becomes .swap: from the last one of these on, a start finishes what follows
+    1  .cleaned      becomes .swap, the .log file last
     2  old segments  become .deleted, the oldest first: what a crash leaves of the group is its
                      newer part, so that no record comes back without what replaced it
     3  .swap         loses that name, the .log file last
 
-One group after the other: `.cleaned` files of a later group do not condemn an earlier `.swap`
-(recovery/swap_files).  The folder need not be synced in between, since a file system keeps the
-order of renames in a folder; it has to be synced before a checkpoint says that the log is clean.
+One group after the other.  A start puts a `.swap` into the place of the segments of its group that
+are gone (recovery/swap_files).  The folder need not be synced in between, since a file system keeps
+the order of renames in a folder; it has to be synced before a checkpoint says that the log is
+clean.
 
 A slice of an old segment stays readable: the segment's file stays open until the slice is released.
 

@@ -258,8 +258,16 @@ AFTER_A_CLEAN_STOP: dict[str, Row] = {
         copy(segment_path(39), segment_path(39, ".log.cleaned")),
         *(LEFTOVER, REPAIR, segment_path(39, ".log.cleaned"), None, "removes it"),
     ),
-    "cleaned segment before its place": (
+    "cleaned segment beside its segment": (
         copy(segment_path(39), segment_path(39, ".log.swap")),
+        *(LEFTOVER, REPAIR, segment_path(39, ".log.swap"), None, "removed, its segments stay"),
+    ),
+    "cleaned segment of which nothing is left": (
+        write(segment_path(39, ".log.swap"), b""),
+        *(LEFTOVER, REPAIR, segment_path(39, ".log.swap"), None, "removed, its segments stay"),
+    ),
+    "cleaned segment before its place": (
+        lambda files: files.rename(segment_path(39), segment_path(39, ".log.swap")),
         *(LEFTOVER, REPAIR, segment_path(39, ".log.swap"), None, "renames it to"),
     ),
     "deleted segment": (

@@ -84,8 +84,8 @@ def allowed_contents(
 ) -> set[bytes]:
     """What may be read after a crash: groups are replaced one after the other.
 
-    Of the group that was being replaced the newer segments may still be there as they were, where
-    they begin after what is left of the group.
+    Of the group that was being replaced the newer segments may still be there as they were, and
+    what is left of the group is before them.
     """
     rest = b"".join(
         data for base, data in before.items() if base > groups[-1].replaced_base_offsets[-1]
@@ -98,11 +98,14 @@ def allowed_contents(
             before[base] for each in groups[number + 1 :] for base in each.replaced_base_offsets
         )
         new = after[group.base_offset]
-        last = max((batch.last_offset for batch in iterate_batches(memoryview(new))), default=-1)
         found.add(done + b"".join(old) + later + rest)
-        for index, base in enumerate(group.replaced_base_offsets):
-            if base > max(last, group.base_offset):
-                found.add(done + new + b"".join(old[index:]) + later + rest)
+        for index, base in list(enumerate(group.replaced_base_offsets))[1:]:
+            earlier = b"".join(
+                bytes(batch.view)
+                for batch in iterate_batches(memoryview(new))
+                if batch.last_offset < base
+            )
+            found.add(done + earlier + b"".join(old[index:]) + later + rest)
         found.add(done + new + later + rest)
         done += new
     return found
