@@ -116,12 +116,13 @@ class OverlayFileSystem:
         if not self._folders.get(path, True):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         names = dict.fromkeys(() if path in self._folders else self._base.list(path), True)
-        for name, node in self._nodes.get(path, {}).items():
-            names[name] = node is not None
         for folder, is_there in self._folders.items():
             parent, _, name = folder.rpartition("/")
             if parent == path:
                 names[name] = is_there
+        # A file may have the name of a folder that is gone.
+        for name, node in self._nodes.get(path, {}).items():
+            names[name] = node is not None or self._folders.get(f"{path}/{name}", False)
         return sorted(name for name, is_there in names.items() if is_there)
 
     def list_files(self, path: str) -> FolderListing:

@@ -5,6 +5,7 @@ memory  a slice of a segment or one batch, and the producers of the log
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from odradek.protocol.records.batch import (
@@ -46,6 +47,7 @@ from odradek.storage.files.batch_scan import (
 )
 from odradek.storage.files.descriptors import Descriptors
 from odradek.storage.indexes.index_file import CorruptIndex
+from odradek.storage.recovery.log_loader import REBUILT_SUFFIXES
 from odradek.storage.recovery.torn_segments import flaw_of, old_format_at
 from odradek.storage.segments.index_check import OffsetIndexCheck, TimeIndexCheck
 from odradek.storage.segments.segment import Segment
@@ -57,6 +59,7 @@ _ENTRY_BYTES_MAX = 34
 """Of an index: an entry of the transaction index."""
 _ENDS_MAX = 16
 """Offsets of a next batch that are looked at: records may contain the same bytes."""
+_LOOKUP_SUFFIXES = (names.OFFSET_INDEX, names.TIME_INDEX)
 _KNOWN_FILES = (LEADER_EPOCH_FILE, PARTITION_METADATA_FILE)
 _REBUILT = "leaves it; the first lookup that it misleads rebuilds it"
 
@@ -91,6 +94,8 @@ class LogCheck:
         self.log_bytes = 0
         self._is_last = False
         self._is_checked_by_start = False
+        self._not_files: list[str] = []
+        """Paths of folders, pipes and sockets in the folder."""
         self._counts: dict[str, int] = {}
         """Findings of each kind in the segment."""
         self._producers: ProducersCheck
@@ -151,12 +156,16 @@ class LogCheck:
         lost: dict[int, None] = {}
         file_names, others = self._shared.files.list_files(folder)
         for name in others:
+            path = f"{folder}/{name}"
+            parsed = names.parse_file_name(name)
+            is_replaced = parsed is not None and parsed[1] in REBUILT_SUFFIXES
+            self._not_files.append(path)
             self._report(
                 Finding(
                     kind=LEFTOVER,
-                    path=f"{folder}/{name}",
+                    path=path,
                     text="is not a file",
-                    severity=Severity.NOTE,
+                    severity=Severity.REPAIR if is_replaced else Severity.NOTE,
                 )
             )
         for name in file_names:
@@ -291,7 +300,7 @@ class LogCheck:
 
     def _check_opened(self, segment: Segment, following: int | None) -> None:
         facts, base_offset = self._facts, segment.base_offset
-        indexes = _IndexesCheck(segment)
+        indexes = _IndexesCheck(segment, self._not_files)
         is_checked_by_start = self._is_checked_by_start = not facts.is_clean and (
             following is None or following > facts.recovery_point
         )
@@ -309,7 +318,11 @@ class LogCheck:
                         start=_REBUILT,
                     )
                 )
-            self._producers.end_segment(segment, is_complete=not is_checked_by_start)
+            self._producers.end_segment(
+                segment,
+                has_index=segment.path(names.TXN_INDEX) not in self._not_files,
+                is_complete=not is_checked_by_start,
+            )
         else:
             self._producers.note_damage()
 
@@ -448,10 +461,14 @@ class LogCheck:
 class _IndexesCheck:
     """Offset and time index of one segment; what cannot be loaded is a flaw."""
 
-    def __init__(self, segment: Segment) -> None:
+    def __init__(self, segment: Segment, not_files: Collection[str]) -> None:
+        """not_files  paths that are passed over"""
         self._offsets: OffsetIndexCheck | None = None
         self._times: TimeIndexCheck | None = None
         self._flaws: list[tuple[str, str, str]] = []
+        if any(segment.path(suffix) in not_files for suffix in _LOOKUP_SUFFIXES):
+            # A start makes both again.
+            return
         indexes = segment.indexes
         try:
             indexes.offsets.load()

@@ -103,9 +103,10 @@ class ProducersCheck:
         """Compare nothing from here on: batches before it are missing."""
         self._is_known = False
 
-    def end_segment(self, segment: Segment, *, is_complete: bool) -> None:
+    def end_segment(self, segment: Segment, *, has_index: bool, is_complete: bool) -> None:
         """Compare the transaction index of a segment whose batches were all noted.
 
+        has_index    False: there is something else in its place, and a start makes it again
         is_complete  False: a start makes the index again, and a broker that was killed may have
                      had entries in memory only
         """
@@ -113,11 +114,11 @@ class ProducersCheck:
         flaw: str | None = None
         offset: int | None = None
         try:
-            entries = list(segment.aborted.from_marker(0))
+            if has_index:
+                entries = list(segment.aborted.from_marker(0))
+                flaw, offset = self._txn_flaw(entries, is_complete=is_complete)
         except CorruptBatch as error:
             flaw = str(error).removeprefix(f"{path}: ")
-        else:
-            flaw, offset = self._txn_flaw(entries, is_complete=is_complete)
         self._expected.clear()
         self._markers.clear()
         self._empty.clear()

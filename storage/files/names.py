@@ -34,6 +34,7 @@ FUTURE_FOLDER: Final = "-future"
 STRAY_FOLDER: Final = "-stray"
 
 FOLDER_NAME_MAX: Final = 255
+PARTITION_MAX: Final = 2**31 - 1
 _DIGITS: Final = 20
 BASE_OFFSET_MAX: Final = 2**63 - 2**40
 """A segment that begins later can take no records: its name is damage, or not ours."""
@@ -90,5 +91,8 @@ def parse_folder_name(name: str) -> PartitionFolder | None:
         stem, suffix = name, ""
     topic, dash, number = stem.rpartition("-")
     if not dash or not topic or not (number.isascii() and number.isdigit()):
+        return None
+    # Kafka's `toInt` fails, and the start with it.
+    if int(number) > PARTITION_MAX:
         return None
     return PartitionFolder(topic, int(number), suffix)

@@ -40,6 +40,7 @@ from odradek.storage.producers.snapshot_files import SnapshotFiles
 from odradek.storage.recovery.swap_files import finish_swaps
 from odradek.storage.recovery.torn_segments import CheckedAmount, Checker
 from odradek.storage.recovery.transaction_indexes import (
+    DISPLACED_TXN_INDEX,
     FoundSuffixes,
     TransactionIndexRebuild,
 )
@@ -48,7 +49,8 @@ from odradek.storage.segments.segment_gaps import SegmentGap
 from odradek.storage.segments.segments import Segments
 
 _SCAN_CHUNK_BYTES: Final = 1 << 16
-_REBUILT_SUFFIXES: Final = (names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX, names.SNAPSHOT)
+REBUILT_SUFFIXES: Final = (names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX, names.SNAPSHOT)
+"""Of the files that a start makes again where something else has their name."""
 
 
 @dataclass(slots=True)
@@ -428,6 +430,10 @@ def _list_folder(
             path = f"{directory}/{names.file_name(offset, suffix)}"
             shared.report(StorageEvent(path, "removed: its segment has no .log file"))
             files.remove(path)
+    for name in others:
+        parsed = names.parse_file_name(name)
+        if parsed is not None and parsed[1] in (names.TXN_INDEX, DISPLACED_TXN_INDEX):
+            index_suffixes.setdefault(parsed[0], []).append(DISPLACED_TXN_INDEX)
     segments = []
     for base_offset in bases:
         path = f"{directory}/{names.file_name(base_offset, names.LOG)}"
@@ -449,7 +455,7 @@ def _pass_over(shared: Descriptors, directory: str, name: str) -> None:
         return
     path = f"{directory}/{name}"
     text = "is not a file, and is passed over"
-    if parsed[1] in _REBUILT_SUFFIXES:
+    if parsed[1] in REBUILT_SUFFIXES:
         text = f"is not a file, and is renamed to {name}{names.NOT_A_FILE}"
         shared.files.rename(path, path + names.NOT_A_FILE)
     shared.report(StorageEvent(path, text))

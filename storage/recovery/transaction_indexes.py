@@ -2,9 +2,10 @@
 
 Offset and time index of such a segment are rebuilt by the first lookup that they mislead.  Entries
 that a transaction index lacks mislead no lookup: consumers with read_committed would get records of
-aborted transactions.  So a start rebuilds it from the batches in two cases:
+aborted transactions.  So a start rebuilds it from the batches in three cases:
 
     unusable   an entry cannot be one of this segment
+    displaced  a folder or the like had its name
     uncertain  the segment lacks its offset or its time index: whatever took that file may have
                taken the transaction index, which an ordinary segment does not have
 
@@ -38,6 +39,7 @@ from odradek.storage.segments.segments import Segments
 
 FoundSuffixes = Mapping[int, Sequence[str]]
 """Which index files a folder contains: their suffixes, by base offset."""
+DISPLACED_TXN_INDEX: Final = names.TXN_INDEX + names.NOT_A_FILE
 
 _SURE: Final = (names.OFFSET_INDEX, names.TIME_INDEX)
 """The index files that every segment has."""
@@ -79,6 +81,8 @@ class TransactionIndexRebuild:
                 self._check(segment)
             except CorruptIndex as error:
                 return str(error)
+        elif DISPLACED_TXN_INDEX in suffixes and segment.size:
+            return "what had its name is not a file"
         missing = [suffix for suffix in _SURE if suffix not in suffixes]
         return (
             f"its segment has no {' and no '.join(missing)}" if missing and segment.size else None

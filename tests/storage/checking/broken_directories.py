@@ -107,7 +107,9 @@ def content(files: FileSystem) -> dict[str, bytes]:
     for name in files.list(DATA):
         path = f"{DATA}/{name}"
         if files.is_directory(path):
-            found |= {f"{path}/{one}": files.read(f"{path}/{one}") for one in files.list(path)}
+            found |= {
+                f"{path}/{one}": files.read(f"{path}/{one}") for one in files.list_files(path).files
+            }
         else:
             found[path] = files.read(path)
     return found
@@ -157,6 +159,17 @@ def remove(*paths: str) -> Damage:
 def copy(source: str, target: str) -> Damage:
     """Add a file."""
     return lambda files: files.replace(target, files.read(source))
+
+
+def in_place_of(path: str) -> Damage:
+    """A folder with the name of a file."""
+
+    def damage(files: MemoryFileSystem) -> None:
+        if files.exists(path):
+            files.remove(path)
+        files.make_directory(path)
+
+    return damage
 
 
 def copy_folder(source: str, target: str) -> Damage:

@@ -45,6 +45,7 @@ from tests.storage.checking.broken_directories import (
     drop_last_batch,
     extend,
     flip,
+    in_place_of,
     remove,
     repeat_last_batch,
     segment_path,
@@ -270,6 +271,23 @@ AFTER_A_CLEAN_STOP: dict[str, Row] = {
         lambda files: files.rename(segment_path(39), segment_path(39, ".log.swap")),
         *(LEFTOVER, REPAIR, segment_path(39, ".log.swap"), None, "renames it to"),
     ),
+    **{
+        f"folder with the name of a file{suffix}": (
+            in_place_of(segment_path(39, suffix)),
+            *(LEFTOVER, severity, segment_path(39, suffix), None, start),
+        )
+        for suffix, severity, start in (
+            (".index", REPAIR, "is renamed to"),
+            (".timeindex", REPAIR, "is renamed to"),
+            (".txnindex", REPAIR, "is renamed to"),
+            (".snapshot", REPAIR, "is renamed to"),
+            (".log.swap", NOTE, "leaves it"),
+        )
+    },
+    "folder of a partition that cannot be": (
+        copy_folder(FOLDER, f"{DATA}/orders-99999999999999999999"),
+        *(LEFTOVER, NOTE, f"{DATA}/orders-99999999999999999999", None, "does not touch it"),
+    ),
     "deleted segment": (
         copy(segment_path(39), segment_path(39, ".log.deleted")),
         *(LEFTOVER, NOTE, segment_path(39, ".log.deleted"), None, "removes it"),
@@ -368,6 +386,8 @@ def found_as_named(files: MemoryFileSystem, row: Row) -> None:
         assert named[0].offset == offset
     assert named[0].severity == severity, named[0]
     assert start in named[0].start
+    if start == "is renamed to":
+        assert verdict.severity == REPAIR
     if path.startswith(FOLDER):
         assert named[0].partition == "orders-0"
 
