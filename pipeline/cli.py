@@ -18,13 +18,14 @@ import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from odradek.extras import missing_library
 
 if TYPE_CHECKING:
+    from odradek.pipeline.check.findings import Finding
     from odradek.pipeline.jobs.lifecycle import Choices
     from odradek.pipeline.spec.document import Document
     from odradek.pipeline.spec.model import Pipeline
@@ -82,33 +83,45 @@ def _main(parsed: argparse.Namespace) -> int:
         if parsed.command == "check":
             return _check(document, parsed)
         if parsed.command in ("explain", "preview"):
-            return _inspect(pipeline_of(document), parsed)
+            return _inspect(pipeline_of(document), parsed, [])
         return _run(pipeline_of(document, parsed.mode), parsed)
 
 
 def _check(document: Document, parsed: argparse.Namespace) -> int:
-    from odradek.pipeline.check.analysis import check_document
+    from odradek.pipeline.check.analysis import analyse
     from odradek.pipeline.spec.load import pipeline_of
-    from odradek.pipeline.spec.problems import SpecError
     from odradek.pipeline.spec.sharing import said_of, shared_queries
 
     pipeline = pipeline_of(document)
-    wrong, warnings = check_document(pipeline, document, parsed.file)
-    for warning in warnings:
-        print(f"WARN {warning.file}: {warning}", file=sys.stderr)
-    if wrong:
-        raise SpecError(wrong)
+    _report(analyse(pipeline, parsed.file.resolve().parent).findings, document)
     if parsed.spark:
-        status = _inspect(pipeline, parsed)
+        findings: list[Finding] = []
+        status = _inspect(pipeline, parsed, findings)
         if status:
             return status
+        _report(findings, document)
     for query in shared_queries(pipeline):
         print(f"{parsed.file}: {said_of(query)}")
     print(f"{parsed.file}: {_counts(pipeline)}")
     return 0
 
 
-def _inspect(pipeline: Pipeline, parsed: argparse.Namespace) -> int:
+def _report(findings: Iterable[Finding], document: Document) -> None:
+    """Print warnings.
+
+    raises  SpecError of the mistakes
+    """
+    from odradek.pipeline.check.analysis import mistakes_and_warnings
+    from odradek.pipeline.spec.problems import SpecError
+
+    mistakes, warnings = mistakes_and_warnings(findings, document)
+    for warning in warnings:
+        print(f"WARN {warning.file}: {warning}", file=sys.stderr)
+    if mistakes:
+        raise SpecError(mistakes)
+
+
+def _inspect(pipeline: Pipeline, parsed: argparse.Namespace, findings: list[Finding]) -> int:
     from functools import partial
 
     from odradek.pipeline.jobs import inspection
@@ -116,7 +129,7 @@ def _inspect(pipeline: Pipeline, parsed: argparse.Namespace) -> int:
     folder = parsed.file.resolve().parent
     print_line = partial(print, flush=True)
     if parsed.command == "check":
-        work = partial(inspection.check_plans, pipeline=pipeline, folder=folder)
+        work = partial(inspection.check_plans, pipeline=pipeline, folder=folder, findings=findings)
     elif parsed.command == "explain":
         work = partial(inspection.explain, pipeline=pipeline, folder=folder, print_line=print_line)
     else:
@@ -203,10 +216,14 @@ def _looking(
     commands: argparse._SubParsersAction[argparse.ArgumentParser],
 ) -> list[argparse.ArgumentParser]:
     """The commands that write nothing."""
-    check = commands.add_parser("check", help="say what is wrong with a pipeline file")
+    check = commands.add_parser(
+        "check", help="say what is wrong with the keys and columns of a pipeline file"
+    )
     check.add_argument("file", type=Path)
     check.add_argument(
-        "--spark", action="store_true", help="let Spark analyse the steps, too, on empty sources"
+        "--spark",
+        action="store_true",
+        help="let Spark analyse the steps, too, on empty sources: functions, types, settings",
     )
     explain = commands.add_parser(
         "explain", help="print the columns of each step, and the plans of Spark"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from odradek.pipeline.check.findings import Finding
-from odradek.pipeline.check.spark_settings import brings_others, check_settings
+from odradek.pipeline.check.spark_settings import brings_tables, check_prefixes
 from odradek.pipeline.check.steps import Analysis
 from odradek.pipeline.spec.document import Document
 from odradek.pipeline.spec.model import Pipeline
@@ -18,23 +19,23 @@ def analyse(pipeline: Pipeline, folder: Path) -> Analysis:
     folder  of the pipeline file
     cost    some 10 ms, after 200 ms to import the SQL parser
     """
-    names = pipeline.pipeline.spark
+    settings = pipeline.pipeline.spark
     ends = (*pipeline.sources.values(), *pipeline.sinks.values())
-    has_packages = any(getattr(one, "packages", None) for one in ends)
-    analysis = Analysis(pipeline, folder, has_packages or brings_others(names))
-    analysis.findings += check_settings(names)
+    has_packages = any(getattr(end, "packages", None) for end in ends)
+    analysis = Analysis(pipeline, folder, has_packages or brings_tables(settings))
+    analysis.findings += check_prefixes(settings)
     analysis.run()
     return analysis
 
 
-def check_document(
-    pipeline: Pipeline, document: Document, path: Path
+def mistakes_and_warnings(
+    findings: Iterable[Finding], document: Document
 ) -> tuple[list[Problem], list[Problem]]:
-    """The mistakes in a pipeline file, and the warnings."""
-    found = analyse(pipeline, path.resolve().parent).findings
-    wrong = [_problem(one, document) for one in found if not one.is_warning]
-    return wrong, [_problem(one, document) for one in found if one.is_warning]
-
-
-def _problem(one: Finding, document: Document) -> Problem:
-    return placed(one.where, document.hidden.at(one.where, one.text), document.lines)
+    """Findings with the lines of the file, without its secrets."""
+    mistakes: list[Problem] = []
+    warnings: list[Problem] = []
+    for finding in findings:
+        text = document.hidden.at(finding.where, finding.text)
+        problem = placed(finding.where, text, document.lines)
+        (warnings if finding.is_warning else mistakes).append(problem)
+    return mistakes, warnings

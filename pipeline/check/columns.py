@@ -45,8 +45,9 @@ def type_named(text: str) -> Type:
 
 
 def kind_of(kind: Type) -> str | None:
-    """The kind of a type, an element of `facts.KINDS`; None: unknown, or another."""
-    return None if kind is None else _KINDS.get(kind.this.value)
+    """The kind of a type, such as `int`; None: unknown, or another."""
+    # The kind of an interval is a tree.
+    return None if kind is None else _KINDS.get(getattr(kind.this, "value", ""))
 
 
 def shown(kind: Type) -> str:
@@ -58,18 +59,15 @@ def shown(kind: Type) -> str:
 class Columns:
     """The columns of a view.
 
-    is_open        there may be others
-    is_of_query    columns may also be named with the view that a query took them from
+    is_open  there may be others
     """
 
     types: Mapping[str, Type] = field(default_factory=dict)
     is_open: bool = False
-    is_of_query: bool = False
 
     def own(self, name: str) -> str | None:
         """A column's name as it is written in its view, or None; SQL ignores case."""
-        wanted = name.lower()
-        return next((one for one in self.types if one.lower() == wanted), None)
+        return next((own for own in self.types if own.lower() == name.lower()), None)
 
     def plus(self, types: Mapping[str, Type]) -> Columns:
         """These columns and more; a new one replaces one of the same name."""
@@ -88,10 +86,7 @@ class Columns:
             return field_of(self.types[own], names[1:], own)
         if self.is_open:
             return None
-        if self.is_of_query and len(names) > 1 and self.own(names[1]) is not None:
-            return self.path(names[1:])
-        said = instead(names[0], self.types)
-        raise NoSuchColumn(f"there is no column {names[0]!r}; {said}")
+        raise NoSuchColumn(f"there is no column {names[0]!r}; {instead(names[0], self.types)}")
 
     def named(self, name: str) -> Type:
         """The type of the column with this whole name, or else of a field: `order.price`.
@@ -115,7 +110,7 @@ def field_of(kind: Type, names: Sequence[str], above: str) -> Type:
     name, *rest = names
     match kind_of(kind):
         case "struct":
-            fields = {one.name: one.args.get("kind") for one in kind.expressions}
+            fields = {field.name: field.args.get("kind") for field in kind.expressions}
             columns = Columns(fields)
             own = columns.own(name)
             if own is None:

@@ -1,128 +1,223 @@
-"""Checks the queries of SQL steps: views, columns and functions, and the columns of the result."""
+"""Checks expressions and queries of SQL with sqlglot's qualifier, and infers their types.
+
+A column is reported when the qualifier does not resolve it and the columns of all tables are known.
+Names and arguments of functions, operands and regular expressions are left to Spark.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Final
 
-from sqlglot import exp
+from sqlglot import Token, TokenType, exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import OptimizeError, SqlglotError
+from sqlglot.optimizer.annotate_types import annotate_types
+from sqlglot.optimizer.qualify import qualify
+from sqlglot.optimizer.scope import traverse_scope
+from sqlglot.schema import MappingSchema
 
-from odradek.pipeline.check.columns import UNKNOWN, Columns, Type
-from odradek.pipeline.check.expressions import Checker, NotParsed, parsed, window_columns
+from odradek.pipeline.check.columns import UNKNOWN, Columns, NoSuchColumn, Type, field_of
 from odradek.pipeline.check.findings import instead
 
-HIDDEN: Final = ("_metadata",)
-"""Columns of files that `*` does not contain."""
+RESULT: Final = "_result"
+"""Column of the query that an expression becomes."""
+ADDED: Final = ("_metadata", "window", "session_window")
+"""Columns that Spark adds: those of files, and those of grouping by windows."""
+UNNAMED: Final = "_col_"
+"""Beginning of the names that sqlglot gives to columns without an alias."""
+
+NOT_ANNOTATED: Final = (exp.ArrayPosition, exp.Interval, exp.Lateral, exp.Pivot)
+"""With these in a query sqlglot infers other types than Spark."""
+UNKNOWN_COLUMN: Final = re.compile(r"Unknown column: (\w+)")
+
+
+class NotParsed(ValueError):
+    """A text is not an expression or a query of SQL."""
+
+
+@cache
+def parsed(text: str) -> exp.Expr:
+    """The tree of an expression or a query, which callers do not change.
+
+    raises  NotParsed
+    """
+    try:
+        trees = Spark().parser().parse(_tokens(text), text)
+    except SqlglotError as error:
+        raise NotParsed(_reason(error)) from error
+    except RecursionError as error:
+        raise NotParsed("nested too deep") from error
+    if len(trees) != 1 or trees[0] is None:
+        raise NotParsed("one expression is expected")
+    return trees[0]
+
+
+def _tokens(text: str) -> list[Token]:
+    """The tokens of a text, with `window` as a name except in the clause `WINDOW name AS (...)`.
+
+    The parser takes the function after GROUP BY, and the column, for that clause.
+    raises  SqlglotError
+    """
+    tokens: list[Token] = Spark().tokenize(text)
+    return [
+        Token(
+            TokenType.VAR, token.text, token.line, token.col, token.start, token.end, token.comments
+        )
+        if token.token_type is TokenType.WINDOW
+        and TokenType.ALIAS not in [after.token_type for after in tokens[number + 2 : number + 3]]
+        else token
+        for number, token in enumerate(tokens)
+    ]
+
+
+def _reason(error: SqlglotError) -> str:
+    """One line of an error of the parser: what is wrong, and before what."""
+    details = getattr(error, "errors", None)
+    if not details:
+        return re.sub(r"\s+", " ", str(error)).strip()
+    first = details[0]
+    reason = str(first["description"]).replace("<class 'sqlglot.expressions.", "<")
+    reason = re.sub(r"<(?:\w+\.)*(\w+)'>", r"\1", reason).rstrip(".")
+    place = str(first.get("highlight") or "").strip()
+    return f"{reason} at {place!r}" if place else reason
+
+
+def check_expression(text: str, tables: Mapping[str, Columns]) -> tuple[Type, list[str]]:
+    """The type of an expression over the rows of tables, and mistakes.
+
+    tables  alias -> columns: `l` and `r` of a join
+    """
+    try:
+        tree = parsed(text)
+    except NotParsed as error:
+        return None, [f"not understood as SQL: {error}"]
+    if isinstance(tree, exp.Query | exp.Command):
+        return None, []
+    first, *others = tables
+    query = exp.select(exp.alias_(tree.copy(), RESULT)).from_(first)
+    for alias in others:
+        query = query.join(alias, join_type="cross")
+    columns, mistakes = _checked(query, tables)
+    return columns.types.get(RESULT), mistakes
 
 
 def check_query(
     text: str, views: Mapping[str, Columns], *, has_others: bool
 ) -> tuple[Columns, list[tuple[str, bool]]]:
-    """The columns of a query's result, and mistakes; possible ones as True.
+    """The columns of a query's result, and mistakes; a possible mistake has True.
 
-    Where a query has tables of a catalog, or syntax that the parser does not know, only what is
-    certain is a mistake.
-
-    has_others  there may be tables and functions besides the views and those of Spark
+    has_others  there may be tables besides the views
     """
     try:
         tree = parsed(text)
     except NotParsed as error:
-        said = f"not understood as SQL, so it is not checked: {error}"
-        is_sure = text.count("(") != text.count(")") and "'" not in text and '"' not in text
-        return UNKNOWN, [(said, not is_sure)]
+        # Spark's syntax has parts that the parser does not know.
+        return UNKNOWN, [(f"not understood as SQL, so it is not checked: {error}", True)]
     if not isinstance(tree, exp.Query):
         return UNKNOWN, [("a step is a query: SELECT ...", False)]
-    tables, missing = _tables(tree, views)
-    has_unknown = tree.find(exp.Lateral, exp.Pivot, exp.Unnest) is not None or not tables
-    checker = Checker(
-        {**tables, "": UNKNOWN} if has_unknown else tables,
-        has_others,
-        frozenset(name.lower() for name in _added(tree)),
-    )
-    for name in () if has_others else missing:
-        checker.wrong(f"there is no view {name!r}; {instead(name, views)}")
-    for select in tree.find_all(exp.Select):
-        _check_select(select, checker)
-    checker.escapes(text, tree)
-    # Columns of two tables with one name are not followed.
-    found = [one for one in checker.said if "is a column of both sides" not in one[0]]
-    return _result(tree, tables, checker), found
-
-
-def _tables(tree: exp.Query, views: Mapping[str, Columns]) -> tuple[dict[str, Columns], list[str]]:
-    """Alias -> the columns of each table of a query; and the tables that are not views."""
-    known = {name.lower(): columns for name, columns in views.items()}
-    own = {one.alias.lower() for one in tree.find_all(exp.CTE)}
-    found: dict[str, Columns] = {}
-    missing: list[str] = []
+    own = {table.alias.lower() for table in tree.find_all(exp.CTE)}
+    tables: dict[str, Columns] = {}
     for table in tree.find_all(exp.Table):
         name = table.name.lower()
-        alias = table.alias_or_name.lower()
-        columns = UNKNOWN
-        if not isinstance(table.this, exp.Identifier) or table.args.get("db") is not None:
-            pass
-        elif name in known and name not in own:
-            columns = known[name]
-        elif name not in own:
-            missing.append(table.name)
-        if table.alias_column_names:
-            columns = UNKNOWN
-        # Two tables with one alias are in different queries.
-        found[alias] = UNKNOWN if alias in found and found[alias] != columns else columns
-    for one in (*tree.find_all(exp.Subquery), *tree.find_all(exp.CTE)):
-        if one.alias:
-            found[one.alias.lower()] = UNKNOWN
-    return found, missing
+        if not isinstance(table.this, exp.Identifier) or table.db:
+            return UNKNOWN, []
+        if name in own:
+            continue
+        if name not in views:
+            mistake = f"there is no view {table.name!r}; {instead(table.name, views)}"
+            return UNKNOWN, [] if has_others else [(mistake, False)]
+        tables[name] = views[name]
+    columns, mistakes = _checked(tree.copy(), tables)
+    return columns, [(mistake, False) for mistake in mistakes]
 
 
-def _added(tree: exp.Query) -> Iterator[str]:
-    """Names besides those of tables' columns: aliases, and columns of windows."""
-    yield from HIDDEN
-    yield from window_columns(tree)
-    for alias in tree.find_all(exp.Alias, exp.TableAlias, exp.Aliases):
-        if alias.alias:
-            yield alias.alias
-        for one in alias.args.get("columns") or ():
-            yield one.name
-        if isinstance(alias, exp.Aliases):
-            yield from (one.name for one in alias.args.get("expressions", ()))
-    # The column of a function without an alias may be named by its text.
-    yield from (one.name for one in tree.find_all(exp.Anonymous))
+def _checked(tree: exp.Query, tables: Mapping[str, Columns]) -> tuple[Columns, list[str]]:
+    """The columns of a query's result, and mistakes; changes `tree`."""
+    is_open = any(columns.is_open for columns in tables.values())
+    if is_open and (len(tables) > 1 or tree.is_star):
+        return _result(tree, has_types=False), []
+    schema = MappingSchema(
+        {
+            table: {
+                name.lower(): kind or exp.DataType.build("unknown")
+                for name, kind in columns.types.items()
+            }
+            for table, columns in tables.items()
+        },
+        dialect="spark",
+        normalize=False,
+    )
+    try:
+        tree = qualify(
+            tree,
+            dialect="spark",
+            schema=schema,
+            quote_identifiers=False,
+            identify=False,
+            validate_qualify_columns=False,
+        )
+        tree = annotate_types(tree, schema=schema, dialect="spark")
+    except OptimizeError as error:
+        return UNKNOWN, [] if is_open else [_unknown_column(error, tables)]
+    mistakes = dict.fromkeys(_missing_fields(tree))
+    if not is_open:
+        mistakes = {**dict.fromkeys(_unresolved(tree, tables)), **mistakes}
+    # Types of a union are common to its parts.
+    is_sure = isinstance(tree, exp.Select) and tree.find(*NOT_ANNOTATED) is None
+    return _result(tree, has_types=is_sure), list(mistakes)
 
 
-def _check_select(select: exp.Select, checker: Checker) -> None:
-    for part in select.args.get("expressions", ()):
-        checker.type_of(part)
-    for key in ("where", "having"):
-        clause = select.args.get(key)
-        if clause is not None:
-            checker.type_of(clause.this)
-    for key in ("group", "order"):
-        clause = select.args.get(key)
-        for part in clause.expressions if clause is not None else ():
-            checker.type_of(part.this if isinstance(part, exp.Ordered) else part)
-    for join in select.args.get("joins") or ():
-        if join.args.get("on") is not None:
-            checker.type_of(join.args["on"])
+def _unknown_column(error: OptimizeError, tables: Mapping[str, Columns]) -> str:
+    """The error of a column that its table does not have, or of another kind."""
+    column = UNKNOWN_COLUMN.match(str(error))
+    return _reason(error) if column is None else _no_column(column[1], tables)
 
 
-def _result(tree: exp.Query, tables: Mapping[str, Columns], checker: Checker) -> Columns:
-    """The columns of a query's result."""
-    if not isinstance(tree, exp.Select):
-        return UNKNOWN
+def _no_column(name: str, tables: Mapping[str, Columns]) -> str:
+    columns = [column for table in tables.values() for column in table.types]
+    return f"there is no column {name!r}; {instead(name, columns)}"
+
+
+def _unresolved(tree: exp.Query, tables: Mapping[str, Columns]) -> Iterable[str]:
+    for scope in traverse_scope(tree):
+        if not isinstance(scope.expression, exp.Select) or scope.pivots:
+            continue
+        outer = () if scope.is_correlated_subquery else scope.external_columns
+        for column in (*scope.unqualified_columns, *outer):
+            name = column.parts[0].name
+            having = [alias for alias, table in tables.items() if table.own(name) is not None]
+            is_alias = name in scope.expression.named_selects
+            if name in ADDED or (is_alias and column.find_ancestor(exp.Order, exp.Having)):
+                continue
+            if len(having) > 1:
+                meant = " or ".join(f"{alias}.{name}" for alias in having)
+                yield f"{name!r} is a column of several tables; write {meant}"
+            else:
+                yield _no_column(name, tables)
+
+
+def _missing_fields(tree: exp.Query) -> Iterable[str]:
+    for dot in tree.find_all(exp.Dot):
+        if isinstance(dot.expression, exp.Identifier):
+            above = dot.this.name if isinstance(dot.this, exp.Column) else dot.this.sql("spark")
+            try:
+                field_of(dot.this.type, [dot.expression.name], above)
+            except NoSuchColumn as error:
+                yield str(error)
+
+
+def _result(tree: exp.Query, *, has_types: bool) -> Columns:
+    """The columns of a query; more than these if a column is a star or has no name."""
     types: dict[str, Type] = {}
     is_open = False
-    quiet = Checker(checker.scopes, True, checker.names)
-    for part in tree.expressions:
-        if isinstance(part, exp.Star) or part.find(exp.Star) is part.this:
-            sources = list(tables.values())
-            if len(sources) != 1 or part.args.get("except_") or sources[0].is_open:
-                is_open = True
-            else:
-                types |= sources[0].types
-        elif part.alias_or_name:
-            types[part.alias_or_name] = quiet.type_of(part)
-        else:
+    for column in tree.selects:
+        name = column.alias or (column.name if isinstance(column, exp.Column) else "")
+        if not name or name.startswith(UNNAMED) or column.is_star:
             is_open = True
-    return Columns(types, is_open=is_open, is_of_query=True)
+        else:
+            is_known = has_types and column.type is not None and not column.is_type("unknown")
+            types[name] = column.type if is_known else None
+    return Columns(types, is_open=is_open)

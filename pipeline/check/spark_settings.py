@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from odradek.pipeline.check.facts import settings
 from odradek.pipeline.check.findings import Finding, similar
 
 SIMILAR: Final = 0.85
 PREFIX: Final = "spark."
+NAMESPACES: Final = ("driver", "executor", "hadoop", "kubernetes", "scheduler", "sql", "yarn")
+"""First words of settings, which are not those of a setting without the prefix."""
 OPEN: Final = (
     "spark.databricks.",
     "spark.driver.resource.",
@@ -27,7 +28,7 @@ OPEN: Final = (
     "spark.yarn.",
 )
 """Beginnings of settings whose ends are names of users or of extensions."""
-BRINGS_OTHERS: Final = (
+BRINGS_TABLES: Final = (
     "spark.archives",
     "spark.driver.extraClassPath",
     "spark.jars",
@@ -37,32 +38,37 @@ BRINGS_OTHERS: Final = (
     "spark.sql.extensions",
     "spark.sql.parser.",
 )
-"""Beginnings of settings that may bring functions, tables and syntax that Spark itself lacks."""
+"""Beginnings of settings that may bring tables and syntax that Spark itself lacks."""
 
 
-def brings_others(names: Iterable[str]) -> bool:
-    """Whether there may be functions and tables besides those of Spark."""
-    return any(name.startswith(BRINGS_OTHERS) for name in names)
+def brings_tables(names: Iterable[str]) -> bool:
+    """Whether there may be tables besides the views of a pipeline."""
+    return any(name.startswith(BRINGS_TABLES) for name in names)
 
 
-def check_settings(names: Iterable[str]) -> Iterator[Finding]:
-    """Yield the settings that Spark does not have.
-
-    One that is much like a setting of Spark is a mistake.  Any other in a namespace of Spark may be
-    that of an extension, and of another namespace nothing is known.
-    """
-    known = settings()
-    own = {name.split(".")[1] for name in known}
+def check_prefixes(names: Iterable[str]) -> Iterator[Finding]:
+    """Yield the settings that lack the prefix of Spark's; needs no Spark."""
     for name in names:
-        if name in known or name.startswith(OPEN):
+        if name.partition(".")[0] in NAMESPACES:
+            yield Finding(("pipeline", "spark", name), f"did you mean {PREFIX}{name}?")
+
+
+def check_settings(names: Iterable[str], known: Collection[str]) -> Iterator[Finding]:
+    """Yield the settings in a namespace of Spark that it does not register; they are warnings.
+
+    Some settings are read without being registered (`spark.port.maxRetries`), and extensions have
+    settings of their own in the namespaces of Spark.
+
+    known  the settings that Spark has registered
+    """
+    namespaces = {name.split(".")[1] for name in known if name.startswith(PREFIX)}
+    for name in names:
+        if name in known or name.startswith(OPEN) or not name.startswith(PREFIX):
             continue
         where = ("pipeline", "spark", name)
-        if not name.startswith(PREFIX):
-            if PREFIX + name in known:
-                yield Finding(where, f"did you mean {PREFIX}{name}?")
-            continue
         meant = similar(name, known, SIMILAR)
         if meant is not None:
-            yield Finding(where, f"Spark has no such setting; did you mean {meant}?")
-        elif name.split(".")[1] in own:
-            yield Finding(where, "Spark has no such setting", is_warning=True)
+            text = f"Spark does not name this setting; did you mean {meant}?"
+            yield Finding(where, text, is_warning=True)
+        elif name.split(".")[1] in namespaces:
+            yield Finding(where, "Spark does not name this setting", is_warning=True)

@@ -20,10 +20,8 @@ from odradek.pipeline.check.columns import (
     shown,
     type_named,
 )
-from odradek.pipeline.check.expressions import Checker
 from odradek.pipeline.check.findings import Finding, instead
-from odradek.pipeline.check.java_patterns import pattern_fault
-from odradek.pipeline.check.queries import check_query
+from odradek.pipeline.check.queries import check_expression, check_query
 from odradek.pipeline.spec.bounded_files import read_bytes, read_text
 from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.model import Pipeline
@@ -72,6 +70,8 @@ AVRO_TIMES: Final = {
     "timestamp-micros": "TIMESTAMP",
     "date": "DATE",
 }
+ROWS: Final = "_rows"
+"""Table of the rows that an expression of a step is evaluated on."""
 TIMES: Final = ("timestamp", "date")
 NUMBERS: Final = ("int", "double", "decimal")
 TEXTS: Final = ("string", "binary")
@@ -90,7 +90,7 @@ class Analysis:
     """What is known of a pipeline without Spark.
 
     folder      of the pipeline file
-    has_others  there may be functions and tables besides those of Spark and the pipeline
+    has_others  there may be tables besides the views of the pipeline
     """
 
     pipeline: Pipeline
@@ -102,22 +102,20 @@ class Analysis:
     def run(self) -> None:
         """Follow the columns through sources, steps and sinks."""
         for name, source in self.pipeline.sources.items():
-            self.views[name] = self.source(name, source)
+            self.views[name] = self.source(source)
         for name, step in self.pipeline.steps.items():
             self.views[name] = self.step(("steps", name), step)
         for name, sink in self.pipeline.sinks.items():
             self.sink(("sinks", name), sink, self.views.get(sink.source, UNKNOWN))
 
-    def wrong(self, where: Path, said: str, *, is_warning: bool = False) -> None:
-        """Note a mistake."""
-        self.findings.append(Finding(where, said, is_warning))
+    def wrong(self, where: Path, text: str, *, is_warning: bool = False) -> None:
+        """Add a mistake, or what may be one."""
+        self.findings.append(Finding(where, text, is_warning))
 
-    def source(self, name: str, source: object) -> Columns:
+    def source(self, source: object) -> Columns:
         """The columns of a source."""
         match source:
             case KafkaSource():
-                if source.pattern is not None:
-                    self.pattern(("sources", name, "pattern"), source.pattern)
                 return Columns(typed(KAFKA | ({"headers": HEADERS} if source.headers else {})))
             case FileSource():
                 # Files have the column _metadata, and folders like day=1 are columns.
@@ -140,7 +138,7 @@ class Analysis:
                 return self.filter(where, step, rows)
             case Map():
                 types = {
-                    name: self.expression((*where, "columns", name), text, {"": rows})
+                    name: self.expression((*where, "columns", name), text, {ROWS: rows})
                     for name, text in step.columns.items()
                 }
                 return Columns(types) if step.only else rows.plus(types)
@@ -148,7 +146,7 @@ class Analysis:
                 return self.mask(where, step, rows)
             case Route():
                 for topic, text in step.rules.items():
-                    self.condition((*where, "rules", topic), text, {"": rows})
+                    self.condition((*where, "rules", topic), text, {ROWS: rows})
                 return rows.plus(typed({"topic": "STRING"}))
             case Python():
                 return UNKNOWN
@@ -219,10 +217,9 @@ class Analysis:
     def filter(self, where: Path, step: Filter, rows: Columns) -> Columns:
         """Check a filter."""
         if step.where is not None:
-            self.condition((*where, "where"), step.where, {"": rows})
-        for name, pattern in step.matches.items():
+            self.condition((*where, "where"), step.where, {ROWS: rows})
+        for name in step.matches:
             self.column((*where, "matches", name), rows, name)
-            self.pattern((*where, "matches", name), pattern)
         for name, value in step.equals.items():
             kind = kind_of(self.column((*where, "equals", name), rows, name))
             allowed = {bool: ("boolean",), str: TEXTS}.get(type(value), NUMBERS)
@@ -248,7 +245,7 @@ class Analysis:
         """Check a step over windows; returns its columns."""
         self.column((*where, "time"), rows, step.time, TIMES)
         found = typed(BOUNDS)
-        scope = {"": rows}
+        scope = {ROWS: rows}
         if isinstance(step, TopKeys):
             kind = self.column((*where, "column"), rows, step.column)
             found |= {**typed({"rank": "INT"}), step.column: kind}
@@ -330,29 +327,18 @@ class Analysis:
             self.wrong(where, f"{name} is {shown(kind)}; allowed: {names}")
         return kind
 
-    def pattern(self, where: Path, pattern: str) -> None:
-        """Check a regular expression of Java."""
-        fault = pattern_fault(pattern)
-        if fault is not None:
-            self.wrong(where, f"{pattern!r} is no regular expression of Java: {fault}")
-
-    def expression(self, where: Path, text: str, scopes: Mapping[str, Columns]) -> Type:
-        """Check an expression."""
-        checker = Checker(scopes, self.has_others)
-        kind = checker.expression(text)
-        self.note(where, checker)
+    def expression(self, where: Path, text: str, tables: Mapping[str, Columns]) -> Type:
+        """Check an expression; returns its type."""
+        kind, mistakes = check_expression(text, tables)
+        for mistake in mistakes:
+            self.wrong(where, mistake)
         return kind
 
-    def condition(self, where: Path, text: str, scopes: Mapping[str, Columns]) -> None:
-        """Check a condition."""
-        checker = Checker(scopes, self.has_others)
-        checker.condition(text)
-        self.note(where, checker)
-
-    def note(self, where: Path, checker: Checker) -> None:
-        """Note what a checker has found."""
-        for said, is_warning in checker.said:
-            self.wrong(where, said, is_warning=is_warning)
+    def condition(self, where: Path, text: str, tables: Mapping[str, Columns]) -> None:
+        """Check an expression that must be a truth value."""
+        kind = self.expression(where, text, tables)
+        if kind_of(kind) not in (None, "boolean"):
+            self.wrong(where, f"is {shown(kind)}, and a condition is BOOLEAN")
 
 
 def of_schema(text: str) -> Columns:

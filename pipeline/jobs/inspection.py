@@ -20,6 +20,8 @@ from pyspark.sql.types import BinaryType, StructType
 from odradek.pipeline.cases.given import read_given
 from odradek.pipeline.cases.report import FEW_ROWS, MASTER
 from odradek.pipeline.causes import error_line
+from odradek.pipeline.check.findings import Finding
+from odradek.pipeline.check.spark_settings import check_settings
 from odradek.pipeline.connectors import NoConnector
 from odradek.pipeline.failures import PartFailed, part, quieten
 from odradek.pipeline.jobs.built import Built
@@ -32,6 +34,7 @@ from odradek.pipeline.spark_gateway import java, java_rows
 from odradek.pipeline.spec.model import Pipeline
 from odradek.pipeline.spec.sharing import said_of, shared_queries
 from odradek.pipeline.spec.sources import FileSource, KafkaSource, RateSource
+from odradek.pipeline.spec.steps import Filter
 
 FAILED: Final = 1
 CELL_LENGTH_MAX: Final = 40
@@ -80,11 +83,16 @@ def build_empty(spark: SparkSession, pipeline: Pipeline, folder: Path, empty: Pa
     return build_from(spark, pipeline, folder, read)
 
 
-def check_plans(spark: SparkSession, pipeline: Pipeline, folder: Path) -> None:
-    """Let Spark analyse a pipeline on empty sources.
+def check_plans(
+    spark: SparkSession, pipeline: Pipeline, folder: Path, findings: list[Finding]
+) -> None:
+    """Let Spark analyse a pipeline on empty sources, and Java its regular expressions.
 
-    raises  PartFailed
+    findings  settings that Spark does not have are added
+    raises    PartFailed
     """
+    findings += check_settings(pipeline.pipeline.spark, known_settings(spark))
+    _check_patterns(spark, pipeline)
     with TemporaryDirectory(prefix="odradek-check-") as empty:
         built = build_empty(spark, pipeline, folder, Path(empty))
         jvm = java(spark)
@@ -102,6 +110,33 @@ def check_plans(spark: SparkSession, pipeline: Pipeline, folder: Path) -> None:
                 plan = java_rows(written)
                 modes = jvm.org.apache.spark.sql.streaming.OutputMode
                 checker.checkForStreaming(plan.queryExecution().analyzed(), getattr(modes, mode)())
+
+
+def known_settings(spark: SparkSession) -> set[str]:
+    """All settings of Spark, those for experts included.
+
+    Source: org.apache.spark.internal.config.ConfigEntry, an object of Scala
+    """
+    entries = getattr(java(spark).org.apache.spark.internal.config, "ConfigEntry$")
+    return set(getattr(entries, "MODULE$").knownConfigs().keySet())
+
+
+def _check_patterns(spark: SparkSession, pipeline: Pipeline) -> None:
+    """Let Java parse the regular expressions of keys, which Spark does only for the first row.
+
+    raises  PartFailed
+    """
+    patterns: dict[tuple[str, ...], str] = {}
+    for name, source in pipeline.sources.items():
+        if isinstance(source, KafkaSource) and source.pattern is not None:
+            patterns["sources", name, "pattern"] = source.pattern
+    for name, step in pipeline.steps.items():
+        if isinstance(step, Filter):
+            for column, pattern in step.matches.items():
+                patterns["steps", name, "matches", column] = pattern
+    for where, pattern in patterns.items():
+        with part(where, pipeline):
+            java(spark).java.util.regex.Pattern.compile(pattern)
 
 
 def explain(

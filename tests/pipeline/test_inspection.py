@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
+from odradek.pipeline.check.findings import Finding
 from odradek.pipeline.cli import BAD_FILE, FAILED, main
 from odradek.pipeline.failures import PartFailed
 from odradek.pipeline.jobs import inspection
@@ -52,7 +53,7 @@ rejects_cluster = "main"
 [steps.odd]
 kind = "filter"
 from = "parsed"
-where = "id % 2 = 1"
+where = "id % 2 = 1 AND upper(key) IS NOT NULL"
 
 [steps.minutes]
 kind = "window"
@@ -60,7 +61,7 @@ from = "odd"
 time = "at"
 watermark = "10s"
 length = "1 minute"
-aggregates = {{ n = "count(*)" }}
+aggregates = {{ n = "count(*)", ids = "sum(id)" }}
 
 [sinks.out]
 kind = "kafka"
@@ -100,6 +101,7 @@ def produce(broker: BrokerProcess) -> None:
 def test_spark_finds_nothing_in_the_files_of_this_project(
     spark: SparkSession, tmp_path: Path
 ) -> None:
+    findings: list[Finding] = []
     for name in (
         "cleaning",
         "iot_events",
@@ -109,21 +111,35 @@ def test_spark_finds_nothing_in_the_files_of_this_project(
         "enrichment",
     ):
         path = PROJECT / f"config/pipelines/{name}.toml"
-        inspection.check_plans(spark, load(path), tmp_path)
-    inspection.check_plans(spark, parse(NOWHERE, tmp_path / "my.toml"), tmp_path)
+        inspection.check_plans(spark, load(path), tmp_path, findings)
+    inspection.check_plans(spark, parse(NOWHERE, tmp_path / "my.toml"), tmp_path, findings)
+    assert findings == []
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     ("old", "new", "where", "said"),
     [
-        ("id % 2 = 1", "substring(key, array(1), 2) = 'a'", "steps.odd", "array(1)"),
+        (
+            "id % 2 = 1 AND upper(key) IS NOT NULL",
+            "substring(key, array(1), 2) = 'a'",
+            "steps.odd",
+            "array(1)",
+        ),
         (
             'from = "minutes"\ncluster',
             'from = "odd"\noutput_mode = "complete"\ncluster',
             "sinks.out",
             "complete",
         ),
+        (
+            'where = "id % 2 = 1 AND upper(key) IS NOT NULL"',
+            'matches = { key = "^c[0-9+$" }',
+            "steps.odd.matches.key",
+            "unclosed character class",
+        ),
+        ("upper(", "uper(", "steps.odd", "uper"),
+        ("sum(id)", "sum(at, id)", "steps.minutes", "sum"),
     ],
 )
 def test_spark_finds_what_the_columns_and_the_modes_of_a_stream_do_not_allow(
@@ -131,9 +147,33 @@ def test_spark_finds_what_the_columns_and_the_modes_of_a_stream_do_not_allow(
 ) -> None:
     assert old in NOWHERE
     with pytest.raises(PartFailed) as failed:
-        inspection.check_plans(spark, parse(NOWHERE.replace(old, new), tmp_path), tmp_path)
+        inspection.check_plans(spark, parse(NOWHERE.replace(old, new), tmp_path), tmp_path, [])
     assert ".".join(map(str, failed.value.where)) == where
     assert said in failed.value.said.lower()
+
+
+def test_settings_of_a_file_are_compared_with_those_of_spark(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    names = (
+        "spark.sql.shufle.partitions",
+        "spark.executer.memory",
+        "spark.sql.of.an.extension",
+        "spark.sql.adaptive.enabled",
+        "spark.executor.memory",
+        "spark.eventLog.enabled",
+        "spark.sql.streaming.stateStore.providerClass",
+    )
+    lines = "".join(f'"{name}" = "x"\n' for name in names)
+    text = NOWHERE.replace("\n[clusters", f"\n[pipeline.spark]\n{lines}\n[clusters", 1)
+    findings: list[Finding] = []
+    inspection.check_plans(spark, parse(text, tmp_path), tmp_path, findings)
+    assert all(finding.is_warning for finding in findings)
+    assert {finding.where[-1] for finding in findings} == {
+        "spark.sql.shufle.partitions",
+        "spark.executer.memory",
+        "spark.sql.of.an.extension",
+    }
 
 
 def test_join_of_streams_without_a_watermark_is_found(spark: SparkSession, tmp_path: Path) -> None:
@@ -143,7 +183,7 @@ def test_join_of_streams_without_a_watermark_is_found(spark: SparkSession, tmp_p
     )
     text = NOWHERE.replace("[sinks.out]", join).replace('from = "minutes"', 'from = "joined"')
     with pytest.raises(PartFailed, match=r"sinks\.out: .*without a watermark"):
-        inspection.check_plans(spark, parse(text, tmp_path), tmp_path)
+        inspection.check_plans(spark, parse(text, tmp_path), tmp_path, [])
 
 
 @pytest.mark.usefixtures("in_session")

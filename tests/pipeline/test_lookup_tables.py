@@ -295,7 +295,7 @@ def test_table_has_the_rows_of_a_case_a_preview_and_a_batch(
     (tmp_path / "shops" / "0.csv").write_text("shop,name,opened\n1,one,2026-01-01T00:00:00Z\n")
     pipeline = parse(FILE, file)
     lines: list[str] = []
-    inspection.check_plans(spark, pipeline, tmp_path)
+    inspection.check_plans(spark, pipeline, tmp_path, [])
     inspection.preview(spark, pipeline, tmp_path, lines.append, count=10, step="named")
     assert any(re.search(r"\b7\b.*\bone\b", line) for line in lines)
     batch = pipeline.in_mode("batch")
