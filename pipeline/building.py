@@ -11,9 +11,9 @@ from typing import Any, Final, Self
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from odradek.pipeline.cases.given import read_given
-from odradek.pipeline.failures import PartFailed
 from odradek.pipeline.jobs import run
+from odradek.pipeline.jobs.given import read_given
+from odradek.pipeline.report.failures import PartFailed
 from odradek.pipeline.spec import model
 from odradek.pipeline.spec.document import Document
 from odradek.pipeline.spec.key_lines import Path as KeyPath

@@ -335,9 +335,9 @@ def _train(parsed: argparse.Namespace) -> int:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from odradek.pipeline.causes import error_line
-    from odradek.pipeline.failures import quieten
-    from odradek.pipeline.session import open_session
+    from odradek.pipeline.report.causes import error_line
+    from odradek.pipeline.report.failures import quieten
+    from odradek.pipeline.spark.session import open_session
     from odradek.pipeline.transforms.classifier import train
     from odradek.pipeline.transforms.step_input_error import StepInputError
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
-from odradek.pipeline.spark_gateway import java
+from odradek.pipeline.spark.gateway import java
 from odradek.pipeline.spec.ends import Cluster
 from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.model import Pipeline

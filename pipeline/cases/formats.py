@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import StructType
 
-from odradek.pipeline.cases.given import GivenRowsError
+from odradek.pipeline.jobs.given import GivenRowsError
 from odradek.pipeline.spec.bounded_files import read_bytes
 from odradek.pipeline.spec.model import Pipeline
 from odradek.pipeline.spec.parse_step import Parse

@@ -11,11 +11,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from odradek.pipeline.cases.run import CaseResult, Suite, load_suite, run_suite
-from odradek.pipeline.causes import error_line
-from odradek.pipeline.connectors import NoConnector
-from odradek.pipeline.failures import quieten
 from odradek.pipeline.jobs.run import needs
-from odradek.pipeline.session import LIST_SETTINGS, close_session, open_session
+from odradek.pipeline.report.causes import error_line
+from odradek.pipeline.report.failures import quieten
+from odradek.pipeline.spark.connectors import NoConnector
+from odradek.pipeline.spark.session import LIST_SETTINGS, close_session, open_session
 from odradek.pipeline.spec.cases import cases_beside
 from odradek.pipeline.spec.document import Outside
 

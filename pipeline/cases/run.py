@@ -20,11 +20,11 @@ from pyspark.sql.types import ArrayType, BinaryType, DoubleType, FloatType, MapT
 from odradek.bounded_parsing import parse_json
 from odradek.pipeline.cases.compare import differences
 from odradek.pipeline.cases.formats import in_json
-from odradek.pipeline.cases.given import GivenRowsError, read_given
-from odradek.pipeline.causes import error_line
-from odradek.pipeline.failures import PartFailed
 from odradek.pipeline.jobs.built import Built
+from odradek.pipeline.jobs.given import GivenRowsError, read_given
 from odradek.pipeline.jobs.run import build_from
+from odradek.pipeline.report.causes import error_line
+from odradek.pipeline.report.failures import PartFailed
 from odradek.pipeline.sinks.records import records as records_of
 from odradek.pipeline.sinks.records import value_columns
 from odradek.pipeline.spec.cases import Case, CaseFile, Row, batches_of, check_names, load_cases

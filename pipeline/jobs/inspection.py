@@ -17,20 +17,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StructType
 
-from odradek.pipeline.cases.given import read_given
 from odradek.pipeline.cases.report import FEW_ROWS, MASTER
-from odradek.pipeline.causes import error_line
 from odradek.pipeline.check.findings import Finding
 from odradek.pipeline.check.spark_settings import check_settings
-from odradek.pipeline.connectors import NoConnector
-from odradek.pipeline.failures import PartFailed, part, quieten
 from odradek.pipeline.jobs.built import Built
+from odradek.pipeline.jobs.given import read_given
 from odradek.pipeline.jobs.run import build_from, needs
 from odradek.pipeline.jobs.sharing import check_stateless
-from odradek.pipeline.session import close_session, open_session
+from odradek.pipeline.report.causes import error_line
+from odradek.pipeline.report.failures import PartFailed, part, quieten
 from odradek.pipeline.sinks.records import records as records_of
 from odradek.pipeline.sources.read import read as read_source
-from odradek.pipeline.spark_gateway import java, java_rows
+from odradek.pipeline.spark.connectors import NoConnector
+from odradek.pipeline.spark.gateway import java, java_rows
+from odradek.pipeline.spark.session import close_session, open_session
 from odradek.pipeline.spec.model import Pipeline
 from odradek.pipeline.spec.sharing import said_of, shared_queries
 from odradek.pipeline.spec.sources import FileSource, KafkaSource, RateSource

@@ -18,9 +18,6 @@ from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from odradek.pipeline.causes import error_line
-from odradek.pipeline.connectors import NoConnector
-from odradek.pipeline.failures import PartFailed, quieten
 from odradek.pipeline.jobs import mirror as mirrors
 from odradek.pipeline.jobs import run
 from odradek.pipeline.jobs.reachability import (
@@ -31,10 +28,13 @@ from odradek.pipeline.jobs.reachability import (
     report_availability,
 )
 from odradek.pipeline.jobs.stop import Stop, Stopped
-from odradek.pipeline.metrics import serve
-from odradek.pipeline.progress import Progress, record, show
-from odradek.pipeline.session import close_session, open_session
-from odradek.pipeline.spark_gateway import java_context
+from odradek.pipeline.report.causes import error_line
+from odradek.pipeline.report.failures import PartFailed, quieten
+from odradek.pipeline.report.metrics import serve
+from odradek.pipeline.report.progress import Progress, record, show
+from odradek.pipeline.spark.connectors import NoConnector
+from odradek.pipeline.spark.gateway import java_context
+from odradek.pipeline.spark.session import close_session, open_session
 from odradek.pipeline.spec import mirror as mirror_spec
 from odradek.pipeline.spec import model
 from odradek.pipeline.spec.event_time import stateful_steps

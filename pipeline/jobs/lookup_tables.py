@@ -18,10 +18,10 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from odradek.pipeline.causes import messages
-from odradek.pipeline.failures import PartFailed, part
-from odradek.pipeline.spark_gateway import file_system
-from odradek.pipeline.spark_options import resolve_path
+from odradek.pipeline.report.causes import messages
+from odradek.pipeline.report.failures import PartFailed, part
+from odradek.pipeline.spark.gateway import file_system
+from odradek.pipeline.spark.options import resolve_path
 from odradek.pipeline.spec.field_types import duration_ms
 from odradek.pipeline.spec.model import Pipeline
 from odradek.pipeline.spec.restart import Restart

@@ -12,7 +12,7 @@ from typing import Final
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from odradek.pipeline.failures import PartFailed
+from odradek.pipeline.report.failures import PartFailed
 from odradek.pipeline.spec.field_types import duration_ms
 from odradek.pipeline.spec.model import Pipeline
 from odradek.pipeline.spec.restart import Restart

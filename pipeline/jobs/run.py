@@ -13,19 +13,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from odradek.bounded_parsing import UnreadableText, parse_json
-from odradek.pipeline.causes import has_overflow, lacks_topic
-from odradek.pipeline.connectors import LAKES, PACKAGE, S3
-from odradek.pipeline.failures import PartFailed, part
 from odradek.pipeline.jobs.built import Built
 from odradek.pipeline.jobs.lookup_tables import lookup_tables, restart_after
 from odradek.pipeline.jobs.record_skipper import RecordSkipper
 from odradek.pipeline.jobs.restarts import Restarts
 from odradek.pipeline.jobs.sharing import SharedBatches, blamed, check_stateless, place_of
 from odradek.pipeline.jobs.topic_identities import TopicIdentities
+from odradek.pipeline.report.causes import has_overflow, lacks_topic
+from odradek.pipeline.report.failures import PartFailed, part
 from odradek.pipeline.sinks.write import batch_writer_of, start_writer, write_batch
 from odradek.pipeline.sinks.write import start as start_writing
 from odradek.pipeline.sources.read import read as read_source
 from odradek.pipeline.sources.unreadable_records import RecordsFailed
+from odradek.pipeline.spark.connectors import LAKES, PACKAGE, S3
 from odradek.pipeline.spec.bounded_files import read_bytes
 from odradek.pipeline.spec.ends import database_of
 from odradek.pipeline.spec.event_time import event_times

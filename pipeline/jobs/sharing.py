@@ -14,9 +14,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from odradek.bounded_parsing import parse_json
-from odradek.pipeline.failures import PartFailed, part
 from odradek.pipeline.jobs.built import Built
-from odradek.pipeline.spark_gateway import java_rows
+from odradek.pipeline.report.failures import PartFailed, part
+from odradek.pipeline.spark.gateway import java_rows
 from odradek.pipeline.spec.event_time import event_times
 from odradek.pipeline.spec.key_lines import Path as Place
 from odradek.pipeline.spec.model import REJECTS, Pipeline

@@ -19,7 +19,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from odradek.bounded_parsing import parse_json
-from odradek.pipeline.failures import PartFailed
+from odradek.pipeline.report.failures import PartFailed
 from odradek.pipeline.spec.model import Pipeline
 from odradek.pipeline.spec.sources import KafkaSource
 from odradek.pipeline.topics import admin_of, topic_ids

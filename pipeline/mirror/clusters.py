@@ -33,8 +33,8 @@ from confluent_kafka.admin import (
 )
 
 from odradek.pipeline.mirror.offsets import CommittedOffset, PartitionKey
-from odradek.pipeline.mirror.policy import CONFIGS_EXCLUDED
 from odradek.pipeline.spec.mirror import End
+from odradek.pipeline.spec.replication_policy import CONFIGS_EXCLUDED
 
 RESPONSE_TIMEOUT_S: Final = 10.0
 READ_TIMEOUT_S: Final = 60.0

@@ -25,10 +25,10 @@ from odradek.pipeline.mirror.clusters import (
 from odradek.pipeline.mirror.formats import Checkpoint, FormatError, Heartbeat, OffsetSync
 from odradek.pipeline.mirror.groups import Checkpoints, advances, translated
 from odradek.pipeline.mirror.offsets import Offsets, Run
-from odradek.pipeline.mirror.policy import HEARTBEATS, Policy, group_pattern
 from odradek.pipeline.mirror.write import Plan
 from odradek.pipeline.offset_log import OffsetRange
 from odradek.pipeline.spec.mirror import Mirror
+from odradek.pipeline.spec.replication_policy import HEARTBEATS, Policy, group_pattern
 from odradek.pipeline.topics import TIMESTAMP_MAX_MS
 
 TOPIC_ID_HEADER: Final = "source-topic-id"

@@ -9,8 +9,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from odradek.pipeline.causes import error_line
-from odradek.pipeline.spark_options import resolve_path, texts
+from odradek.pipeline.report.causes import error_line
+from odradek.pipeline.spark.options import resolve_path, texts
 from odradek.pipeline.spec.sinks import (
     SparkSink,
 )

@@ -34,7 +34,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from odradek.pipeline.causes import error_line
+from odradek.pipeline.report.causes import error_line
 from odradek.pipeline.sinks.query_id import query_id
 from odradek.pipeline.sinks.written_batch import UnknownBatch, WrittenBatch, is_written
 from odradek.pipeline.spec.producer_properties import LOG_LEVEL

@@ -28,7 +28,6 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from odradek.pipeline.causes import error_line, first_line, java_messages
 from odradek.pipeline.databases import (
     DATABASES,
     Merge,
@@ -36,7 +35,8 @@ from odradek.pipeline.databases import (
     options_of,
     quoted_name,
 )
-from odradek.pipeline.spark_gateway import java
+from odradek.pipeline.report.causes import error_line, first_line, java_messages
+from odradek.pipeline.spark.gateway import java
 from odradek.pipeline.spec.ends import without_options
 from odradek.pipeline.spec.sinks import TableSink
 from odradek.pipeline.transforms.columns import quoted

@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from urllib3 import BaseHTTPResponse, PoolManager, Retry
 from urllib3.exceptions import HTTPError, MaxRetryError
 
-from odradek.pipeline.causes import error_line
+from odradek.pipeline.report.causes import error_line
 from odradek.pipeline.sinks.query_id import query_id
 from odradek.pipeline.spec.field_types import duration_ms
 from odradek.pipeline.spec.sinks import HttpSink

@@ -20,7 +20,7 @@ from odradek.pipeline.sinks.records import records, value_columns
 from odradek.pipeline.sinks.upsert import batch_writer, upsert
 from odradek.pipeline.sinks.webhook import batch_writer as webhook_writer
 from odradek.pipeline.sinks.webhook import send
-from odradek.pipeline.spark_options import kafka_options, resolve_path, resolve_url, texts
+from odradek.pipeline.spark.options import kafka_options, resolve_path, resolve_url, texts
 from odradek.pipeline.spec.model import Head, Pipeline
 from odradek.pipeline.spec.producer_properties import producer_properties
 from odradek.pipeline.spec.sinks import (

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from odradek.pipeline.databases import options_of
-from odradek.pipeline.spark_gateway import java
-from odradek.pipeline.spark_options import kafka_options, resolve_path, resolve_url, text_of, texts
+from odradek.pipeline.spark.gateway import java
+from odradek.pipeline.spark.options import kafka_options, resolve_path, resolve_url, text_of, texts
 from odradek.pipeline.spec.ends import Cluster
 from odradek.pipeline.spec.model import Head
 from odradek.pipeline.spec.sources import (

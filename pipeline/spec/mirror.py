@@ -28,11 +28,11 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
-from odradek.pipeline.mirror.policy import GROUPS_EXCLUDED, TOPICS_EXCLUDED
 from odradek.pipeline.spec.document import Document, Outside, read_document
 from odradek.pipeline.spec.field_types import Columns, Duration, Options, Part, Text
 from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.load import checked
+from odradek.pipeline.spec.replication_policy import GROUPS_EXCLUDED, TOPICS_EXCLUDED
 
 
 def _compiled(pattern: str) -> str:

@@ -12,7 +12,7 @@ from pyspark.sql.avro.functions import from_avro, to_avro
 from pyspark.sql.types import StringType, StructType
 
 from odradek.bounded_parsing import parse_json
-from odradek.pipeline.spark_gateway import java
+from odradek.pipeline.spark.gateway import java
 
 PLAIN: Final = ("null", "boolean", "int", "long", "float", "double", "string", "bytes")
 TIMES: Final = ("timestamp-millis", "timestamp-micros", "date")

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, BooleanType, NumericType, StringType
 
-from odradek.pipeline.spark_gateway import java
+from odradek.pipeline.spark.gateway import java
 from odradek.pipeline.spec.steps import Deduplicate, Filter, Map, Mask, Route
 from odradek.pipeline.transforms.columns import column, path_of, quoted
 from odradek.pipeline.transforms.step_input_error import StepInputError

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from odradek.pipeline.session import open_session
+from odradek.pipeline.spark.session import open_session
 from tests.support import maven
 from tests.support.broker_process import BrokerProcess
 from tests.support.class_archives import small_spark

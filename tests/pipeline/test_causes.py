@@ -6,8 +6,8 @@ import traceback
 
 from pyspark.errors import PythonException
 
-from odradek.pipeline.causes import error_line
 from odradek.pipeline.mirror.write import WriteFailed
+from odradek.pipeline.report.causes import error_line
 
 
 def test_exception_raised_on_an_executor_gives_its_own_message() -> None:

@@ -9,8 +9,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from odradek.pipeline import session
-from odradek.pipeline.connectors import (
+from odradek.pipeline.jobs.run import needs
+from odradek.pipeline.spark import session
+from odradek.pipeline.spark.connectors import (
     KNOWN,
     NEEDS,
     NoConnector,
@@ -21,8 +22,7 @@ from odradek.pipeline.connectors import (
     packages,
     replaced,
 )
-from odradek.pipeline.java import StartLog
-from odradek.pipeline.jobs.run import needs
+from odradek.pipeline.spark.java import StartLog
 from odradek.pipeline.spec.load import parse
 from odradek.pipeline.topics import absent
 from odradek.pipeline.transforms.anomalies import check_versions

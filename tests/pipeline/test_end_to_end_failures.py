@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from odradek.pipeline.failures import PartFailed
 from odradek.pipeline.jobs import lifecycle, reachability, run
+from odradek.pipeline.report.failures import PartFailed
 from odradek.pipeline.spec.load import parse
 from odradek.pipeline.spec.model import Pipeline
 from tests.pipeline.crashes import READ_TIMEOUT_S, create_topics

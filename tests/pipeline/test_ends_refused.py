@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from odradek.pipeline.cli import main
-from odradek.pipeline.connectors import NoConnector
-from odradek.pipeline.failures import PartFailed
 from odradek.pipeline.jobs import lifecycle, run
-from odradek.pipeline.session import open_session
+from odradek.pipeline.report.failures import PartFailed
 from odradek.pipeline.sinks.records import records
+from odradek.pipeline.spark.connectors import NoConnector
+from odradek.pipeline.spark.session import open_session
 from odradek.pipeline.spec.load import parse
 from odradek.pipeline.spec.sinks import KafkaSink
 from tests.pipeline.crashes import create_topics

@@ -19,9 +19,9 @@ from pyspark.sql import SparkSession
 
 from odradek.pipeline.jobs import lifecycle, run
 from odradek.pipeline.jobs.lifecycle import progress_shown
-from odradek.pipeline.metrics import serve
-from odradek.pipeline.progress import Progress, QueryProgress, record
-from odradek.pipeline.spark_gateway import java_context
+from odradek.pipeline.report.metrics import serve
+from odradek.pipeline.report.progress import Progress, QueryProgress, record
+from odradek.pipeline.spark.gateway import java_context
 from odradek.pipeline.spec.event_time import event_times, stateful_steps
 from odradek.pipeline.spec.load import parse
 from odradek.pipeline.spec.model import Pipeline

@@ -15,8 +15,8 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from odradek.pipeline.failures import PartFailed
 from odradek.pipeline.jobs import run
+from odradek.pipeline.report.failures import PartFailed
 from odradek.pipeline.sinks.exactly_once import Record, TransactionFailed, Transactions
 from odradek.pipeline.sinks.written_batch import WrittenBatch
 from odradek.pipeline.spec.ends import Cluster

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 from odradek.pipeline.check.findings import Finding
 from odradek.pipeline.cli import BAD_FILE, FAILED, main
-from odradek.pipeline.failures import PartFailed
 from odradek.pipeline.jobs import inspection
+from odradek.pipeline.report.failures import PartFailed
 from odradek.pipeline.spec.load import load, parse
 from tests.support.broker_process import BrokerProcess
 from tests.support.tool_cache import PROJECT

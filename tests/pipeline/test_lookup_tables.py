@@ -18,10 +18,10 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from odradek.pipeline.cases.report import assert_cases
-from odradek.pipeline.failures import PartFailed
 from odradek.pipeline.jobs import inspection, run
 from odradek.pipeline.jobs.lookup_tables import lookup_tables, restart_after
-from odradek.pipeline.spark_gateway import file_system
+from odradek.pipeline.report.failures import PartFailed
+from odradek.pipeline.spark.gateway import file_system
 from odradek.pipeline.spec.load import parse
 from odradek.pipeline.spec.problems import SpecError
 

@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 from odradek.pipeline.mirror.formats import Checkpoint, FormatError, Heartbeat, OffsetSync
 from odradek.pipeline.mirror.groups import Checkpoints, advances, translated
 from odradek.pipeline.mirror.offsets import RUNS_MAX, Offsets, PartitionOffsets, Run, joined
-from odradek.pipeline.mirror.policy import GROUPS_EXCLUDED, TOPICS_EXCLUDED, Policy, group_pattern
+from odradek.pipeline.spec.replication_policy import (
+    GROUPS_EXCLUDED,
+    TOPICS_EXCLUDED,
+    Policy,
+    group_pattern,
+)
 
 
 def written(target: list[int], known: PartitionOffsets) -> list[tuple[int, int]]:

@@ -20,8 +20,15 @@ from pyspark.sql.streaming.listener import QueryProgressEvent
 from rich.console import Console
 
 from odradek.pipeline.jobs import run
-from odradek.pipeline.metrics import serve
-from odradek.pipeline.progress import LossWarner, Progress, QueryProgress, record, show, table_of
+from odradek.pipeline.report.metrics import serve
+from odradek.pipeline.report.progress import (
+    LossWarner,
+    Progress,
+    QueryProgress,
+    record,
+    show,
+    table_of,
+)
 from odradek.pipeline.spec.load import parse
 from tests.pipeline.crashes import create_topics
 from tests.pipeline.test_run import produce

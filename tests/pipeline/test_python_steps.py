@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from odradek.pipeline.failures import PartFailed
+from odradek.pipeline.report.failures import PartFailed
 from odradek.pipeline.spec.problems import SpecError
 from tests.pipeline.feeding import built, feed, in_batch, in_stream
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from odradek.pipeline.check.analysis import analyse
 from odradek.pipeline.cli import build_parser
-from odradek.pipeline.metrics import PREFIX, ProgressCollector
-from odradek.pipeline.progress import Progress
+from odradek.pipeline.report.metrics import PREFIX, ProgressCollector
+from odradek.pipeline.report.progress import Progress
 from odradek.pipeline.spec.load import parse
 from tests.support.tool_cache import PROJECT
 

@@ -24,11 +24,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from odradek.pipeline.cases.report import assert_cases
-from odradek.pipeline.failures import PartFailed
 from odradek.pipeline.jobs import run
 from odradek.pipeline.registry.avro_schema import avro_schema_of
 from odradek.pipeline.registry.client import RegistryClient
 from odradek.pipeline.registry.references import avro_text
+from odradek.pipeline.report.failures import PartFailed
 from odradek.pipeline.spec.document import Outside, read_document
 from odradek.pipeline.spec.load import load, parse
 from odradek.pipeline.spec.problems import SpecError

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from odradek.pipeline.failures import PartFailed
 from odradek.pipeline.jobs import run
 from odradek.pipeline.jobs.restarts import RestartTimes
+from odradek.pipeline.report.failures import PartFailed
 from odradek.pipeline.spec.load import parse
 from odradek.pipeline.spec.problems import SpecError
 from odradek.pipeline.spec.restart import Restart

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from odradek.pipeline.failures import PartFailed
 from odradek.pipeline.jobs import inspection, run
-from odradek.pipeline.progress import Progress
+from odradek.pipeline.report.failures import PartFailed
+from odradek.pipeline.report.progress import Progress
 from odradek.pipeline.spec.load import parse
 from tests.pipeline.crashes import await_none, create_topics
 from tests.pipeline.mirroring import content

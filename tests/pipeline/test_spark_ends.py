@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from odradek.pipeline.failures import PartFailed
 from odradek.pipeline.jobs import run
+from odradek.pipeline.report.failures import PartFailed
 from odradek.pipeline.spec.load import parse
 from odradek.pipeline.spec.problems import SpecError
 

@@ -12,8 +12,8 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
-from odradek.pipeline.failures import PartFailed
 from odradek.pipeline.jobs import run
+from odradek.pipeline.report.failures import PartFailed
 from odradek.pipeline.spec.load import parse
 from tests.pipeline.test_run import produce
 from tests.support.broker_process import BrokerProcess

@@ -9,8 +9,8 @@ import pytest
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from odradek.pipeline.failures import LOGGERS, PartFailed, quieten
 from odradek.pipeline.jobs import run
+from odradek.pipeline.report.failures import LOGGERS, PartFailed, quieten
 from odradek.pipeline.spec.load import parse
 from odradek.pipeline.spec.problems import SpecError
 from tests.pipeline.feeding import document, feed

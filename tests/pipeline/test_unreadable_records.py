@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from odradek.pipeline.failures import PartFailed
 from odradek.pipeline.jobs import run
 from odradek.pipeline.offset_log import OffsetLog
+from odradek.pipeline.report.failures import PartFailed
 from odradek.pipeline.spec.load import parse
 from odradek.pipeline.spec.problems import SpecError
 from tests.pipeline.crashes import create_topics

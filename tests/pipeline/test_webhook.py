@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from odradek.pipeline.failures import PartFailed
 from odradek.pipeline.jobs import run
+from odradek.pipeline.report.failures import PartFailed
 from odradek.pipeline.sinks.webhook import IdempotencyKeys, Outage
 from odradek.pipeline.spec.load import parse
 from odradek.pipeline.spec.problems import SpecError

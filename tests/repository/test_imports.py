@@ -60,7 +60,7 @@ MAY_BE_ASYNC: Final = (
 )
 """`async def` of controller/ is run by `SerialExecutor`, not by asyncio."""
 IS_NOT_ASYNC: Final = ("controller/coordination/", "controller/decide/")
-STARTS_PYTHON: Final = ("odradek/launcher.py", "pipeline/session.py")
+STARTS_PYTHON: Final = ("odradek/launcher.py", "pipeline/spark/session.py")
 """The second one names the interpreter of Spark's workers."""
 GENERATES_CODE: Final = ("protocol/generated.py", "runtime/dataclass_methods.py")
 BARE_MODULE: Final = re.compile(rf"(?:{'|'.join(PACKAGES)})(?:\.[a-z_]\w*)+")
@@ -252,4 +252,8 @@ def test_private_names_of_pyspark_are_used_at_one_place() -> None:
         if isinstance(node, ast.Attribute) and node.attr in PRIVATE_OF_SPARK
     }
     # The second one starts the Java process.
-    assert users == {"pipeline/spark_gateway.py", "pipeline/java.py", "pipeline/session.py"}
+    assert users == {
+        "pipeline/spark/gateway.py",
+        "pipeline/spark/java.py",
+        "pipeline/spark/session.py",
+    }

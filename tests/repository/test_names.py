@@ -30,10 +30,10 @@ WITHOUT_USER: Final = {
     "protocol/gathered.py:Gathered.add_slice": "called by generated encoders",
     "broker/settings/broker_settings.py:BrokerSettings.of_listener": "TLS and SASL listeners",
     "protocol/stored/": "record types and versions of Kafka's stored formats",
-    "pipeline/progress.py:Progress.onQueryStarted": "called by Spark",
-    "pipeline/progress.py:Progress.onQueryProgress": "called by Spark",
-    "pipeline/progress.py:Progress.onQueryIdle": "called by Spark",
-    "pipeline/progress.py:Progress.onQueryTerminated": "called by Spark",
+    "pipeline/report/progress.py:Progress.onQueryStarted": "called by Spark",
+    "pipeline/report/progress.py:Progress.onQueryProgress": "called by Spark",
+    "pipeline/report/progress.py:Progress.onQueryIdle": "called by Spark",
+    "pipeline/report/progress.py:Progress.onQueryTerminated": "called by Spark",
     "odradek/tools/console/producer/standard_input.py:_InterruptibleFile.readinto": (
         "called by io.BufferedReader"
     ),

@@ -49,11 +49,11 @@ ALLOWED: Final = {
     "odradek/pytest_plugin.py": "stash",  # of pytest
     "odradek/completion.py": "complete",  # by which shtab knows what to complete
     "odradek/tools/snapshot.py": "size",  # of `tarfile`
-    "pipeline/java.py": "_gateway _jvm",  # of pyspark, which has no function that sets them
+    "pipeline/spark/java.py": "_gateway _jvm",  # of pyspark, which has no function that sets them
     "pipeline/jobs/sharing.py": "__cause__",
     "pipeline/registry/reading.py": "__annotations__",  # by which pyspark knows a function's types
     "pipeline/registry/writing.py": "__annotations__",
-    "pipeline/session.py": "environ",
+    "pipeline/spark/session.py": "environ",
     "pipeline/transforms/python.py": "__annotations__",
     "protocol/schema.py": "__qualname__",
     "runtime/dataclass_methods.py": "__annotations__ __defaults__ __kwdefaults__ __qualname__",

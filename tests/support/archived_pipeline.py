@@ -10,8 +10,8 @@ import json
 import sys
 from pathlib import Path
 
-from odradek.pipeline import java
 from odradek.pipeline.cli import main
+from odradek.pipeline.spark import java
 
 ARCHIVED_TIMEOUT_S = 600.0
 ROWS = 40

@@ -12,7 +12,7 @@ from tests.support.prepare import SPARK_VERSION
 
 NEEDS: Final = ("kafka", "delta", "iceberg", "s3")
 WARM_UP: Final = f"""\
-from odradek.pipeline.session import close_session, open_session
+from odradek.pipeline.spark.session import close_session, open_session
 close_session(open_session("warm-up", needs={NEEDS}, master="local[1]"))
 """
 

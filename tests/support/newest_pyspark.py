@@ -16,8 +16,8 @@ from tests.support import tool_cache
 
 VERSION: Final = "4.3.0"
 WARM_UP: Final = """\
-from odradek.pipeline.connectors import NEEDS
-from odradek.pipeline.session import close_session, open_session
+from odradek.pipeline.spark.connectors import NEEDS
+from odradek.pipeline.spark.session import close_session, open_session
 close_session(open_session("warm-up", needs=NEEDS, master="local[1]"))
 """
 

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from odradek.pipeline.progress import Progress, QueryProgress
+from odradek.pipeline.report.progress import Progress, QueryProgress
 
 PREFIX: Final = "odradek_pipeline_"
 QUERY: Final = ("query",)

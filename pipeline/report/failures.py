@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from odradek.pipeline.causes import error_line, failed_part
+from odradek.pipeline.report.causes import error_line, failed_part
 from odradek.pipeline.spec.document import written_lines
 from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.model import Pipeline

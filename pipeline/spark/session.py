@@ -15,7 +15,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from odradek.pipeline.connectors import (
+from odradek.pipeline.spark.connectors import (
     EXTENSIONS,
     NoConnector,
     cache,
@@ -24,10 +24,10 @@ from odradek.pipeline.connectors import (
     packages,
     replaced,
 )
-from odradek.pipeline.connectors import (
+from odradek.pipeline.spark.connectors import (
     settings as connector_settings,
 )
-from odradek.pipeline.java import LaunchFailed, StartLog, end, launch
+from odradek.pipeline.spark.java import LaunchFailed, StartLog, end, launch
 
 STOPPED: Final = "Cannot call methods on a stopped SparkContext"
 """The error of a session that could not register with its master."""

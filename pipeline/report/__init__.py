@@ -1,0 +1,1 @@
+"""What a run reports: progress, metrics, and failures in one line."""

@@ -1,0 +1,1 @@
+"""Sessions of Spark: how Java is started, its connectors, and its objects."""
