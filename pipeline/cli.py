@@ -339,7 +339,7 @@ def _train(parsed: argparse.Namespace) -> int:
     from odradek.pipeline.report.failures import quieten
     from odradek.pipeline.spark.session import open_session
     from odradek.pipeline.transforms.classifier import train
-    from odradek.pipeline.transforms.step_input_error import StepInputError
+    from odradek.pipeline.transforms.columns import StepInputError
 
     spark = open_session("train", needs=())
     quieten(spark)

@@ -15,23 +15,20 @@ from odradek.pipeline.jobs.run import needs
 from odradek.pipeline.report.causes import error_line
 from odradek.pipeline.report.failures import quieten
 from odradek.pipeline.spark.connectors import NoConnector
-from odradek.pipeline.spark.session import LIST_SETTINGS, close_session, open_session
+from odradek.pipeline.spark.session import (
+    FEW_ROWS,
+    FEW_ROWS_MASTER,
+    LIST_SETTINGS,
+    close_session,
+    open_session,
+)
 from odradek.pipeline.spec.cases import cases_beside
 from odradek.pipeline.spec.document import Outside
 
 if TYPE_CHECKING:
     from odradek.pipeline.spec.model import Pipeline
 
-MASTER: Final = "local[2]"
 FAILED: Final = 1
-FEW_ROWS: Final = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.shuffle.partitions": "1",
-}
-"""A few rows are computed sooner than code for them is compiled."""
 
 
 def assert_cases(
@@ -110,7 +107,7 @@ def _session(pipeline: Pipeline) -> SparkSession:
     settings: dict[str, object] = {**FEW_ROWS, **theirs}
     wanted = [one for one in needs(pipeline) if one == "avro"]
     spark = open_session(
-        f"{pipeline.pipeline.name} cases", needs=wanted, master=MASTER, settings=settings
+        f"{pipeline.pipeline.name} cases", needs=wanted, master=FEW_ROWS_MASTER, settings=settings
     )
     quieten(spark)
     return spark

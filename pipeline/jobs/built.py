@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from odradek.pipeline.spec.sinks import Sink
-from odradek.pipeline.transforms.decoding import Decoding
+from odradek.pipeline.transforms.parse import Decoding
 
 
 @dataclass(frozen=True, slots=True)

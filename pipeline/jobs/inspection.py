@@ -17,7 +17,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StructType
 
-from odradek.pipeline.cases.report import FEW_ROWS, MASTER
 from odradek.pipeline.check.findings import Finding
 from odradek.pipeline.check.spark_settings import check_settings
 from odradek.pipeline.jobs.built import Built
@@ -30,7 +29,7 @@ from odradek.pipeline.sinks.records import records as records_of
 from odradek.pipeline.sources.read import read as read_source
 from odradek.pipeline.spark.connectors import NoConnector
 from odradek.pipeline.spark.gateway import java, java_rows
-from odradek.pipeline.spark.session import close_session, open_session
+from odradek.pipeline.spark.session import FEW_ROWS, FEW_ROWS_MASTER, close_session, open_session
 from odradek.pipeline.spec.model import Pipeline
 from odradek.pipeline.spec.sharing import said_of, shared_queries
 from odradek.pipeline.spec.sources import FileSource, KafkaSource, RateSource
@@ -53,7 +52,7 @@ def session_of(pipeline: Pipeline, *, is_read: bool, jars: Path | None) -> Itera
     spark = open_session(
         pipeline.pipeline.name,
         needs=wanted,
-        master=MASTER,
+        master=FEW_ROWS_MASTER,
         jars=jars,
         settings={**FEW_ROWS, **pipeline.pipeline.spark},
     )

@@ -38,7 +38,7 @@ from odradek.pipeline.spec.sources import KafkaSource, SparkSource, TableSource
 from odradek.pipeline.spec.steps import AnyStep
 from odradek.pipeline.topics import absent, said_of_unreadable, topics_read, unreadable_record
 from odradek.pipeline.transforms.apply import apply
-from odradek.pipeline.transforms.decoding import Decoding
+from odradek.pipeline.transforms.parse import Decoding
 from odradek.pipeline.transforms.times import Bound
 
 IDENTITY: Final = "pipeline.json"

@@ -24,7 +24,7 @@ from odradek.pipeline.spec.sharing import SharedQuery
 from odradek.pipeline.spec.sinks import Sink
 from odradek.pipeline.spec.steps import Join, Sql
 from odradek.pipeline.transforms.apply import apply
-from odradek.pipeline.transforms.step_input_error import StepInputError
+from odradek.pipeline.transforms.columns import StepInputError
 from odradek.pipeline.transforms.times import Bound
 
 STATEFUL: Final = frozenset(

@@ -7,14 +7,29 @@ Source: Confluent's "Wire format" of Schema Registry; its clients' MessageIndexe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from struct import Struct
 from typing import Final
+
+from pyspark.sql import Column
 
 MAGIC: Final = 0
 _HEADER: Final = Struct(">bI")
 HEADER_BYTES: Final = _HEADER.size
 NOT_FRAMED: Final = "no frame of a schema registry"
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How a Kafka sink writes its values in a format with a schema.
+
+    columns  of the value, in the order of the schema
+    encode   from a struct of them to bytes
+    """
+
+    columns: list[str]
+    encode: Callable[[Column], Column]
 
 
 def header(schema_id: int) -> bytes:

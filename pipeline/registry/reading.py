@@ -32,8 +32,8 @@ from odradek.pipeline.registry.references import avro_text
 from odradek.pipeline.spec.bounded_files import read_bytes
 from odradek.pipeline.spec.parse_step import Parse
 from odradek.pipeline.spec.registries import Registry
-from odradek.pipeline.transforms.decoding import Decoding
-from odradek.pipeline.transforms.step_input_error import StepInputError
+from odradek.pipeline.transforms.columns import StepInputError
+from odradek.pipeline.transforms.parse import Decoding
 
 OUTCOME: Final = "payload BINARY, fault STRING"
 READERS_MAX: Final = 64

@@ -11,7 +11,7 @@ from confluent_kafka.schema_registry import Schema
 
 from odradek.bounded_parsing import parse_json
 from odradek.pipeline.registry.client import RegistryClient
-from odradek.pipeline.transforms.step_input_error import StepInputError
+from odradek.pipeline.transforms.columns import StepInputError
 
 SAID_MAX: Final = 200
 """Characters of the library's reason."""

@@ -27,6 +27,7 @@ from odradek.pipeline.registry.client import (
     RegistryFailed,
     client_of,
 )
+from odradek.pipeline.registry.frames import Encoding
 from odradek.pipeline.registry.protobuf import (
     BadDescriptor,
     from_json,
@@ -36,11 +37,10 @@ from odradek.pipeline.registry.protobuf import (
 )
 from odradek.pipeline.registry.reading import descriptor_set_of
 from odradek.pipeline.registry.references import avro_text
-from odradek.pipeline.sinks.encoding import Encoding
 from odradek.pipeline.spec.registries import Registry
 from odradek.pipeline.spec.row_schema import BadSchema, avro_columns_of
 from odradek.pipeline.spec.sinks import KafkaSink
-from odradek.pipeline.transforms.step_input_error import StepInputError
+from odradek.pipeline.transforms.columns import StepInputError
 
 MICROSECONDS: Final = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
 

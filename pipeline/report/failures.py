@@ -18,7 +18,7 @@ from odradek.pipeline.spec.document import written_lines
 from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.model import Pipeline
 from odradek.pipeline.spec.problems import SpecError, placed
-from odradek.pipeline.transforms.step_input_error import StepInputError
+from odradek.pipeline.transforms.columns import StepInputError
 
 OFF: Final = logging.CRITICAL + 1
 LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")

@@ -35,8 +35,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from odradek.pipeline.report.causes import error_line
-from odradek.pipeline.sinks.query_id import query_id
-from odradek.pipeline.sinks.written_batch import UnknownBatch, WrittenBatch, is_written
+from odradek.pipeline.sinks.written_batch import UnknownBatch, WrittenBatch, is_written, query_id
 from odradek.pipeline.spec.producer_properties import LOG_LEVEL
 
 OFFSET_PARTITION: Final = 0

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from odradek.pipeline.spark.gateway import file_system, java, java_rows, java_session
 from odradek.pipeline.spark.options import texts
 from odradek.pipeline.spec.sinks import FileSink
-from odradek.pipeline.transforms.step_input_error import StepInputError
+from odradek.pipeline.transforms.columns import StepInputError
 
 DATA_SOURCE: Final = "org.apache.spark.sql.execution.datasources.DataSource"
 COMMITS: Final = "_spark_metadata"

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StringType
 
-from odradek.pipeline.sinks.encoding import Encoding
+from odradek.pipeline.registry.frames import Encoding
 from odradek.pipeline.spec.sinks import KafkaSink
 from odradek.pipeline.transforms.columns import column
 

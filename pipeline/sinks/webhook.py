@@ -25,7 +25,7 @@ from urllib3 import BaseHTTPResponse, PoolManager, Retry
 from urllib3.exceptions import HTTPError, MaxRetryError
 
 from odradek.pipeline.report.causes import error_line
-from odradek.pipeline.sinks.query_id import query_id
+from odradek.pipeline.sinks.written_batch import query_id
 from odradek.pipeline.spec.field_types import duration_ms
 from odradek.pipeline.spec.sinks import HttpSink
 from odradek.pipeline.transforms.columns import column

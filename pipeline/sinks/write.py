@@ -10,16 +10,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from odradek.pipeline.registry.frames import Encoding
 from odradek.pipeline.sinks.connector import save, save_batch, save_numbered, stream_writer
-from odradek.pipeline.sinks.encoding import Encoding
 from odradek.pipeline.sinks.exactly_once import batch_writer as exactly_once_writer
 from odradek.pipeline.sinks.exactly_once import timeout_fault
 from odradek.pipeline.sinks.files import add_files, check_batch_folder, check_folder, last_batch
-from odradek.pipeline.sinks.query_id import query_id
 from odradek.pipeline.sinks.records import records, value_columns
 from odradek.pipeline.sinks.upsert import batch_writer, upsert
 from odradek.pipeline.sinks.webhook import batch_writer as webhook_writer
 from odradek.pipeline.sinks.webhook import send
+from odradek.pipeline.sinks.written_batch import query_id
 from odradek.pipeline.spark.options import kafka_options, resolve_path, resolve_url, texts
 from odradek.pipeline.spec.model import Head, Pipeline
 from odradek.pipeline.spec.producer_properties import producer_properties
@@ -32,7 +32,7 @@ from odradek.pipeline.spec.sinks import (
     SparkSink,
     TableSink,
 )
-from odradek.pipeline.transforms.step_input_error import StepInputError
+from odradek.pipeline.transforms.columns import StepInputError
 
 
 def write_batch(rows: DataFrame, sink: Sink, pipeline: Pipeline, folder: Path) -> None:

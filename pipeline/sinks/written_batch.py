@@ -7,6 +7,9 @@ and the digest of the batch's input as the metadata.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+
+from odradek.bounded_parsing import parse_json
 
 
 class UnknownBatch(Exception):
@@ -28,6 +31,11 @@ class WrittenBatch:
     def offset(self) -> int:
         """The offset that stores this batch."""
         return self.batch_id + 1
+
+
+def query_id(checkpoint: Path) -> str:
+    """The id of the query of a checkpoint; a new checkpoint has another one."""
+    return str(parse_json((checkpoint / "metadata").read_text())["id"])
 
 
 def is_written(batch: WrittenBatch, last: WrittenBatch | None, *, is_repeated: bool) -> bool:

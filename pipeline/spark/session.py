@@ -52,6 +52,16 @@ ALWAYS: Final = {
     "spark.executorEnv.PYTHONWARNINGS": "ignore::FutureWarning",
 }
 
+FEW_ROWS_MASTER: Final = "local[2]"
+FEW_ROWS: Final = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
+"""A few rows are computed sooner than code for them is compiled."""
+
 
 class NoMaster(NoConnector):
     """Spark's master does not respond."""

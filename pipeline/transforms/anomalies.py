@@ -25,9 +25,8 @@ from pyspark.sql.types import (
 )
 
 from odradek.pipeline.spec.steps import Anomalies
-from odradek.pipeline.transforms.columns import column, quoted
+from odradek.pipeline.transforms.columns import StepInputError, column, quoted
 from odradek.pipeline.transforms.scoring import Memory
-from odradek.pipeline.transforms.step_input_error import StepInputError
 
 ALL: Final = "_all"
 """The group of all rows, when no columns are given."""

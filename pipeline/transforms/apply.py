@@ -29,9 +29,8 @@ from odradek.pipeline.spec.steps import (
 )
 from odradek.pipeline.transforms import python, rows, windows
 from odradek.pipeline.transforms.anomalies import find_anomalies
-from odradek.pipeline.transforms.decoding import Decoding
-from odradek.pipeline.transforms.parse import parse
-from odradek.pipeline.transforms.step_input_error import StepInputError
+from odradek.pipeline.transforms.columns import StepInputError
+from odradek.pipeline.transforms.parse import Decoding, parse
 from odradek.pipeline.transforms.times import Bound
 
 

@@ -10,8 +10,7 @@ from pyspark.ml.feature import HashingTF, IndexToString, RegexTokenizer, StringI
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from odradek.pipeline.transforms.columns import column
-from odradek.pipeline.transforms.step_input_error import StepInputError
+from odradek.pipeline.transforms.columns import StepInputError, column
 
 FEATURES: Final = 1 << 12
 CLASSES_MIN: Final = 2

@@ -1,9 +1,13 @@
-"""Columns by their names in a pipeline file, which may contain any characters."""
+"""Columns by their names in a pipeline file, which may contain any characters, and their errors."""
 
 from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+
+
+class StepInputError(ValueError):
+    """The input of a step lacks a column, or has a wrong type; the message is one line."""
 
 
 def quoted(name: str) -> str:

@@ -23,7 +23,6 @@ from pyspark.sql.types import (
 from odradek.pipeline.spec.parse_step import CORRUPT, DELETED, UNAVAILABLE, Parse
 from odradek.pipeline.transforms.avro import read_avro
 from odradek.pipeline.transforms.columns import column, quoted
-from odradek.pipeline.transforms.decoding import Decoding
 from odradek.pipeline.transforms.exact_json import (
     read_json,
     texts_of,
@@ -48,6 +47,19 @@ HEADER_PREFIX: Final = "odradek."
 _READER: Final = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
 
 Keep = Callable[[DataFrame], DataFrame]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """How the column of a parse step becomes what Spark parses.
+
+    schema   the Avro schema of the payload; None for JSON
+    outcome  the column -> a struct of payload (binary), and fault (string): the reason why there is
+             no payload
+    """
+
+    schema: str | None
+    outcome: Callable[[Column], Column]
 
 
 def parse(

@@ -16,8 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import pandas_udf
 
 from odradek.pipeline.spec.steps import Python, Udf
-from odradek.pipeline.transforms.columns import column
-from odradek.pipeline.transforms.step_input_error import StepInputError
+from odradek.pipeline.transforms.columns import StepInputError, column
 
 
 def add_column(rows: DataFrame, step: Udf, folder: Path) -> DataFrame:

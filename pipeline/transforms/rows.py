@@ -12,8 +12,7 @@ from pyspark.sql.types import BinaryType, BooleanType, NumericType, StringType
 
 from odradek.pipeline.spark.gateway import java
 from odradek.pipeline.spec.steps import Deduplicate, Filter, Map, Mask, Route
-from odradek.pipeline.transforms.columns import column, path_of, quoted
-from odradek.pipeline.transforms.step_input_error import StepInputError
+from odradek.pipeline.transforms.columns import StepInputError, column, path_of, quoted
 from odradek.pipeline.transforms.windows import with_watermark
 
 RANK: Final = "_rank"

@@ -34,7 +34,7 @@ from odradek.pipeline.spec.cases import batches_of
 from odradek.pipeline.spec.document import Outside, read_document, text_of
 from odradek.pipeline.spec.problems import SpecError
 from odradek.pipeline.spec.row_schema import BadSchema, avro_columns_of
-from odradek.pipeline.transforms.step_input_error import StepInputError
+from odradek.pipeline.transforms.columns import StepInputError
 from odradek.runtime.system_files import SystemFileSystem
 from odradek.storage.checkpoints.checkpoint_file import CorruptCheckpoint, decode_offsets
 from odradek.storage.checkpoints.meta_properties import MetaPropertiesError, read_meta_properties

@@ -26,7 +26,7 @@ from odradek.pipeline.spark.java import StartLog
 from odradek.pipeline.spec.load import parse
 from odradek.pipeline.topics import absent
 from odradek.pipeline.transforms.anomalies import check_versions
-from odradek.pipeline.transforms.step_input_error import StepInputError
+from odradek.pipeline.transforms.columns import StepInputError
 
 KAFKA = "spark-sql-kafka-0-10_2.13"
 TOKENS = "spark-token-provider-kafka-0-10_2.13"

@@ -14,8 +14,8 @@ from odradek.pipeline.spec.load import parse
 from odradek.pipeline.spec.problems import SpecError
 from odradek.pipeline.spec.steps import Anomalies
 from odradek.pipeline.transforms.anomalies import find_anomalies
+from odradek.pipeline.transforms.columns import StepInputError
 from odradek.pipeline.transforms.scoring import Memory
-from odradek.pipeline.transforms.step_input_error import StepInputError
 from tests.pipeline.feeding import at, document, feed
 
 SCHEMAS = {"amounts": "id BIGINT, shop STRING, amount DOUBLE, at TIMESTAMP"}

@@ -16,7 +16,7 @@ from odradek.pipeline.spec.steps import Deduplicate, Filter, Map, Mask, Route
 from odradek.pipeline.transforms import rows as steps
 from odradek.pipeline.transforms.apply import apply
 from odradek.pipeline.transforms.classifier import train
-from odradek.pipeline.transforms.step_input_error import StepInputError
+from odradek.pipeline.transforms.columns import StepInputError
 from odradek.pipeline.transforms.times import Bound
 
 BOUND = Bound("step", "1 day")
