@@ -11,10 +11,10 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from time import monotonic_ns
 from typing import Any, Final, Protocol
 
-from odradek.runtime.lazy_dataclass import dataclass
 from odradek.runtime.metrics import BrokerMetrics
 from odradek.runtime.timers import Timer
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from odradek.broker.auto_topic_creation import AutoTopicCreation
 from odradek.broker.group.coordinator import GroupCoordinator
 from odradek.broker.producer_ids import ProducerIds
@@ -22,15 +24,13 @@ from odradek.broker.transaction_verifier import TransactionVerifier
 from odradek.controller.controller import Controller
 from odradek.runtime.clock import Clock
 from odradek.runtime.files import FileSystem
-from odradek.runtime.lazy_dataclass import dataclass
 from odradek.runtime.loop_watch import LoopWatch
 from odradek.runtime.metrics import BrokerMetrics
 from odradek.runtime.randomness import Randomness
 from odradek.storage.directories.log_manager import LogManager
 
 
-@dataclass(frozen=True, slots=True)
-class Services:
+class Services(NamedTuple):
     """The parts of a node.  A handler uses the few that it needs."""
 
     current_settings: CurrentSettings

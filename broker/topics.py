@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import lru_cache
 from struct import unpack
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from odradek.controller.image import INTERNAL_TOPICS, Image, TopicImage
 from odradek.controller.metadata_cache import MetadataCache
 from odradek.protocol.errors import ErrorCode
-from odradek.runtime.lazy_dataclass import dataclass
 
 OFFSETS_TOPIC: Final = INTERNAL_TOPICS[0]
 TRANSACTION_TOPIC: Final = INTERNAL_TOPICS[1]
@@ -73,8 +73,7 @@ class PartitionView:
     """Ids of brokers that are not registered, or whose log directory has failed."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicView:
+class TopicView(NamedTuple):
     """A topic in the terms of a Metadata response; partitions by index."""
 
     name: str

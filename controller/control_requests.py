@@ -10,8 +10,8 @@ Source: KIP-380, KIP-497, KIP-516, KIP-570; Kafka's ControllerBrokerRequestBatch
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import field, replace
-from typing import Final, Protocol
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from odradek.controller.image import (
@@ -24,15 +24,13 @@ from odradek.controller.image import (
 )
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import ZERO_UUID, TopicPartition
-from odradek.runtime.lazy_dataclass import dataclass
 from odradek.runtime.pending import Pending
 
 EPOCH_DURING_DELETE: Final = -2
 NO_EPOCH: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderAndIsrPartition:
+class LeaderAndIsrPartition(NamedTuple):
     topic: str
     topic_id: UUID
     partition: int
@@ -44,8 +42,7 @@ class LeaderAndIsrPartition:
     """The partition was just created: no broker has a log of it yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderAndIsr:
+class LeaderAndIsr(NamedTuple):
     """The receiver becomes leader or follower of these partitions."""
 
     controller_id: int
@@ -57,8 +54,7 @@ class LeaderAndIsr:
     """The registered brokers among the leaders of `partitions`."""
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateMetadataPartition:
+class UpdateMetadataPartition(NamedTuple):
     topic: str
     topic_id: UUID
     partition: int
@@ -68,8 +64,7 @@ class UpdateMetadataPartition:
     offline_replicas: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateMetadata:
+class UpdateMetadata(NamedTuple):
     """All registered brokers, and the partitions that changed."""
 
     controller_id: int
@@ -85,8 +80,7 @@ class UpdateMetadata:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class StopReplicaPartition:
+class StopReplicaPartition(NamedTuple):
     topic: str
     partition: int
     leader_epoch: int
@@ -96,8 +90,7 @@ class StopReplicaPartition:
     """The receiver removes the log of the replica, too."""
 
 
-@dataclass(frozen=True, slots=True)
-class StopReplica:
+class StopReplica(NamedTuple):
     controller_id: int
     controller_epoch: int
     broker_epoch: int
@@ -107,13 +100,12 @@ class StopReplica:
 ControlRequest = LeaderAndIsr | UpdateMetadata | StopReplica
 
 
-@dataclass(frozen=True, slots=True)
-class ControlResponse:
+class ControlResponse(NamedTuple):
     """The response of a broker; partitions without an error may be left out."""
 
     error: ErrorCode = ErrorCode.NONE
-    partition_errors: Mapping[TopicPartition, ErrorCode] = field(default_factory=dict)
-    log_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
+    partition_errors: Mapping[TopicPartition, ErrorCode] = MappingProxyType({})
+    log_epochs: Mapping[TopicPartition, int] = MappingProxyType({})
     """Partition -> latest leader epoch of its log, where LeaderAndIsr named a lower one and was
     refused for that."""
 
@@ -216,7 +208,7 @@ class ControlBatch:
         for broker in sorted(brokers):
             if broker in image.brokers:
                 request = build_update_metadata(image, controller_id, broker, partitions)
-                yield broker, replace(request, is_full=self._is_metadata_full)
+                yield broker, request._replace(is_full=self._is_metadata_full)
         for broker in sorted(self._stops):
             if broker in image.brokers:
                 yield broker, self._request_stops(image, controller_id, broker, deleting)
@@ -282,7 +274,7 @@ def describe_partitions(
             continue
         state = partition.state
         if topic in deleting:
-            state = replace(state, leader=LEADER_DURING_DELETE, leader_epoch=0, partition_epoch=0)
+            state = state._replace(leader=LEADER_DURING_DELETE, leader_epoch=0, partition_epoch=0)
         yield UpdateMetadataPartition(
             topic=topic,
             topic_id=_topic_id(image, topic),
@@ -323,7 +315,7 @@ def with_removed_topics(image: Image, request: UpdateMetadata) -> UpdateMetadata
         for index in found.partitions
     )
     gone = tuple(describe_partitions(image, removed, image.topics))
-    return replace(request, partitions=(*request.partitions, *gone), is_full=False)
+    return request._replace(partitions=(*request.partitions, *gone), is_full=False)
 
 
 def apply_update_metadata(image: Image, request: UpdateMetadata) -> Image:
@@ -355,8 +347,7 @@ def apply_update_metadata(image: Image, request: UpdateMetadata) -> Image:
         image = image.with_topics(
             (TopicImage(name, ids[name], changed[name]) for name in changed), deleted
         )
-    return replace(
-        image,
+    return image._replace(
         controller_id=request.controller_id,
         controller_epoch=request.controller_epoch,
         brokers={broker.broker_id: broker for broker in request.brokers},

@@ -27,10 +27,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from odradek.controller.active.active_controller import ActiveController
@@ -90,7 +89,6 @@ from odradek.controller.znodes.finalized_features import SUPPORTED, FinalizedFea
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.clock import Clock
-from odradek.runtime.lazy_dataclass import dataclass
 from odradek.runtime.pending import Pending
 from odradek.runtime.randomness import Randomness
 
@@ -117,8 +115,7 @@ class Step(Enum):
     DIRECTORIES = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(NamedTuple):
     """What a broker registers."""
 
     broker_id: int
@@ -432,7 +429,7 @@ class Controller:
         self._note_controller(self.broker_id, outcome.epoch)
         self._active = ActiveController(
             self._session,
-            replace(self.image, controller_id=self.broker_id, controller_epoch=outcome.epoch),
+            self.image._replace(controller_id=self.broker_id, controller_epoch=outcome.epoch),
             epoch_version=outcome.epoch_version,
             settings=self._settings,
             channel=ControlChannel(self.broker_id, self.receiver, self._sender, self._on_response),

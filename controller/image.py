@@ -12,12 +12,11 @@ the number of updates that are given together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field, replace
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.runtime.lazy_dataclass import dataclass
 
 NO_LEADER: Final = -1
 LEADER_DURING_DELETE: Final = -2
@@ -28,8 +27,7 @@ RECOVERED: Final = 0
 RECOVERING: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     listener_name: str
     host: str
     port: int
@@ -37,8 +35,7 @@ class Endpoint:
     """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerImage:
+class BrokerImage(NamedTuple):
     broker_id: int
     broker_epoch: int
     """The zxid of its registration; -1 in the image of a broker, which does not know it."""
@@ -55,8 +52,7 @@ class BrokerImage:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionState:
+class PartitionState(NamedTuple):
     """The content of a partition's state znode."""
 
     leader: int
@@ -70,8 +66,7 @@ class PartitionState:
     leader_recovery_state: int = RECOVERED
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionImage:
+class PartitionImage(NamedTuple):
     """A partition: its assigned replicas, and its state."""
 
     partition: int
@@ -85,8 +80,7 @@ class PartitionImage:
     """From UpdateMetadata; always empty in the image of the controller."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicImage:
+class TopicImage(NamedTuple):
     """A topic; its partitions are numbered from 0, without gaps unless its znode was edited."""
 
     name: str
@@ -94,21 +88,20 @@ class TopicImage:
     partitions: Mapping[int, PartitionImage]
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+class Image(NamedTuple):
     cluster_id: str | None = None
     controller_id: int = -1
     controller_epoch: int = 0
-    brokers: Mapping[int, BrokerImage] = field(default_factory=dict)
-    topics: Mapping[str, TopicImage] = field(default_factory=dict)
-    topic_names: Mapping[UUID, str] = field(default_factory=dict)
-    topic_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    brokers: Mapping[int, BrokerImage] = MappingProxyType({})
+    topics: Mapping[str, TopicImage] = MappingProxyType({})
+    topic_names: Mapping[UUID, str] = MappingProxyType({})
+    topic_configs: Mapping[str, Mapping[str, str]] = MappingProxyType({})
     """Overrides by topic; topics without overrides have no entry."""
-    broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    broker_configs: Mapping[str, Mapping[str, str]] = MappingProxyType({})
     """Dynamic configs by broker id as text, or `<default>`."""
     shutting_down: tuple[int, ...] = ()
     """Registered brokers that sent ControlledShutdown; in the controller's image only."""
-    offline_directories: Mapping[int, tuple[TopicPartition, ...]] = field(default_factory=dict)
+    offline_directories: Mapping[int, tuple[TopicPartition, ...]] = MappingProxyType({})
     """Broker -> its partitions on failed log directories; in the controller's image only."""
 
     def partition(self, topic: str, partition: int) -> PartitionImage | None:
@@ -201,8 +194,7 @@ class Image:
             for broker, found in self.offline_directories.items()
             if broker not in left
         }
-        return replace(
-            self,
+        return self._replace(
             brokers=brokers,
             shutting_down=tuple(one for one in self.shutting_down if one not in left),
             offline_directories=offline,
@@ -212,12 +204,12 @@ class Image:
         """A registered broker that has sent ControlledShutdown."""
         if broker_id in self.shutting_down:
             return self
-        return replace(self, shutting_down=(*self.shutting_down, broker_id))
+        return self._replace(shutting_down=(*self.shutting_down, broker_id))
 
     def with_offline(self, broker_id: int, partitions: Iterable[TopicPartition]) -> Image:
         """A broker's partitions on failed log directories replaced."""
         offline = {**self.offline_directories, broker_id: tuple(partitions)}
-        return replace(self, offline_directories=offline)
+        return self._replace(offline_directories=offline)
 
     def with_topics(self, changed: Iterable[TopicImage] = (), removed: Iterable[str] = ()) -> Image:
         """Topics added, replaced as a whole, or removed (their configs with them)."""
@@ -236,7 +228,7 @@ class Image:
                 names.pop(old.topic_id, None)
             topics[topic.name] = topic
             names[topic.topic_id] = topic.name
-        return replace(self, topics=topics, topic_names=names, topic_configs=configs)
+        return self._replace(topics=topics, topic_names=names, topic_configs=configs)
 
     def with_partitions(self, changed: Mapping[TopicPartition, PartitionImage]) -> Image:
         """Partitions of known topics added or replaced."""
@@ -250,15 +242,15 @@ class Image:
                 partitions = fresh[name] = dict(topics[name].partitions)
             partitions[index] = partition
         for name, partitions in fresh.items():
-            topics[name] = replace(topics[name], partitions=partitions)
-        return replace(self, topics=topics)
+            topics[name] = topics[name]._replace(partitions=partitions)
+        return self._replace(topics=topics)
 
     def with_states(self, changed: Mapping[TopicPartition, PartitionState]) -> Image:
         """States of known partitions replaced."""
         partitions = {}
         for key, state in changed.items():
             topic, index = key
-            partitions[key] = replace(self.topics[topic].partitions[index], state=state)
+            partitions[key] = self.topics[topic].partitions[index]._replace(state=state)
         return self.with_partitions(partitions)
 
     def with_topic_configs(self, changed: Mapping[str, Mapping[str, str]]) -> Image:
@@ -269,11 +261,11 @@ class Image:
                 configs[topic] = config
             else:
                 configs.pop(topic, None)
-        return replace(self, topic_configs=configs)
+        return self._replace(topic_configs=configs)
 
     def with_broker_config(self, broker: str, config: Mapping[str, str]) -> Image:
         """Dynamic configs of a broker, or of `<default>`, replaced."""
-        return replace(self, broker_configs={**self.broker_configs, broker: config})
+        return self._replace(broker_configs={**self.broker_configs, broker: config})
 
 
 _NO_CONFIG: Final[Mapping[str, str]] = {}

@@ -6,7 +6,6 @@ Source: Kafka's MetadataCache.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from itertools import islice
 from typing import Final
 
@@ -38,7 +37,7 @@ class MetadataCache:
 
     def set_cluster_id(self, cluster_id: str) -> None:
         """The id of the cluster was found."""
-        self.image = replace(self.image, cluster_id=cluster_id)
+        self.image = self.image._replace(cluster_id=cluster_id)
 
     def set_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
         """The overrides of a topic were read."""
@@ -62,14 +61,13 @@ class MetadataCache:
         """
         image = former = self.image
         if removes_topics:
-            image = replace(image, topics={}, topic_names={}, topic_configs={})
+            image = image._replace(topics={}, topic_names={}, topic_configs={})
         if topic_configs:
             image = image.with_topic_configs(topic_configs)
         if isinstance(request, UpdateMetadata):
             image = apply_update_metadata(image, request)
         elif request.controller_epoch > image.controller_epoch:
-            image = replace(
-                image,
+            image = image._replace(
                 controller_id=request.controller_id,
                 controller_epoch=request.controller_epoch,
             )

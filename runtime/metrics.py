@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from odradek.runtime.lazy_dataclass import dataclass
 
-
-@dataclass(slots=True)
 class BrokerMetrics:
-    """The counters of one broker.  Bytes are bytes on the wire; only gauges may fall."""
+    """The counters of one broker.  Bytes are bytes on the wire; only gauges may fall.
+
+    The class has the first values: an instance has those that have changed.
+    """
 
     loop_lag_ms: int = 0
     """Gauge: how late the last timers fired; updated every 250 ms at least."""

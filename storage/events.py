@@ -7,16 +7,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
-
-from odradek.runtime.lazy_dataclass import dataclass
+from typing import Final, NamedTuple
 
 NAMED_MAX: Final = 10
 """How many of a list of offsets one report names."""
 
 
-@dataclass(frozen=True, slots=True)
-class StorageEvent:
+class StorageEvent(NamedTuple):
     """One thing that happened."""
 
     place: str

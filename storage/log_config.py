@@ -5,9 +5,8 @@ Defaults are Apache Kafka 3.9's.  `Log.config` may be replaced at any time.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
-
-from odradek.runtime.lazy_dataclass import dataclass
 
 CREATE_TIME: Final = "CreateTime"
 LOG_APPEND_TIME: Final = "LogAppendTime"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from time import sleep
 from typing import Final
 
 from odradek.runtime.files import Bytes, File, FileLock, FileSystem, FolderListing
-from odradek.runtime.lazy_dataclass import dataclass
 
 SLOW_MAX_MS: Final = 60_000
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
@@ -10,7 +11,6 @@ from odradek.broker.faults.naming import KINDS, PARTITION, TOPIC, kinds_of
 from odradek.broker.faults.placement import carries_records, has_place, has_throttle_time
 from odradek.protocol.api_keys import ApiKey, api_named, messages_of
 from odradek.protocol.errors import ErrorCode
-from odradek.runtime.lazy_dataclass import dataclass
 
 DELAY_MAX_MS: Final = 600_000
 COUNT_MAX: Final = 1_000_000_000

@@ -13,12 +13,12 @@ requests: what was checked before one must be checked again after it.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Any, Generic, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from odradek.broker.purgatory import Delayed as Delayed
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
-from odradek.runtime.lazy_dataclass import dataclass
 from odradek.runtime.pending import Pending
 
 T = TypeVar("T")
@@ -56,27 +56,23 @@ class Reply:
     response: Any
 
 
-@dataclass(slots=True)
-class NoReply:
+class NoReply(NamedTuple):
     """The request has no response (Produce with acks=0)."""
 
 
-@dataclass(slots=True)
-class Close:
+class Close(NamedTuple):
     """Close the connection without a response (Produce with acks=0 that failed)."""
 
     reason: str
 
 
-@dataclass(slots=True)
-class Encoded:
+class Encoded(NamedTuple):
     """The response is known, and its body is encoded already."""
 
     body: bytes
 
 
-@dataclass(slots=True)
-class WhenDone(Generic[T]):
+class WhenDone(NamedTuple, Generic[T]):
     """The response is made when a result is done.
 
     There is no deadline: the owner of the result completes it in time.
@@ -106,8 +102,7 @@ class Staged:
 Outcome = Reply | Encoded | Delayed | WhenDone[Any] | NoReply | Close | Staged
 
 
-@dataclass(slots=True)
-class InThread:
+class InThread(NamedTuple):
     """A step that runs `work` in a thread; its value is what `work` returns, or it raises that.
 
     For work of a library that releases the interpreter's lock, or that no `yield` can divide.
@@ -116,8 +111,7 @@ class InThread:
     work: Callable[[], Any]
 
 
-@dataclass(slots=True)
-class Awaited:
+class Awaited(NamedTuple):
     """A step that ends when a result is done; its value is that of the result, or it raises.
 
     For what must be known before the next requests of the connection are served.  There is no

@@ -8,6 +8,7 @@ ReplicaManager.handleProduceAppend, maybeStartTransactionVerificationForPartitio
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from odradek.broker.handlers.handler import Awaited, Context, Steps
@@ -22,7 +23,6 @@ from odradek.protocol.records.batch import (
     RecordBatch,
 )
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.runtime.lazy_dataclass import dataclass
 from odradek.storage.producers.verification import VerificationGuard
 
 ABORTABLE_FROM: Final = 11

@@ -15,7 +15,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.broker.interbroker.network_client import (
@@ -64,7 +63,7 @@ class _Queued:
         if self._merged is None:
             return self._request
         assert isinstance(self._request, UpdateMetadata), "nothing else is merged"
-        return replace(self._request, partitions=tuple(self._merged.values()))
+        return self._request._replace(partitions=tuple(self._merged.values()))
 
     def merge(self, later: ControlRequest, respond: Respond) -> bool:
         """Take a request in that follows this one; False when both must be sent.
@@ -81,7 +80,7 @@ class _Queued:
         if self._merged is None:
             self._merged = _by_key(known.partitions)
         self._merged |= _by_key(later.partitions)
-        self._request = replace(later, is_full=known.is_full)
+        self._request = later._replace(is_full=known.is_full)
         self.responds.append(respond)
         return True
 

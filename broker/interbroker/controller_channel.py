@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from uuid import UUID
 
@@ -21,7 +20,6 @@ from odradek.controller.image import Endpoint
 from odradek.protocol.errors import BrokerError, ErrorCode, error_of
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.clock import Clock
-from odradek.runtime.lazy_dataclass import dataclass
 from odradek.runtime.pending import Pending
 from odradek.runtime.wheel_driver import WheelDriver
 
@@ -45,19 +43,28 @@ T = TypeVar("T")
 logger = logging.getLogger("odradek.controller")
 
 
-@dataclass(slots=True, eq=False)
 class _Request(Generic[T]):
     """A request that has no result yet."""
 
-    deadline_ms: int
-    version: int
-    message: Callable[[], Any]
-    """Made for each attempt: the broker epoch changes with a new registration."""
-    read: Callable[[Any], T]
-    """Returns the result of a response; raises BrokerError."""
-    call: Callable[[], Pending[T]]
-    """The same at the controller of this broker."""
-    result: Pending[T] = field(default_factory=Pending)
+    __slots__ = ("call", "deadline_ms", "message", "read", "result", "version")
+
+    def __init__(
+        self,
+        deadline_ms: int,
+        version: int,
+        message: Callable[[], Any],
+        read: Callable[[Any], T],
+        call: Callable[[], Pending[T]],
+    ) -> None:
+        self.deadline_ms = deadline_ms
+        self.version = version
+        self.message = message
+        """Made for each attempt: the broker epoch changes with a new registration."""
+        self.read = read
+        """Returns the result of a response; raises BrokerError."""
+        self.call = call
+        """The same at the controller of this broker."""
+        self.result: Pending[T] = Pending()
 
 
 class ControllerChannel:

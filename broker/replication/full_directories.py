@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.runtime.lazy_dataclass import dataclass
-
 GRACE_MS: Final = 3_000
 """Retention or the cleaner may free space within it, and no leadership moves."""
 LOOK_MS: Final = 2_000
@@ -25,16 +23,18 @@ REMEMBERED_MS: Final = 600_000
 """How long after it a directory that had no space rests longer the next time."""
 
 
-@dataclass(slots=True)
 class _Directory:
-    refused_ms: int | None = None
-    """The first refusal since the last look; None: nothing was refused since."""
-    is_full: bool = False
-    is_looked_at: bool = False
-    look_ms: int = 0
-    rest_ms: int = REST_MS
-    left_ms: int | None = None
-    """When it last had space again."""
+    __slots__ = ("is_full", "is_looked_at", "left_ms", "look_ms", "refused_ms", "rest_ms")
+
+    def __init__(self) -> None:
+        self.refused_ms: int | None = None
+        """The first refusal since the last look; None: nothing was refused since."""
+        self.is_full = False
+        self.is_looked_at = False
+        self.look_ms = 0
+        self.rest_ms = REST_MS
+        self.left_ms: int | None = None
+        """When it last had space again."""
 
 
 class FullDirectories:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from odradek.broker.purgatory import Purgatory, Wheel
 from odradek.broker.replication.fetch_session import FetchPartition
@@ -33,7 +33,6 @@ from odradek.controller.decide.isr import AlterIsr
 from odradek.controller.image import PartitionState
 from odradek.protocol.errors import ErrorCode
 from odradek.runtime.clock import Clock
-from odradek.runtime.lazy_dataclass import dataclass
 from odradek.runtime.metrics import BrokerMetrics
 from odradek.runtime.pending import Pending
 
@@ -67,8 +66,7 @@ class AlterPartitionSender(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class InSyncChange:
+class InSyncChange(NamedTuple):
     """A change of one partition, which counts while the leader has the same in-sync state."""
 
     partition: Partition

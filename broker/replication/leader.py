@@ -15,16 +15,14 @@ Source: KIP-16, KIP-497, KIP-841, KIP-903; Kafka's Partition, PartitionState, Re
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from odradek.broker.replication.follower_replica import FollowerReplica
-from odradek.runtime.lazy_dataclass import dataclass
 
 UNDER_MIN_ISR: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class InSyncRules:
+class InSyncRules(NamedTuple):
     """What decides whether another replica is in sync."""
 
     lag_time_max_ms: int
@@ -35,8 +33,7 @@ class InSyncRules:
     """The time of fetches and lags, which callers pass as `now_ms`."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class InSyncState:
+class InSyncState(NamedTuple):
     """The in-sync replicas, and the change that the controller was asked for."""
 
     committed: tuple[int, ...]

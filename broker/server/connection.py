@@ -18,6 +18,7 @@ import socket
 from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from time import monotonic_ns
 from typing import Any, Final, Protocol
 
@@ -27,7 +28,6 @@ from odradek.broker.server.transmit import TransmitResult, Transmitter
 from odradek.protocol.decode_error import DecodeError
 from odradek.protocol.frames import FrameReader
 from odradek.protocol.response_queue import ResponseQueue, ResponseSlot
-from odradek.runtime.lazy_dataclass import dataclass
 from odradek.runtime.loop_watch import LoopWatch
 from odradek.runtime.metrics import BrokerMetrics
 

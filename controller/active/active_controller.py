@@ -23,7 +23,6 @@ Source: Kafka's KafkaController, PartitionStateMachine, ReplicaStateMachine.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -131,7 +130,7 @@ class ActiveController:
         image = self.image.with_brokers(removed=gone)
         pending = await self._deletion.pending()
         topics = await self._topics.read()
-        image = replace(image, brokers=brokers, topics={}, topic_names={}).with_topics(topics)
+        image = image._replace(brokers=brokers, topics={}, topic_names={}).with_topics(topics)
         everything = [
             TopicPartition(topic, partition.partition) for topic, partition in image.partitions()
         ]

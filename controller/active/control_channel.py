@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from odradek.controller.control_request_receiver import ControlRequestReceiver
 from odradek.controller.control_requests import (
@@ -11,11 +12,9 @@ from odradek.controller.control_requests import (
     ControlResponse,
 )
 from odradek.controller.image import BrokerImage
-from odradek.runtime.lazy_dataclass import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class ControlChannel:
+class ControlChannel(NamedTuple):
     """Passes requests for this broker to its own receiver, and sends the others.
 
     Source: Kafka's ControllerChannelManager.

@@ -6,7 +6,6 @@ Source: KIP-497; Kafka's KafkaController.processAlterPartition, processIsrChange
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from odradek.controller.active.partition_states import PartitionStates
@@ -108,8 +107,8 @@ class IsrChanges:
                 f"{topic}-{partition.partition} has a log of leader epoch {epoch - 1}, its state "
                 f"says {state.leader_epoch}: it is led in epoch {epoch}"
             )
-            return replace(
-                state, leader_epoch=epoch, controller_epoch=states.image.controller_epoch
+            return state._replace(
+                leader_epoch=epoch, controller_epoch=states.image.controller_epoch
             )
 
         written = await states.change(list(log_epochs), decide)

@@ -9,8 +9,7 @@ Source: Kafka's PartitionStateMachine, ReplicaStateMachine (ZkPartitionStateMach
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from odradek.controller.active.control_channel import ControlChannel
 from odradek.controller.active.state_change_log import StateChangeLog
@@ -40,7 +39,6 @@ from odradek.controller.znodes.cluster_reading import Warn, encode_state, read_s
 from odradek.controller.znodes.config_znodes import decode_config
 from odradek.controller.znodes.fenced_writes import ControllerMoved, FencedWrites, read_all
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.runtime.lazy_dataclass import dataclass
 
 ATTEMPTS_MAX: Final = 10
 """A state that other writers change more often is left as it is until the next event."""
@@ -51,8 +49,7 @@ Decide = Callable[[str, PartitionImage], PartitionState | None]
 """(topic, partition) -> the state to write, the known state itself, or None to leave it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerSettings:
+class ControllerSettings(NamedTuple):
     """The settings of a broker that its controller uses."""
 
     partitions: int = 1
@@ -383,7 +380,7 @@ class PartitionStates:
             else:
                 (stat,) = result
                 assert isinstance(stat, Stat), "SetData results in a stat"
-                written[key] = replace(wanted[key], partition_epoch=stat.version)
+                written[key] = wanted[key]._replace(partition_epoch=stat.version)
         self.replace_states(written)
         done |= written
         return stale

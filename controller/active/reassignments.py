@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from odradek.controller.active.partition_states import ATTEMPTS_MAX, PartitionStates
 from odradek.controller.control_requests import ControlBatch
@@ -197,8 +196,7 @@ class Reassignments:
     async def _update(self, assignments: Assignments) -> Refusals:
         before = {key: self._partition(key) for key in assignments}
         changed = {
-            key: replace(
-                before[key],
+            key: before[key]._replace(
                 replicas=wanted.replicas,
                 adding=wanted.adding,
                 removing=wanted.removing,
@@ -245,7 +243,7 @@ class Reassignments:
         self._states.replace_partitions(after)
         led = await self._lead_from_target(keys)
         failed = {
-            key: replace(before[key], state=self._partition(key).state)
+            key: before[key]._replace(state=self._partition(key).state)
             for key in keys
             if key not in led and is_being_reassigned(before[key])
         }
@@ -410,4 +408,4 @@ def _with_partitions(
                 held[key.partition] = brokers
             else:
                 held.pop(key.partition, None)
-    return replace(assignment, partitions=partitions, adding=adding, removing=removing)
+    return assignment._replace(partitions=partitions, adding=adding, removing=removing)

@@ -8,8 +8,9 @@ Source: Kafka's ZkAdminManager, AdminZkClient.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 from uuid import UUID
 
 from odradek.controller.active.partition_states import ControllerSettings
@@ -51,7 +52,6 @@ from odradek.controller.znodes.dynamic_configs import TOPICS, write_config
 from odradek.controller.znodes.fenced_writes import read_all
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.topic_partition import ZERO_UUID
-from odradek.runtime.lazy_dataclass import dataclass
 from odradek.runtime.randomness import Randomness
 
 ATTEMPTS_MAX = 10
@@ -62,8 +62,7 @@ logger = logging.getLogger("odradek.controller")
 refused = logging.getLogger("odradek.producer_ids")
 
 
-@dataclass(frozen=True, slots=True)
-class TopicResult:
+class TopicResult(NamedTuple):
     """The outcome of a request for one topic.
 
     NONE means that the znodes are written (with validate_only: could be), not that the controller
@@ -75,7 +74,7 @@ class TopicResult:
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
     topic_id: UUID = ZERO_UUID
-    replicas: Placement = field(default_factory=dict)
+    replicas: Mapping[int, tuple[int, ...]] = MappingProxyType({})
     """Partition -> replicas: of all partitions of a new topic, or of those added to a topic."""
 
     @classmethod
@@ -268,7 +267,7 @@ class TopicAdmin:
                     lambda stored: {HASHED_PARTITION_COUNT: count, **stored},
                     requested_by=requested_by,
                 )
-            grown = replace(assignment, partitions={**assignment.partitions, **placed})
+            grown = assignment._replace(partitions={**assignment.partitions, **placed})
             try:
                 await self._session.set(path, grown.encode(), version)
             except (BadVersion, NoNode):

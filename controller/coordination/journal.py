@@ -42,12 +42,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from odradek.controller.coordination.session import Check, Create, Delete, SetData, ZkOperation
 from odradek.controller.coordination.tree import Tree, Znode
 from odradek.protocol.records.checksum import crc32c
-from odradek.runtime.lazy_dataclass import dataclass
 
 MAGIC: Final = b"ODRTREE1"
 _HEAD: Final = struct.Struct(">8sqqi")
@@ -76,23 +75,20 @@ class SnapshotDamaged(Exception):
     disk has damaged it."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionOpening:
+class SessionOpening(NamedTuple):
     zxid: int
     now_ms: int
     session_id: int
     timeout_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class SessionClosing:
+class SessionClosing(NamedTuple):
     zxid: int
     now_ms: int
     session_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
+class Transaction(NamedTuple):
     zxid: int
     now_ms: int
     session_id: int

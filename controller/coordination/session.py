@@ -20,9 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from odradek.runtime.lazy_dataclass import dataclass
 from odradek.runtime.pending import Pending
 
 ANY_VERSION = -1
@@ -30,8 +29,7 @@ DATA_BYTES_MAX = 4 * 1024 * 1024
 """Largest data of a node (Kafka sets jute.maxbuffer to 4 MiB)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stat:
+class Stat(NamedTuple):
     """ZooKeeper's stat of a node."""
 
     czxid: int
@@ -50,8 +48,7 @@ class Stat:
     children_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Create:
+class Create(NamedTuple):
     """Create a node; fails with NoNode (parent), NodeExists, NoChildrenForEphemerals."""
 
     path: str
@@ -61,16 +58,14 @@ class Create:
     """Ten digits are appended to the path: the count of children created under the parent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(NamedTuple):
     """Remove a node without children; fails with NoNode, BadVersion, NotEmpty."""
 
     path: str
     version: int = ANY_VERSION
 
 
-@dataclass(frozen=True, slots=True)
-class SetData:
+class SetData(NamedTuple):
     """Replace the data; fails with NoNode, BadVersion."""
 
     path: str
@@ -78,8 +73,7 @@ class SetData:
     version: int = ANY_VERSION
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(NamedTuple):
     """Require a data version (-1: that the node exists); fails with NoNode, BadVersion."""
 
     path: str
@@ -98,8 +92,7 @@ class WatchKind(Enum):
     CHILDREN_CHANGED = 4
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEvent:
+class WatchEvent(NamedTuple):
     """A watch fired and is removed; the event carries no data: read again."""
 
     kind: WatchKind

@@ -21,9 +21,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import field
 from itertools import pairwise, zip_longest
-from typing import Final
+from typing import Final, NamedTuple
 
 from odradek.controller.coordination.journal import (
     JournalEntry,
@@ -39,7 +38,6 @@ from odradek.controller.coordination.journal import (
 )
 from odradek.controller.coordination.tree import CLIENT_SESSION, Tree
 from odradek.runtime.files import File, FileSystem
-from odradek.runtime.lazy_dataclass import dataclass
 
 SNAPSHOT: Final = "coordination.snapshot"
 JOURNAL: Final = "coordination.journal"
@@ -59,8 +57,7 @@ class CoordinationDamaged(Exception):
         self.problem = problem
 
 
-@dataclass(frozen=True, slots=True)
-class StateFile:
+class StateFile(NamedTuple):
     """A snapshot or a journal."""
 
     path: str
@@ -73,23 +70,39 @@ class StateFile:
         return self.path.rpartition(".")[2].isdecimal()
 
 
-@dataclass(slots=True)
 class LoadedTree:
     """A tree and the files that it was read from."""
 
-    tree: Tree
-    snapshot: StateFile | None
-    """None: the journals begin with the first transaction."""
-    journals: list[StateFile]
-    """All of the folder, oldest first."""
-    good_bytes: int = 0
-    """Of the newest journal: up to the end of its last complete entry."""
-    torn_bytes: int = 0
-    """Of the newest journal: what a crash left after that."""
-    entry_count: int = 0
-    """Complete entries in the newest journal."""
-    problems: list[str] = field(default_factory=list)
-    """Why newer snapshots were not used."""
+    __slots__ = (
+        "entry_count",
+        "good_bytes",
+        "journals",
+        "problems",
+        "snapshot",
+        "torn_bytes",
+        "tree",
+    )
+
+    def __init__(
+        self,
+        tree: Tree,
+        snapshot: StateFile | None,
+        journals: list[StateFile],
+        problems: list[str],
+    ) -> None:
+        self.tree = tree
+        self.snapshot = snapshot
+        """None: the journals begin with the first transaction."""
+        self.journals = journals
+        """All of the folder, oldest first."""
+        self.good_bytes = 0
+        """Of the newest journal: up to the end of its last complete entry."""
+        self.torn_bytes = 0
+        """Of the newest journal: what a crash left after that."""
+        self.entry_count = 0
+        """Complete entries in the newest journal."""
+        self.problems = problems
+        """Why newer snapshots were not used."""
 
 
 def snapshot_path(folder: str, zxid: int) -> str:
@@ -164,7 +177,7 @@ def _read_after(
     problems: list[str],
 ) -> LoadedTree:
     tree = Tree() if snapshot is None else read_snapshot(files, snapshot)
-    loaded = LoadedTree(tree, snapshot, list(journals), problems=problems)
+    loaded = LoadedTree(tree, snapshot, list(journals), problems)
     needed = [
         one
         for one, later in zip_longest(journals, journals[1:])

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from odradek.controller.coordination.errors import (
     BadArguments,
@@ -43,7 +43,6 @@ from odradek.controller.coordination.session import (
     ZkResult,
 )
 from odradek.controller.coordination.watches import Events, Watches
-from odradek.runtime.lazy_dataclass import dataclass
 
 CLIENT_SESSION: Final = 1 << 56
 """Set in the id of each session of a client over the network (ZooKeeper: the server's id)."""
@@ -116,36 +115,31 @@ class TreeSession:
         self.ephemerals: dict[str, None] = {}
 
 
-@dataclass(slots=True)
-class Created:
+class Created(NamedTuple):
     """A node was created; the fields of all steps are what `undo` restores."""
 
     path: str
     parent_pzxid: int
 
 
-@dataclass(slots=True)
-class Deleted:
+class Deleted(NamedTuple):
     path: str
     node: Znode
     parent_pzxid: int
 
 
-@dataclass(slots=True)
-class DataSet:
+class DataSet(NamedTuple):
     path: str
     data: bytes | None
     mzxid: int
     mtime_ms: int
 
 
-@dataclass(slots=True)
-class SessionOpened:
+class SessionOpened(NamedTuple):
     session_id: int
 
 
-@dataclass(slots=True)
-class SessionClosed:
+class SessionClosed(NamedTuple):
     session_id: int
     session: TreeSession
 
@@ -153,8 +147,7 @@ class SessionClosed:
 Step = Created | Deleted | DataSet | SessionOpened | SessionClosed
 
 
-@dataclass(slots=True)
-class TreeChange:
+class TreeChange(NamedTuple):
     """One transaction: its results, and the steps to undo."""
 
     zxid: int

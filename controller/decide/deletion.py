@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import Enum
+from typing import NamedTuple
 
 from odradek.controller.image import Image
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.runtime.lazy_dataclass import dataclass
 
 Replica = tuple[str, int, int]
 """(topic, partition, broker)."""
@@ -26,8 +26,7 @@ class ReplicaDeletion(Enum):
     INELIGIBLE = "ineligible"
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteReplicas:
+class DeleteReplicas(NamedTuple):
     """Send all brokers the partitions with leader -2, then the brokers of `replicas` StopReplica.
 
     May be repeated: brokers respond without an error for a replica that they do not have.
@@ -37,8 +36,7 @@ class DeleteReplicas:
     replicas: tuple[Replica, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveTopic:
+class RemoveTopic(NamedTuple):
     """Every replica is deleted: remove the topic's znodes, the pending deletion last."""
 
     topic: str

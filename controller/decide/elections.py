@@ -19,13 +19,12 @@ Source: Kafka's Election, PartitionStateMachine, ReplicaStateMachine; KIP-704.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from enum import Enum, IntEnum
+from typing import NamedTuple
 
 from odradek.controller.image import NO_LEADER, RECOVERING, Image, PartitionImage, PartitionState
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.runtime.lazy_dataclass import dataclass
 
 
 class Strategy(Enum):
@@ -42,8 +41,7 @@ class ElectionType(IntEnum):
     UNCLEAN = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Election:
+class Election(NamedTuple):
     """A decided leader; LeaderAndIsr is sent only after the state is written by compare-and-set."""
 
     state: PartitionState
@@ -105,8 +103,7 @@ def decide_replica_offline(image: Image, state: PartitionState, broker: int) -> 
         return state
     isr = state.isr if len(state.isr) == 1 else tuple(one for one in state.isr if one != broker)
     leader = NO_LEADER if state.leader == broker else state.leader
-    return replace(
-        state,
+    return state._replace(
         leader=leader,
         leader_epoch=state.leader_epoch + 1,
         isr=isr,
@@ -133,8 +130,7 @@ def decide_unseen_bounce(image: Image, state: PartitionState, written: int) -> P
     ]
     isr = tuple(one for one in state.isr if one not in bounced)
     if bounced and any(image.is_live(one) for one in isr):
-        return replace(
-            state,
+        return state._replace(
             leader=NO_LEADER if state.leader in bounced else state.leader,
             leader_epoch=state.leader_epoch + 1,
             isr=isr,
@@ -145,8 +141,8 @@ def decide_unseen_bounce(image: Image, state: PartitionState, written: int) -> P
 
 def raise_leader_epoch(image: Image, state: PartitionState) -> PartitionState:
     """Keep the leader in a new leader epoch, so that it learns of changed replicas."""
-    return replace(
-        state, leader_epoch=state.leader_epoch + 1, controller_epoch=image.controller_epoch
+    return state._replace(
+        leader_epoch=state.leader_epoch + 1, controller_epoch=image.controller_epoch
     )
 
 
@@ -235,7 +231,7 @@ def _offline(
     if not is_unclean_allowed or live_isr or not live:
         return None
     return _elected(
-        image, replace(state, leader_recovery_state=RECOVERING), live[0], (live[0],), live
+        image, state._replace(leader_recovery_state=RECOVERING), live[0], (live[0],), live
     )
 
 
@@ -249,8 +245,7 @@ def _elected(
     if leader is None:
         return None
     assert leader in isr, "a leader is in sync"
-    elected = replace(
-        state,
+    elected = state._replace(
         leader=leader,
         leader_epoch=state.leader_epoch + 1,
         isr=isr,

@@ -8,15 +8,14 @@ Source: KIP-497, KIP-704, KIP-841, KIP-903; Kafka's KafkaController.tryProcessAl
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from types import MappingProxyType
+from typing import NamedTuple
 
 from odradek.controller.image import RECOVERED, RECOVERING, Image, PartitionImage, PartitionState
 from odradek.protocol.errors import BrokerError, ErrorCode
-from odradek.runtime.lazy_dataclass import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class AlterIsr:
+class AlterIsr(NamedTuple):
     """The in-sync replicas that a leader proposes for one partition."""
 
     partition: int
@@ -25,7 +24,7 @@ class AlterIsr:
     partition_epoch: int
     """The data version of the state znode that the leader knows."""
     leader_recovery_state: int = RECOVERED
-    broker_epochs: Mapping[int, int] = field(default_factory=dict)
+    broker_epochs: Mapping[int, int] = MappingProxyType({})
     """Of in-sync replicas, as far as the leader knows them; -1 is unknown."""
 
 
@@ -72,8 +71,7 @@ def decide_alter_isr(
         raise BrokerError(ErrorCode.INVALID_REQUEST)
     if not all(_is_eligible(image, one, proposal) for one in proposal.isr):
         raise BrokerError(ErrorCode.INELIGIBLE_REPLICA)
-    return replace(
-        state,
+    return state._replace(
         isr=proposal.isr,
         leader_recovery_state=proposal.leader_recovery_state,
         controller_epoch=image.controller_epoch,

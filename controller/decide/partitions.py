@@ -6,11 +6,11 @@ Source: Kafka's ZkAdminManager.createPartitions, AdminZkClient.createNewPartitio
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from odradek.controller.decide.placement import Placement, place, racks_of
 from odradek.controller.image import BrokerImage, TopicImage
 from odradek.protocol.errors import BrokerError, ErrorCode
-from odradek.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ Source: KIP-455; Kafka's ReplicaAssignment, KafkaController.onPartitionReassignm
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from typing import Final
 
 from odradek.controller.image import Image, PartitionImage
@@ -38,8 +37,7 @@ def reassign_to(partition: PartitionImage, target: Sequence[int]) -> PartitionIm
     """The partition with another target; one that only reorders replicas adds and removes none."""
     origin = origin_replicas(partition)
     wanted = dict.fromkeys(target)
-    return replace(
-        partition,
+    return partition._replace(
         replicas=tuple(dict.fromkeys((*target, *origin))),
         adding=tuple(one for one in wanted if one not in origin),
         removing=tuple(one for one in origin if one not in wanted),
@@ -48,7 +46,7 @@ def reassign_to(partition: PartitionImage, target: Sequence[int]) -> PartitionIm
 
 def completed(partition: PartitionImage) -> PartitionImage:
     """The partition when its reassignment is complete."""
-    return replace(partition, replicas=target_replicas(partition), adding=(), removing=())
+    return partition._replace(replicas=target_replicas(partition), adding=(), removing=())
 
 
 def is_complete(image: Image, topic: str, partition: PartitionImage) -> bool:

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from odradek.controller.image import Image, PartitionImage, PartitionState
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.runtime.lazy_dataclass import dataclass
 
 NAMED_MAX: Final = 5
 """Partitions that a line names."""
@@ -28,8 +27,7 @@ class Health(Enum):
     OFFLINE = "offline"
 
 
-@dataclass(frozen=True, slots=True)
-class UncleanElection:
+class UncleanElection(NamedTuple):
     """A leader that was not in sync was elected."""
 
     key: TopicPartition
@@ -37,8 +35,7 @@ class UncleanElection:
     elected: PartitionState
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """A line of the log."""
 
     is_warning: bool

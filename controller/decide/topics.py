@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from odradek.controller.decide.placement import Placement, place
 from odradek.controller.image import BrokerImage
 from odradek.protocol.errors import BrokerError, ErrorCode
-from odradek.runtime.lazy_dataclass import dataclass
 
 _DEFAULT: Final = -1
 NAME_LENGTH_MAX: Final = 249
@@ -25,8 +24,7 @@ CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
-@dataclass(frozen=True, slots=True)
-class CreateTopicSpec:
+class CreateTopicSpec(NamedTuple):
     """One topic of a CreateTopics request."""
 
     name: str
@@ -34,15 +32,14 @@ class CreateTopicSpec:
     """-1: the broker's num.partitions."""
     replication_factor: int = _DEFAULT
     """-1: the broker's default.replication.factor."""
-    assignments: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    assignments: Mapping[int, tuple[int, ...]] = MappingProxyType({})
     """Partition -> replicas; unless it is empty the two fields above must be -1."""
-    config: Mapping[str, str | None] = field(default_factory=dict)
+    config: Mapping[str, str | None] = MappingProxyType({})
     config_refusal: str | None = None
     """The error message of the broker's config validation; None when the config is valid."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicCreationInputs:
+class TopicCreationInputs(NamedTuple):
     """Random values and broker settings that the decision uses."""
 
     topic_id: UUID
@@ -52,8 +49,7 @@ class TopicCreationInputs:
     default_replication_factor: int
 
 
-@dataclass(frozen=True, slots=True)
-class KnownTopics:
+class KnownTopics(NamedTuple):
     """What the coordination service knows of topics of that name."""
 
     exists: bool
@@ -62,8 +58,7 @@ class KnownTopics:
     """The names of all topics; not needed when the name contains neither '.' nor '_'."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicToCreate:
+class TopicToCreate(NamedTuple):
     name: str
     topic_id: UUID
     replicas: Placement

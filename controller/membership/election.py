@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from odradek.controller.coordination.errors import BadVersion, MultiFailed, NodeExists, NoNode
 from odradek.controller.coordination.session import (
@@ -27,22 +27,19 @@ from odradek.controller.coordination.session import (
     Stat,
 )
 from odradek.controller.znodes import zk_data
-from odradek.runtime.lazy_dataclass import dataclass
 
 ATTEMPTS_MAX: Final = 10
 EPOCH_MAX: Final = 2**31 - 2
 """The greatest epoch that can be raised by one: requests have 32 bits for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Won:
+class Won(NamedTuple):
     epoch: int
     epoch_version: int
     """Data version of /controller_epoch; every write of the controller checks it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(NamedTuple):
     controller_id: int
     """-1 when there is no controller at present; the watch fires when there is one."""
 

@@ -7,7 +7,6 @@ decoded is left out and passed to `warn`: one bad topic must not stop the cluste
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from uuid import UUID
 
 from odradek.controller.coordination.errors import CoordinationError
@@ -68,7 +67,7 @@ async def read_topics(
             warn(f"topic {name}: {error}")
             continue
         if assignment.topic_id is None:
-            assignment = replace(assignment, topic_id=new_topic_id())
+            assignment = assignment._replace(topic_id=new_topic_id())
             write = SetData(zk_data.topic_path(name), assignment.encode(), stat.version)
             (result,) = await fence.write_all([(write,)])
             if isinstance(result, CoordinationError):

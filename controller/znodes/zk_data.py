@@ -12,11 +12,10 @@ import contextlib
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from odradek.bounded_parsing import UnreadableText, parse_integer, parse_json
 from odradek.controller.coordination.errors import CoordinationError
-from odradek.runtime.lazy_dataclass import dataclass
 
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
@@ -182,8 +181,7 @@ def broker_list(value: object) -> tuple[int, ...]:
     return tuple(value)
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerZnode:
+class ControllerZnode(NamedTuple):
     """/controller: the active controller."""
 
     broker_id: int
@@ -254,8 +252,7 @@ def broker_ids(names: Sequence[str]) -> list[int]:
     return sorted(ids)
 
 
-@dataclass(frozen=True, slots=True)
-class TopicAssignmentZnode:
+class TopicAssignmentZnode(NamedTuple):
     """/brokers/topics/T: the assigned replicas of each partition."""
 
     topic_id: uuid.UUID | None
@@ -303,8 +300,7 @@ def _partition_map(value: object) -> dict[int, tuple[int, ...]]:
         raise BadZnode(f"not a map of partitions: {shown(value)}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionStateZnode:
+class PartitionStateZnode(NamedTuple):
     """/brokers/topics/T/partitions/N/state; its data version is the partition epoch."""
 
     controller_epoch: int
@@ -355,8 +351,7 @@ def decode_cluster_id(data: bytes | None) -> str:
     return str(field(decode_json(data), "id", str))
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerIdBlockZnode:
+class ProducerIdBlockZnode(NamedTuple):
     """/latest_producer_id_block: the last allocated block, `start` and `end` included."""
 
     broker_id: int

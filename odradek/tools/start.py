@@ -18,7 +18,6 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from odradek.runtime.lazy_dataclass import dataclass
 from odradek.tools.settings_arguments import add_settings_arguments
 
 if TYPE_CHECKING:
@@ -39,7 +38,6 @@ COLUMNS: Final = 80
 """Without a terminal."""
 
 
-@dataclass(slots=True)
 class Begin:
     """What a broker begins with.
 
@@ -47,8 +45,11 @@ class Begin:
     ahead_ms  how far its clock was advanced; after its end, that of this time
     """
 
-    settings: Mapping[str, str]
-    ahead_ms: int = 0
+    __slots__ = ("ahead_ms", "settings")
+
+    def __init__(self, settings: Mapping[str, str], ahead_ms: int = 0) -> None:
+        self.settings = settings
+        self.ahead_ms = ahead_ms
 
 
 ReportReady = Callable[[str, tuple[str, ...], str | None], None]

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from odradek.runtime.files import FileSystem
-from odradek.runtime.lazy_dataclass import dataclass
 
 META_PROPERTIES_FILE = "meta.properties"
 BYTES_MAX = 64 << 10
@@ -39,8 +39,7 @@ class MetaPropertiesError(Exception):
     """The file is unreadable or belongs to someone else; one line for the operator."""
 
 
-@dataclass(frozen=True, slots=True)
-class MetaProperties:
+class MetaProperties(NamedTuple):
     """What the file says; None stands for a line that is missing."""
 
     broker_id: int | None

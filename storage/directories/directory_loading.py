@@ -14,10 +14,8 @@ Source: Kafka's LogManager.loadLogs, loadLog.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
-from typing import Final
+from typing import Final, NamedTuple
 
-from odradek.runtime.lazy_dataclass import dataclass
 from odradek.storage.checkpoints.checkpoint_file import PartitionName
 from odradek.storage.checkpoints.partition_metadata import CorruptPartitionMetadata, read_topic_id
 from odradek.storage.directories.log_directory import LogDirectory
@@ -40,24 +38,25 @@ from odradek.storage.recovery.torn_segments import CheckedAmount
 PASSED_OVER: Final = ("__cluster_metadata-0", "remote-log-index-cache")
 
 
-@dataclass(slots=True)
 class LoadedDirectory:
     """The contents of a directory."""
 
-    path: str
-    was_clean_shutdown: bool = False
-    """False: logs were checked from their recovery points on."""
-    deleted: list[str] = field(default_factory=list)
-    """Folders whose removal is due."""
-    stray: list[str] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)
-    """Folders that hold no log; reported."""
-    checked: CheckedAmount = field(default_factory=CheckedAmount)
-    """What the lack of a clean shutdown has cost."""
+    __slots__ = ("checked", "deleted", "path", "stray", "unknown", "was_clean_shutdown")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.was_clean_shutdown = False
+        """False: logs were checked from their recovery points on."""
+        self.deleted: list[str] = []
+        """Folders whose removal is due."""
+        self.stray: list[str] = []
+        self.unknown: list[str] = []
+        """Folders that hold no log; reported."""
+        self.checked = CheckedAmount()
+        """What the lack of a clean shutdown has cost."""
 
 
-@dataclass(frozen=True, slots=True)
-class Loading:
+class Loading(NamedTuple):
     """What `load_directory` needs to open the logs."""
 
     descriptors: Descriptors

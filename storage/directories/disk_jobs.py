@@ -9,10 +9,9 @@ the pages, and a second one would claim success (KAFKA-10778).
 from __future__ import annotations
 
 import contextlib
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from odradek.runtime.files import FileSystem
-from odradek.runtime.lazy_dataclass import dataclass
 from odradek.storage.checkpoints.checkpoint_file import PartitionName
 from odradek.storage.checkpoints.partition_metadata import PARTITION_METADATA_FILE
 from odradek.storage.files.batch_scan import CorruptBatch
@@ -22,8 +21,7 @@ from odradek.storage.log.log_truncation import UnfinishedTruncation
 from odradek.storage.segments.index_rebuild import IndexRebuild
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class WriteCheckpoint:
+class WriteCheckpoint(NamedTuple):
     """Replace one checkpoint file; at most one job per file is under way."""
 
     directory: str
@@ -49,8 +47,7 @@ class WriteCheckpoint:
         files.replace(self.path, self.data)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SyncNewFolders:
+class SyncNewFolders(NamedTuple):
     """Make the folders of new logs durable, with the topic ids in them.
 
     Source: Kafka's UnifiedLog.assignTopicId, which schedules this.
@@ -80,8 +77,7 @@ class SyncNewFolders:
         files.sync_directory(self.directory)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FlushLog:
+class FlushLog(NamedTuple):
     """Make a log durable; its recovery point moves when this is reported as finished."""
 
     directory: str
@@ -107,8 +103,7 @@ class FlushLog:
         self.flush.run()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RemoveFolder:
+class RemoveFolder(NamedTuple):
     """Remove the folder of a deleted partition."""
 
     directory: str
@@ -129,8 +124,7 @@ class SyncEnded(Protocol):
         durable."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SyncDeletion:
+class SyncDeletion(NamedTuple):
     """Make the renames of deleted partitions' folders durable."""
 
     directory: str
@@ -148,8 +142,7 @@ class SyncDeletion:
         files.sync_directory(self.directory)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RemoveFiles:
+class RemoveFiles(NamedTuple):
     """Remove files that retention or compaction took out of a log."""
 
     directory: str
@@ -168,8 +161,7 @@ class RemoveFiles:
                 files.remove(path)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FinishTruncation:
+class FinishTruncation(NamedTuple):
     """Make a truncation durable and the producer state fit; the log takes no append meanwhile."""
 
     directory: str

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.files import FileSystem
-from odradek.runtime.lazy_dataclass import dataclass
 from odradek.storage.checkpoints.checkpoint_file import PartitionName
 from odradek.storage.checkpoints.clean_shutdown import write_clean_shutdown_mark
 from odradek.storage.checkpoints.meta_properties import (
@@ -66,8 +66,7 @@ class DuplicateLog(Exception):
     """A partition is in two directories; the operator has to remove one of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class DirectoryFailure:
+class DirectoryFailure(NamedTuple):
     """A directory that went offline, and what went with it."""
 
     path: str

@@ -14,7 +14,6 @@ Source: Kafka's LogManager.truncateTo, truncateFullyAndStartAt.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from odradek.storage.directories.disk_jobs import DiskJob, FinishTruncation, RemoveFiles
 from odradek.storage.directories.log_manager import LogManager
@@ -106,7 +105,7 @@ class Truncations:
         if rebuild is not None:
             rebuild.report()
             if rebuild.is_outdated:
-                return (replace(job, truncation=log.truncation.rebuild_again(truncation)),)
+                return (job._replace(truncation=log.truncation.rebuild_again(truncation)),)
         directory = self._manager.directory_of(log)
         return directory.await_checkpoints(lambda: self._finish(log, truncation))
 

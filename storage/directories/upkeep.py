@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from odradek.runtime.lazy_dataclass import dataclass
 from odradek.storage.directories.disk_jobs import (
     DiskJob,
     FinishTruncation,
@@ -43,14 +42,16 @@ from odradek.storage.segments.index_rebuild import IndexRebuild
 SEGMENTS_PER_STEP: Final = 32
 
 
-@dataclass(slots=True)
 class RetentionRound:
     """What retention did."""
 
-    deletion_count: int = 0
-    """How often segments were taken out, each time one or more of a log."""
-    damaged: tuple[str, ...] = ()
-    """Logs that were skipped, because a segment is damaged; for the operator."""
+    __slots__ = ("damaged", "deletion_count")
+
+    def __init__(self) -> None:
+        self.deletion_count = 0
+        """How often segments were taken out, each time one or more of a log."""
+        self.damaged: tuple[str, ...] = ()
+        """Logs that were skipped, because a segment is damaged; for the operator."""
 
 
 class Upkeep:

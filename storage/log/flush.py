@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from odradek.runtime.files import FileSystem
-from odradek.runtime.lazy_dataclass import dataclass
 from odradek.storage.checkpoints.leader_epochs import LeaderEpochFileCache
 from odradek.storage.log_config import LogConfig
 from odradek.storage.producers.snapshot_files import SnapshotFiles
@@ -31,8 +29,7 @@ class FlushStart(NamedTuple):
     active_base_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class LogFlush:
+class LogFlush(NamedTuple):
     """Work for a thread; it shares nothing with the log."""
 
     files: FileSystem
@@ -65,7 +62,7 @@ class LogFlush:
     def with_paths(self, paths: Sequence[str]) -> LogFlush:
         """The same, these paths and the folder."""
         more = tuple(path for path in paths if path not in self.paths)
-        return replace(self, paths=self.paths + more, is_folder_changed=True)
+        return self._replace(paths=self.paths + more, is_folder_changed=True)
 
 
 class FlushState:

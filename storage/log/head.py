@@ -20,11 +20,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import CONTROL, LOG_APPEND_TIME, RecordBatch, assign_offset
 from odradek.runtime.files import Bytes
-from odradek.runtime.lazy_dataclass import dataclass
 from odradek.storage.events import StorageEvent
 from odradek.storage.files.batch_scan import CorruptBatch
 from odradek.storage.files.disk_errors import is_full
@@ -51,8 +51,7 @@ from odradek.storage.producers.replay import apply_batch
 from odradek.storage.recovery.log_loader import LoadedLog
 
 
-@dataclass(slots=True)
-class Appended:
+class Appended(NamedTuple):
     """Where a batch was stored."""
 
     base_offset: int

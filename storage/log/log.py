@@ -24,11 +24,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import RecordBatch
 from odradek.runtime.files import FileSystem
-from odradek.runtime.lazy_dataclass import dataclass
 from odradek.storage.checkpoints.leader_epochs import EPOCH_MAX, LeaderEpochs
 from odradek.storage.events import StorageEvent, summary
 from odradek.storage.files.batch_scan import CorruptBatch
@@ -57,8 +57,7 @@ from odradek.storage.segments.segment_gaps import SegmentGap, SegmentGaps
 from odradek.storage.segments.segments import CleanedGroup
 
 
-@dataclass(frozen=True, slots=True)
-class RemovedFiles:
+class RemovedFiles(NamedTuple):
     """Files that retention or compaction took out of the log; the next start removes them too."""
 
     paths: tuple[str, ...]

@@ -6,16 +6,14 @@ Source: Kafka's UnifiedLog.truncateTo; it does all of it while appends wait for 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import NamedTuple
 
-from odradek.runtime.lazy_dataclass import dataclass
 from odradek.storage.files import names
 from odradek.storage.log.head import Head
 from odradek.storage.producers.producer_rebuild import ProducerRebuild
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class UnfinishedTruncation:
+class UnfinishedTruncation(NamedTuple):
     """What a truncation has left to be done; nothing is appended before `finish`."""
 
     paths: tuple[str, ...]
@@ -60,7 +58,7 @@ class LogTruncation:
         """The same after `ProducerRebuild.is_outdated`: the segments are others now."""
         former = truncation.rebuild
         assert former is not None, "nothing was to be rebuilt"
-        return replace(truncation, rebuild=self._head.rebuild_producers(former.now_ms))
+        return truncation._replace(rebuild=self._head.rebuild_producers(former.now_ms))
 
     def finish(self, truncation: UnfinishedTruncation, *, high_watermark: int) -> bool:
         """The rebuild has run and the recovery points are on disk: appends go on.

@@ -9,9 +9,8 @@ Source: Kafka's LogSegment.shouldRoll.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
-from odradek.runtime.lazy_dataclass import dataclass
 from odradek.storage.indexes.offset_index import RELATIVE_OFFSET_MAX
 from odradek.storage.log_config import LogConfig
 from odradek.storage.segments.segment import Segment
@@ -34,8 +33,7 @@ class RollReason(StrEnum):
     OFFSET_RANGE = "offset range"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentStats:
+class SegmentStats(NamedTuple):
     """The active segment."""
 
     base_offset: int
@@ -48,8 +46,7 @@ class SegmentStats:
     is_index_full: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NextBatch:
+class NextBatch(NamedTuple):
     """What is about to be appended."""
 
     size_bytes: int

@@ -19,10 +19,10 @@ Source: Kafka's LogLoader; KAFKA-10101, KAFKA-12520.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from odradek.protocol.errors import BrokerError
-from odradek.runtime.lazy_dataclass import dataclass
 from odradek.storage.checkpoints.leader_epochs import (
     LeaderEpochFileCache,
     epoch_path,
@@ -53,8 +53,7 @@ REBUILT_SUFFIXES: Final = (names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX
 """Of the files that a start makes again where something else has their name."""
 
 
-@dataclass(slots=True)
-class LoadedLog:
+class LoadedLog(NamedTuple):
     """The parts of a log, as its folder contains them."""
 
     segments: Segments

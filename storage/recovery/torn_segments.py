@@ -19,12 +19,11 @@ from __future__ import annotations
 import zlib
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import field
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from odradek.protocol.errors import BrokerError
 from odradek.protocol.records.batch import RecordBatch, has_valid_crc
-from odradek.runtime.lazy_dataclass import dataclass
 from odradek.storage.checkpoints.leader_epochs import EpochEntry, LeaderEpochs
 from odradek.storage.events import Report, StorageEvent
 from odradek.storage.files.batch_scan import iterate_batches
@@ -82,8 +81,7 @@ class _Unusual:
     """Offset, epoch of the batch there, greatest epoch before it."""
 
 
-@dataclass(slots=True)
-class _EpochClaims:
+class _EpochClaims(NamedTuple):
     """The checkpoint's epochs in the checked part, compared with the batches.
 
     The checkpoint is not synced at each change, so it may contain an epoch that a truncation has

@@ -20,10 +20,9 @@ Source: Kafka's LogLoader.loadSegmentFiles, recoverSegment; LogSegment.sanityChe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from odradek.protocol.errors import BrokerError
-from odradek.runtime.lazy_dataclass import dataclass
 from odradek.storage.events import StorageEvent
 from odradek.storage.files import names
 from odradek.storage.files.batch_scan import CorruptBatch, iterate_batches
@@ -46,8 +45,7 @@ _SURE: Final = (names.OFFSET_INDEX, names.TIME_INDEX)
 _PAGE_BYTES: Final = 512 * ENTRY.size
 
 
-@dataclass(slots=True)
-class TransactionIndexRebuild:
+class TransactionIndexRebuild(NamedTuple):
     """The transaction indexes of one log; `run` before a producer snapshot is removed."""
 
     shared: Descriptors

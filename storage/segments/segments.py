@@ -30,9 +30,8 @@ from __future__ import annotations
 import contextlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from typing import overload
+from typing import NamedTuple, overload
 
-from odradek.runtime.lazy_dataclass import dataclass
 from odradek.storage.files import names
 from odradek.storage.files.descriptors import Descriptors
 from odradek.storage.files.disk_errors import is_out_of_descriptors
@@ -42,8 +41,7 @@ _INDEX_SUFFIXES = (names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX)
 _REPLACED_SUFFIXES = (names.TXN_INDEX, names.TIME_INDEX, names.OFFSET_INDEX, names.LOG)
 
 
-@dataclass(frozen=True, slots=True)
-class CleanedGroup:
+class CleanedGroup(NamedTuple):
     """A group of old segments and the one that replaces them (files in `.cleaned`, synced)."""
 
     base_offset: int

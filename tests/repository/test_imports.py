@@ -62,7 +62,7 @@ MAY_BE_ASYNC: Final = (
 IS_NOT_ASYNC: Final = ("controller/coordination/", "controller/decide/")
 STARTS_PYTHON: Final = ("odradek/launcher.py", "pipeline/spark/session.py")
 """The second one names the interpreter of Spark's workers."""
-GENERATES_CODE: Final = ("protocol/generated.py", "runtime/dataclass_methods.py")
+GENERATES_CODE: Final = ("protocol/generated.py",)
 BARE_MODULE: Final = re.compile(rf"(?:{'|'.join(PACKAGES)})(?:\.[a-z_]\w*)+")
 IMPORT_IN_TEXT: Final = re.compile(r"^\s*(?:import|from)\s+([\w.]+)", re.M)
 

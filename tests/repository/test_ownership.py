@@ -56,8 +56,6 @@ ALLOWED: Final = {
     "pipeline/spark/session.py": "environ",
     "pipeline/transforms/python.py": "__annotations__",
     "protocol/schema.py": "__qualname__",
-    "runtime/dataclass_methods.py": "__annotations__ __defaults__ __kwdefaults__ __qualname__",
-    "runtime/lazy_dataclass.py": "__qualname__",
     "runtime/repeated_lines.py": "args msg",  # of `logging`
     "runtime/slicing.py": "__qualname__",
     "runtime/testing/memory_files.py": "modified_ms",  # of its nodes, in a file beside it

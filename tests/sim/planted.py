@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
@@ -181,7 +180,7 @@ def producers_are_not_cut_with_the_log(patch: pytest.MonkeyPatch) -> None:
     run = FinishTruncation.run
 
     def without_producers(self: FinishTruncation, files: Any) -> None:
-        run(replace(self, truncation=replace(self.truncation, rebuild=None)), files)
+        run(self._replace(truncation=self.truncation._replace(rebuild=None)), files)
 
     patch.setattr(FinishTruncation, "run", without_producers)
 
@@ -247,7 +246,7 @@ def elections_keep_the_leader_epoch(patch: pytest.MonkeyPatch) -> None:
     elected = elections._elected
 
     def kept(image: Any, state: Any, *others: Any) -> Any:
-        return elected(image, replace(state, leader_epoch=state.leader_epoch - 1), *others)
+        return elected(image, state._replace(leader_epoch=state.leader_epoch - 1), *others)
 
     patch.setattr(elections, "_elected", kept)
 
@@ -367,7 +366,7 @@ def deleted_topics_keep_their_folders(patch: pytest.MonkeyPatch) -> None:
     stop = Leadership._stop_replica
 
     def kept(self: Leadership, replica: StopReplicaPartition, deletion: LogDeletion) -> None:
-        stop(self, replace(replica, is_deleted=False), deletion)
+        stop(self, replica._replace(is_deleted=False), deletion)
 
     patch.setattr(Leadership, "_stop_replica", kept)
 
@@ -395,7 +394,7 @@ def last_in_sync_replica_is_removed(patch: pytest.MonkeyPatch) -> None:
 
     def removing(image: Any, state: Any, broker: int) -> Any:
         decided = decide(image, state, broker)
-        return replace(decided, isr=()) if decided.isr == (broker,) else decided
+        return decided._replace(isr=()) if decided.isr == (broker,) else decided
 
     patch.setattr(partition_states, "decide_replica_offline", removing)
 

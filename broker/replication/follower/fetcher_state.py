@@ -72,7 +72,6 @@ from odradek.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from odradek.protocol.records.batch import parse_batch, whole_batch_size
-from odradek.runtime.lazy_dataclass import dataclass
 
 THROTTLED_MS: Final = 100
 """When to look at the throttle again while all replicas wait for it."""
@@ -85,8 +84,7 @@ LEADER_IS_BEHIND: Final = (
 """What a broker responds that applies the controller's last request later than the follower."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchLimits:
+class FetchLimits(NamedTuple):
     """The settings `replica.fetch.*`."""
 
     max_bytes: int

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from odradek.broker.purgatory import Purgatory, Wheel
 from odradek.broker.replication.follower.followed_log import truncation_offset
@@ -23,7 +23,6 @@ from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import parse_batch
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.clock import Clock
-from odradek.runtime.lazy_dataclass import dataclass
 from odradek.runtime.randomness import Randomness
 from odradek.runtime.slicing import Defer
 from odradek.storage.directories.disk_jobs import DiskJob, FinishTruncation
@@ -47,16 +46,17 @@ UNIQUE_DIGITS: Final = 32
 logger = logging.getLogger("odradek.replication.moves")
 
 
-@dataclass(slots=True, eq=False)
 class _Move:
-    partition: Partition
-    future: Log
-    flushed_end: int = -1
-    """Where the copy ended when it was flushed; -1: it was not yet."""
+    __slots__ = ("flushed_end", "future", "partition")
+
+    def __init__(self, partition: Partition, future: Log) -> None:
+        self.partition = partition
+        self.future = future
+        self.flushed_end = -1
+        """Where the copy ended when it was flushed; -1: it was not yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class MovesContext:
+class MovesContext(NamedTuple):
     """What moves use.
 
     run_jobs    takes disk jobs that are too slow for the loop

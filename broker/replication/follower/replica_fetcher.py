@@ -17,7 +17,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from odradek.broker.purgatory import Purgatory, Wheel
 from odradek.broker.replication.follower.fetch_session_handler import ReplicaKey
@@ -45,7 +45,6 @@ from odradek.protocol.messages.list_offsets import (
     ListOffsetsResponse,
 )
 from odradek.runtime.clock import Clock
-from odradek.runtime.lazy_dataclass import dataclass
 from odradek.runtime.metrics import BrokerMetrics
 from odradek.runtime.pending import Pending
 from odradek.runtime.slicing import Defer, TimeSlice
@@ -78,8 +77,7 @@ class LeaderConnection(Protocol):
     def close(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class FetcherContext:
+class FetcherContext(NamedTuple):
     """What all fetchers of a broker use.
 
     connect      a connection to a broker, made at its first request; None: its address is unknown

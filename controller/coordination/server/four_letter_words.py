@@ -5,9 +5,8 @@ Source: ZooKeeper's administrator's guide, org.apache.zookeeper.server.command.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
-
-from odradek.runtime.lazy_dataclass import dataclass
 
 WORDS: Final = (b"ruok", b"srvr", b"stat", b"conf")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,7 +28,7 @@ NOT_AVAILABLE = ErrorCode.OFFSET_NOT_AVAILABLE
 
 def ask(replicas: Replicas, timestamp: int, *, replica_id: int = -1) -> tuple[int, ErrorCode]:
     """(offset, error)."""
-    parts: dict[str, Any] = {field.name: None for field in fields(Services)}
+    parts: dict[str, Any] = dict.fromkeys(Services._fields)
     parts |= {"partitions": replicas.partitions, "topics": SimpleNamespace()}
     context = Context(Services(**parts), 9, 1, "test", NOW_MS, "PLAINTEXT", "localhost", 1)
     wanted = ListOffsetsPartition(partition_index=0, timestamp_ms=timestamp, max_num_offsets=1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -287,7 +286,7 @@ def test_response_of_an_older_state_leaves_the_change_in_flight(is_older_leader:
     partition = leading.lead(ALONE)
     leading.fetch(partition, 0)
     state = accepted(leading.controller.last[0][1])
-    older = replace(state, leader_epoch=0) if is_older_leader else replace(state, partition_epoch=0)
+    older = state._replace(leader_epoch=0) if is_older_leader else state._replace(partition_epoch=0)
     leading.controller.respond(older)
     assert in_sync(partition) == ALONE
     assert partition.leader is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -92,7 +91,7 @@ def test_offline_election_prefers_an_in_sync_replica_when_unclean_is_allowed() -
 
 
 def test_replica_on_a_failed_directory_is_not_live() -> None:
-    cluster = replace(image(1, 2), offline_directories={1: (TopicPartition("t", 0),)})
+    cluster = image(1, 2)._replace(offline_directories={1: (TopicPartition("t", 0),)})
     one = partition(1, 2, leader=1, isr=(1, 2))
     assert needs_leader(cluster, "t", one)
     assert elected(cluster, one, Strategy.OFFLINE) == (2, (2,), RECOVERED)
@@ -109,7 +108,7 @@ def test_preferred_election_takes_the_first_replica_or_none() -> None:
 
 
 def test_reassign_election_takes_a_target_replica_and_keeps_the_isr() -> None:
-    one = replace(partition(3, 1, 2, leader=1, isr=(1, 2, 3)), removing=(1, 2), adding=(3,))
+    one = partition(3, 1, 2, leader=1, isr=(1, 2, 3))._replace(removing=(1, 2), adding=(3,))
     assert elected(image(1, 2, 3), one, Strategy.REASSIGN) == (3, (1, 2, 3), RECOVERED)
     assert elected(image(1, 2), one, Strategy.REASSIGN) is None
 
@@ -197,7 +196,7 @@ def alter(
 
 def test_alter_isr_of_the_leader_is_accepted() -> None:
     after = alter(AlterIsr(0, 4, (1, 2, 3), 11))
-    assert after == replace(STATE, isr=(1, 2, 3), controller_epoch=EPOCH)
+    assert after == STATE._replace(isr=(1, 2, 3), controller_epoch=EPOCH)
 
 
 def test_alter_isr_with_the_same_isr_returns_the_known_state() -> None:
@@ -224,7 +223,7 @@ def test_alter_isr_of_a_recovering_partition_allows_the_leader_only() -> None:
     proposal = AlterIsr(0, 4, (1, 2), 11, RECOVERING)
     assert alter(proposal, recovering) is ErrorCode.INVALID_REQUEST
     done = alter(AlterIsr(0, 4, (1,), 11), recovering)
-    assert done == replace(recovering, leader_recovery_state=RECOVERED, controller_epoch=EPOCH)
+    assert done == recovering._replace(leader_recovery_state=RECOVERED, controller_epoch=EPOCH)
 
 
 def test_alter_isr_of_a_partition_without_state_is_unknown() -> None:

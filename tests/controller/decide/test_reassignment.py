@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,21 +69,21 @@ def test_complete_means_that_the_whole_target_is_in_sync(
     partition = reassign_to(led(origin, origin), target)
     isr = data.draw(st.lists(st.sampled_from(partition.replicas), min_size=1, unique=True))
     state = PartitionState(isr[0], 0, tuple(isr), 0, 1)
-    partition = replace(partition, state=state)
+    partition = partition._replace(state=state)
     image = cluster(partition, 1, 2, 3, 4, 5, 6)
     expected = {*target} <= {*isr} or sorted(target) == sorted(origin)
     assert is_complete(image, "t", partition) == expected
 
 
 def test_reassignment_without_a_live_target_replica_is_not_complete() -> None:
-    partition = replace(reassign_to(led((1,), (1,)), (2,)), state=PartitionState(-1, 0, (2,), 0, 1))
+    partition = reassign_to(led((1,), (1,)), (2,))._replace(state=PartitionState(-1, 0, (2,), 0, 1))
     assert not is_complete(cluster(partition, 1), "t", partition)
     assert is_complete(cluster(partition, 1, 2), "t", partition)
 
 
 def test_new_target_must_keep_an_in_sync_replica() -> None:
-    partition = replace(
-        reassign_to(led((1,), (1,)), (2, 3)), state=PartitionState(2, 0, (2,), 0, 1)
+    partition = reassign_to(led((1,), (1,)), (2, 3))._replace(
+        state=PartitionState(2, 0, (2,), 0, 1)
     )
     image = cluster(partition, 1, 2, 3)
     with pytest.raises(BrokerError) as refusal:
@@ -95,7 +93,7 @@ def test_new_target_must_keep_an_in_sync_replica() -> None:
 
 
 def test_broker_that_shuts_down_is_no_target() -> None:
-    image = replace(cluster(led((1,), (1,)), 1, 2), shutting_down=(2,))
+    image = cluster(led((1,), (1,)), 1, 2)._replace(shutting_down=(2,))
     with pytest.raises(BrokerError) as refusal:
         decide_reassignment(image, KEY, (2,), deleting=())
     assert refusal.value.message == (

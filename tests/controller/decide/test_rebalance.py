@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from odradek.controller.decide.rebalance import decide_rebalance
@@ -39,7 +37,7 @@ def test_imbalance_above_the_percentage_of_a_broker_is_balanced(
 
 def test_preferred_leader_that_cannot_lead_is_left_out() -> None:
     assert decide_rebalance(image(2, isr=(2,)), deleting=(), imbalance_percentage=0) == []
-    stopping = replace(image(2), shutting_down=(1,))
+    stopping = image(2)._replace(shutting_down=(1,))
     assert decide_rebalance(stopping, deleting=(), imbalance_percentage=0) == []
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -185,7 +184,7 @@ def test_given_assignments_of_new_partitions_are_used() -> None:
     assert decide_create_partitions(BROKERS, TOPIC, spec) == {2: (1, 2)}
 
 
-BEING_MOVED = replace(TOPIC, partitions={0: PartitionImage(0, (1, 2), adding=(1,))})
+BEING_MOVED = TOPIC._replace(partitions={0: PartitionImage(0, (1, 2), adding=(1,))})
 
 
 @pytest.mark.parametrize(
