@@ -53,17 +53,20 @@ def place(
     walk = alternate_racks(racks) if racks else sorted(broker.broker_id for broker in brokers)
     count = len(walk)
     placed: Placement = {}
+    at_position: dict[tuple[int, int], tuple[int, ...]] = {}
     for partition in range(first_partition, first_partition + partitions):
         if partition > 0 and partition % count == 0:
             shift += 1
-        first = (partition + start) % count
-        if racks:
-            placed[partition] = _rack_aware(walk, racks, first, shift, replication_factor)
-        else:
-            placed[partition] = (
-                walk[first],
-                *(walk[_at(first, shift, one, count)] for one in range(replication_factor - 1)),
-            )
+        # All that depends on the shift repeats after as many rounds as there are other brokers.
+        position = ((partition + start) % count, shift % max(count - 1, 1))
+        replicas = at_position.get(position)
+        if replicas is None:
+            if racks:
+                replicas = _rack_aware(walk, racks, *position, replication_factor)
+            else:
+                replicas = _plain(walk, *position, replication_factor)
+            at_position[position] = replicas
+        placed[partition] = replicas
     return placed
 
 
@@ -94,6 +97,11 @@ def alternate_racks(racks: Mapping[int, str]) -> list[int]:
 
 def _at(first: int, shift: int, one: int, count: int) -> int:
     return (first + 1 + (shift + one) % (count - 1)) % count
+
+
+def _plain(walk: Sequence[int], first: int, shift: int, replication_factor: int) -> tuple[int, ...]:
+    followers = range(replication_factor - 1)
+    return (walk[first], *(walk[_at(first, shift, one, len(walk))] for one in followers))
 
 
 def _rack_aware(

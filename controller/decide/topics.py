@@ -165,18 +165,20 @@ def _check_unused(name: str, known: KnownTopics) -> None:
 
 
 def _check_assignment(replicas: Placement) -> None:
-    if len({len(found) for found in replicas.values()}) != 1:
+    # Of thousands of partitions many have equal replicas.
+    distinct = dict.fromkeys(replicas.values())
+    if len({len(brokers) for brokers in distinct}) != 1:
         raise BrokerError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "All partitions should have the same number of replicas",
         )
-    if len(next(iter(replicas.values()))) > REPLICATION_FACTOR_MAX:
+    if len(next(iter(distinct))) > REPLICATION_FACTOR_MAX:
         # Differs from Kafka: it creates the topic, and fails to respond.
         raise BrokerError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"A partition may have {REPLICATION_FACTOR_MAX} replicas at most",
         )
-    if any(len(set(found)) != len(found) for found in replicas.values()):
+    if any(len(set(brokers)) != len(brokers) for brokers in distinct):
         shown = ", ".join(
             f"{partition} -> {list(replicas[partition])}" for partition in sorted(replicas)
         )
