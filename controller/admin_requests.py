@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from odradek.controller.active.active_controller import ActiveController
 from odradek.controller.active.topic_admin import TopicAdmin, TopicResult, allocate_producer_ids
 from odradek.controller.coordination.errors import ConnectionLoss, CoordinationError
-from odradek.controller.coordination.serial_executor import SerialExecutor
+from odradek.controller.coordination.serial_executor import Defer, SerialExecutor
 from odradek.controller.coordination.session import CoordinationSession
 from odradek.controller.decide.partitions import CreatePartitionsSpec
 from odradek.controller.decide.topics import CreateTopicSpec
@@ -46,6 +46,10 @@ class AdminRequests:
         self._topic_admin = topic_admin
         self._active = active
         self._executor = SerialExecutor()
+
+    def serve(self, defer: Defer) -> None:
+        """Clients are served from now on."""
+        self._executor.serve(defer)
 
     def create_topics(
         self,

@@ -22,10 +22,11 @@ from odradek.controller.control_requests import (
     ControlResponse,
     LeaderAndIsr,
     UpdateMetadata,
+    deleted_topics,
     with_removed_topics,
 )
 from odradek.controller.coordination.errors import CoordinationError
-from odradek.controller.coordination.serial_executor import SerialExecutor
+from odradek.controller.coordination.serial_executor import Defer, SerialExecutor
 from odradek.controller.coordination.session import CoordinationSession
 from odradek.controller.image import INTERNAL_TOPICS, LEADER_DURING_DELETE
 from odradek.controller.metadata_cache import MetadataCache
@@ -66,6 +67,10 @@ class ControlRequestReceiver:
         self._described_epoch = -1
         self._newest_connection = (-1, -1)
         """The latest controller epoch that came over the network, and the latest connection."""
+
+    def serve(self, defer: Defer) -> None:
+        """Clients are served from now on."""
+        self._executor.serve(defer)
 
     async def note_configs(self) -> None:
         """All configs were read: those of existing topics need not be read again."""
@@ -151,8 +156,11 @@ class ControlRequestReceiver:
         unknown = {
             one.topic: None
             for one in request.partitions
-            if (one.topic not in known or self._has_grown(one.topic, one.partition))
-            and one.state.leader != LEADER_DURING_DELETE
+            if one.state.leader != LEADER_DURING_DELETE
+            and (
+                one.topic not in known
+                or (one.topic in INTERNAL_TOPICS and self._has_grown(one.topic, one.partition))
+            )
         }
         warn = self._listener.on_warning
         while unknown:
@@ -167,7 +175,7 @@ class ControlRequestReceiver:
     def _has_grown(self, topic: str, partition: int) -> bool:
         """Whether an internal topic has got this partition after its creation: its config says then
         how many partitions keys are spread over, and must be in the image with the partition."""
-        known = self._metadata.image.topics.get(topic) if topic in INTERNAL_TOPICS else None
+        known = self._metadata.image.topics.get(topic)
         return known is not None and partition not in known.partitions
 
     def _update_image(self, request: ControlRequest, configs: dict[str, dict[str, str]]) -> None:
@@ -184,6 +192,5 @@ class ControlRequestReceiver:
         self._described_epoch = max(self._described_epoch, request.broker_epoch)
         self._known_configs |= dict.fromkeys(configs)
         if isinstance(request, UpdateMetadata):
-            for one in request.partitions:
-                if one.state.leader == LEADER_DURING_DELETE:
-                    self._known_configs.pop(one.topic, None)
+            for topic in deleted_topics(request):
+                self._known_configs.pop(topic, None)

@@ -4,6 +4,8 @@ The active controller sends them to each broker in order, one at a time; a broke
 repeated one as harmless.  Other brokers get them as the wire requests of these names, the broker
 that is the controller gets the values.  `ControlBatch` collects the requests that one event causes
 and returns them in sending order: LeaderAndIsr, then UpdateMetadata, then StopReplica.
+
+What is `async` here is part of a procedure of `coordination/serial_executor.py`.
 Source: KIP-380, KIP-497, KIP-516, KIP-570; Kafka's ControllerBrokerRequestBatch.
 """
 
@@ -14,6 +16,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
+from odradek.controller.coordination.serial_executor import Work, shares
 from odradek.controller.image import (
     LEADER_DURING_DELETE,
     BrokerImage,
@@ -191,51 +194,61 @@ class ControlBatch:
         stops = self._stops.setdefault(broker, {})
         stops[partition] = is_deleted or stops.get(partition, False)
 
-    def requests(
+    async def requests(
         self, image: Image, controller_id: int, deleting: Collection[str]
-    ) -> Iterator[tuple[int, ControlRequest]]:
+    ) -> list[tuple[int, ControlRequest]]:
         """(broker, request) in sending order; only for registered brokers.
 
         deleting  topics that are being deleted: their partitions are sent with leader -2
         """
+        requests: list[tuple[int, ControlRequest]] = []
         for broker in sorted(self._leader_and_isr):
             if broker in image.brokers:
-                yield broker, self._request_leader_and_isr(image, controller_id, broker)
+                request = await self._request_leader_and_isr(image, controller_id, broker)
+                requests.append((broker, request))
         brokers = dict(self._metadata_brokers)
         if self._metadata:
             brokers |= dict.fromkeys(image.brokers)
-        partitions = tuple(describe_partitions(image, self._metadata, deleting))
+        described: list[UpdateMetadataPartition] = []
+        for share in shares(list(self._metadata)):
+            await Work(len(share))
+            described += describe_partitions(image, share, deleting)
+        partitions = tuple(described)
         for broker in sorted(brokers):
             if broker in image.brokers:
-                request = build_update_metadata(image, controller_id, broker, partitions)
-                yield broker, request._replace(is_full=self._is_metadata_full)
+                update = build_update_metadata(image, controller_id, broker, partitions)
+                requests.append((broker, update._replace(is_full=self._is_metadata_full)))
         for broker in sorted(self._stops):
             if broker in image.brokers:
-                yield broker, self._request_stops(image, controller_id, broker, deleting)
+                stop = await self._request_stops(image, controller_id, broker, deleting)
+                requests.append((broker, stop))
+        return requests
 
-    def _request_leader_and_isr(
+    async def _request_leader_and_isr(
         self, image: Image, controller_id: int, broker: int
     ) -> LeaderAndIsr:
         partitions: list[LeaderAndIsrPartition] = []
         leaders: dict[int, BrokerImage] = {}
-        for (topic, index), (partition, is_new) in self._leader_and_isr[broker].items():
-            state = partition.state
-            assert state is not None, "checked when it was added"
-            partitions.append(
-                LeaderAndIsrPartition(
-                    topic=topic,
-                    topic_id=_topic_id(image, topic),
-                    partition=index,
-                    state=state,
-                    replicas=partition.replicas,
-                    adding=partition.adding,
-                    removing=partition.removing,
-                    is_new=is_new,
+        for share in shares(list(self._leader_and_isr[broker].items())):
+            await Work(len(share))
+            for (topic, index), (partition, is_new) in share:
+                state = partition.state
+                assert state is not None, "checked when it was added"
+                partitions.append(
+                    LeaderAndIsrPartition(
+                        topic=topic,
+                        topic_id=_topic_id(image, topic),
+                        partition=index,
+                        state=state,
+                        replicas=partition.replicas,
+                        adding=partition.adding,
+                        removing=partition.removing,
+                        is_new=is_new,
+                    )
                 )
-            )
-            leader = image.brokers.get(state.leader)
-            if leader is not None:
-                leaders[leader.broker_id] = leader
+                leader = image.brokers.get(state.leader)
+                if leader is not None:
+                    leaders[leader.broker_id] = leader
         return LeaderAndIsr(
             controller_id,
             image.controller_epoch,
@@ -244,18 +257,20 @@ class ControlBatch:
             tuple(leaders.values()),
         )
 
-    def _request_stops(
+    async def _request_stops(
         self, image: Image, controller_id: int, broker: int, deleting: Collection[str]
     ) -> StopReplica:
         partitions: list[StopReplicaPartition] = []
-        for (topic, index), is_deleted in self._stops[broker].items():
-            partition = image.partition(topic, index)
-            epoch = NO_EPOCH
-            if topic in deleting:
-                epoch = EPOCH_DURING_DELETE
-            elif partition is not None and partition.state is not None:
-                epoch = partition.state.leader_epoch
-            partitions.append(StopReplicaPartition(topic, index, epoch, is_deleted))
+        for share in shares(list(self._stops[broker].items())):
+            await Work(len(share))
+            for (topic, index), is_deleted in share:
+                partition = image.partition(topic, index)
+                epoch = NO_EPOCH
+                if topic in deleting:
+                    epoch = EPOCH_DURING_DELETE
+                elif partition is not None and partition.state is not None:
+                    epoch = partition.state.leader_epoch
+                partitions.append(StopReplicaPartition(topic, index, epoch, is_deleted))
         return StopReplica(
             controller_id,
             image.controller_epoch,
@@ -316,6 +331,13 @@ def with_removed_topics(image: Image, request: UpdateMetadata) -> UpdateMetadata
     )
     gone = tuple(describe_partitions(image, removed, image.topics))
     return request._replace(partitions=(*request.partitions, *gone), is_full=False)
+
+
+def deleted_topics(request: UpdateMetadata) -> dict[str, None]:
+    """The topics that the receiver removes from its image."""
+    return {
+        row.topic: None for row in request.partitions if row.state.leader == LEADER_DURING_DELETE
+    }
 
 
 def apply_update_metadata(image: Image, request: UpdateMetadata) -> Image:

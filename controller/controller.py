@@ -51,7 +51,7 @@ from odradek.controller.control_requests import (
     ControlResponse,
 )
 from odradek.controller.coordination.errors import CoordinationError, SessionExpired
-from odradek.controller.coordination.serial_executor import Procedure, SerialExecutor
+from odradek.controller.coordination.serial_executor import Defer, Procedure, SerialExecutor
 from odradek.controller.coordination.session import (
     CoordinationSession,
     EventCallback,
@@ -246,6 +246,15 @@ class Controller:
         if not removed:
             self._warn("there are no dynamic settings of brokers to remove")
 
+    def serve(self, defer: Defer) -> None:
+        """Clients are served from now on: long procedures are divided into turns of the loop.
+
+        Before, at the start, they are done when the call returns (with an embedded session).
+        """
+        self._executor.serve(defer)
+        self.receiver.serve(defer)
+        self.admin.serve(defer)
+
     def start(self, identity: Identity) -> Pending[None]:
         """Register and take part in the election; called after `prepare`.
 
@@ -387,7 +396,7 @@ class Controller:
             active = self._require_active()
             try:
                 result = await act(active)
-                active.log_changes(self._clock.monotonic_ms())
+                await active.log_changes(self._clock.monotonic_ms())
                 return result
             except ControllerMoved:
                 await self._run_guarded(self._on_moved)
@@ -465,7 +474,7 @@ class Controller:
         active = self._active
         if active is not None:
             await active.load()
-            active.log_take_over(self._clock.monotonic_ms())
+            await active.log_take_over(self._clock.monotonic_ms())
         self._failed.pop(Step.LOAD, None)
 
     async def _on_controller_changed(self) -> None:
@@ -573,7 +582,7 @@ class Controller:
             active = self._active
             if active is not None and active.is_loaded:
                 await act(active)
-                active.log_changes(self._clock.monotonic_ms())
+                await active.log_changes(self._clock.monotonic_ms())
 
         self._submit_event(run, Step.LOAD)
 

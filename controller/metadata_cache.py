@@ -13,6 +13,7 @@ from odradek.controller.control_requests import (
     ControlRequest,
     UpdateMetadata,
     apply_update_metadata,
+    deleted_topics,
 )
 from odradek.controller.image import Image
 
@@ -76,9 +77,9 @@ class MetadataCache:
             self._remember(topic for topic in former.topics if topic not in image.topics)
         elif isinstance(request, UpdateMetadata):
             self._remember(
-                row.topic
-                for row in request.partitions
-                if row.topic in former.topics and row.topic not in image.topics
+                topic
+                for topic in deleted_topics(request)
+                if topic in former.topics and topic not in image.topics
             )
 
     def _remember(self, deleted: Iterable[str]) -> None:

@@ -350,6 +350,7 @@ class Node:
             on_warning=parts.configs.on_warning,
         )
         parts.leadership.serve(self._platform.defer)
+        self.services.controller.serve(self._platform.defer)
         self._platform.descriptors.serve(parts.jobs.rebuild_index)
         parts.background.start()
         settings, services = self._settings, self.services

@@ -42,6 +42,7 @@ from odradek.controller.control_requests import (
     LeaderAndIsr,
     StopReplica,
 )
+from odradek.controller.coordination.serial_executor import Work, shares
 from odradek.controller.coordination.session import CoordinationSession
 from odradek.controller.decide.elections import ElectionType
 from odradek.controller.decide.isr import AlterIsr
@@ -136,13 +137,16 @@ class ActiveController:
         ]
         written: dict[TopicPartition, int] = {}
         found = await read_states(self._session, everything, self._warn, written)
-        states.load(image.with_states(found))
+        for share in shares(list(found)):
+            await Work(len(share))
+            image = image.with_states({key: found[key] for key in share})
+        states.load(image)
         self.is_loaded = True
         await states.take_bounced_offline(written)
         await self._deletion.enqueue(pending, is_take_over=True)
         batch = ControlBatch()
         batch.add_all_metadata(states.image, brokers)
-        states.send(batch)
+        await states.send(batch)
         await self._brokers.start_replicas(everything)
         await states.elect_leaderless()
         await self._reassignments.load()
@@ -154,13 +158,13 @@ class ActiveController:
         """Whether `log_changes` is due although no procedure has ended."""
         return self._states.changes.is_due
 
-    def log_changes(self, now_ms: int) -> None:
+    async def log_changes(self, now_ms: int) -> None:
         """Log what became of partitions; due after each procedure, and a second later."""
-        self._states.changes.write(self.image, self._states.deletions, now_ms)
+        await self._states.changes.write(self.image, self._states.deletions, now_ms)
 
-    def log_take_over(self, now_ms: int) -> None:
+    async def log_take_over(self, now_ms: int) -> None:
         """`load` has ended."""
-        self.log_changes(now_ms)
+        await self.log_changes(now_ms)
         self._states.changes.write_summary(self.image)
 
     async def on_znode_changed(self, path: str) -> None:

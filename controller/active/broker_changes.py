@@ -13,6 +13,7 @@ from odradek.controller.active.partition_states import PartitionStates
 from odradek.controller.active.reassignments import Reassignments
 from odradek.controller.active.topic_deletion import TopicDeletion
 from odradek.controller.control_requests import ControlBatch
+from odradek.controller.coordination.serial_executor import Work, shares
 from odradek.controller.decide.deletion import Replica
 from odradek.controller.decide.elections import Strategy
 from odradek.controller.decide.state_changes import name_partitions
@@ -87,7 +88,7 @@ class BrokerChanges:
             states.add_brokers([broker])
             batch = ControlBatch()
             batch.add_metadata(brokers=states.image.brokers)
-            states.send(batch)
+            await states.send(batch)
 
     async def on_log_directory_events(self) -> None:
         """Log directories of brokers failed, or have space again.
@@ -106,8 +107,8 @@ class BrokerChanges:
                 except zk_data.BadZnode as error:
                     states.warn(f"{path}: {error}")
         batch = ControlBatch()
-        self._add_replicas(batch, brokers)
-        states.send(batch)
+        await self._add_replicas(batch, brokers)
+        await states.send(batch)
         await self._fence.remove(*paths)
 
     async def on_leadership_taken(
@@ -136,7 +137,7 @@ class BrokerChanges:
         if back:
             batch = ControlBatch()
             batch.add_metadata(back)
-            states.send(batch)
+            await states.send(batch)
             await states.elect_leaderless()
         online = [key for key in partitions if key.topic in self._deletions and key not in after]
         if self._deletions.on_online(_replicas(online, broker_id)):
@@ -158,33 +159,35 @@ class BrokerChanges:
         led, followed = self._led_and_followed(broker_id)
         batch = ControlBatch()
         moved = await states.elect(led, Strategy.CONTROLLED_SHUTDOWN, batch)
-        states.send(batch)
+        await states.send(batch)
         batch = ControlBatch()
         await states.take_offline(_replicas(followed, broker_id), batch)
-        states.send(batch)
+        await states.send(batch)
         led, _ = self._led_and_followed(broker_id)
         _log_shutdown(broker_id, len(moved), led)
         return led
 
-    async def start_replicas(self, partitions: Iterable[TopicPartition]) -> None:
+    async def start_replicas(self, partitions: Sequence[TopicPartition]) -> None:
         """After a take-over: online replicas get LeaderAndIsr, offline ones leave the in-sync
         replicas."""
         image = self._states.image
         batch = ControlBatch()
         dead: list[Replica] = []
-        for key in partitions:
-            partition = image.partition(*key)
-            assert partition is not None, "the key comes from the image"
-            for broker in partition.replicas:
-                if not image.is_online(broker, *key):
-                    dead.append((key.topic, key.partition, broker))
-                elif partition.state is not None:
-                    batch.add_leader_and_isr([broker], key.topic, partition, is_new=False)
-        self._states.send(batch)
+        for share in shares(partitions):
+            await Work(len(share))
+            for key in share:
+                partition = image.partition(*key)
+                assert partition is not None, "the key comes from the image"
+                for broker in partition.replicas:
+                    if not image.is_online(broker, *key):
+                        dead.append((key.topic, key.partition, broker))
+                    elif partition.state is not None:
+                        batch.add_leader_and_isr([broker], key.topic, partition, is_new=False)
+        await self._states.send(batch)
         if dead:
             batch = ControlBatch()
             await self._states.take_offline(dead, batch)
-            self._states.send(batch)
+            await self._states.send(batch)
 
     def _led_and_followed(
         self, broker_id: int
@@ -203,32 +206,34 @@ class BrokerChanges:
                 (led if partition.state.leader == broker_id else followed).append(key)
         return led, followed
 
-    def _add_replicas(self, batch: ControlBatch, brokers: Iterable[int]) -> None:
+    async def _add_replicas(self, batch: ControlBatch, brokers: Iterable[int]) -> None:
         """LeaderAndIsr for all replicas of the brokers, but those that are deleted, or about to."""
         wanted = dict.fromkeys(brokers)
-        for key in self._states.image.partitions_on(wanted) if wanted else ():
-            partition = self._states.image.partition(*key)
-            assert partition is not None, "the key comes from the image"
-            if partition.state is not None:
-                here = [
-                    one
-                    for one in partition.replicas
-                    if one in wanted
-                    and not self._deletions.is_deleting((key.topic, key.partition, one))
-                ]
-                batch.add_leader_and_isr(here, key.topic, partition, is_new=False)
+        for share in shares(self._states.image.partitions_on(wanted) if wanted else ()):
+            await Work(len(share))
+            for key in share:
+                partition = self._states.image.partition(*key)
+                assert partition is not None, "the key comes from the image"
+                if partition.state is not None:
+                    here = [
+                        broker
+                        for broker in partition.replicas
+                        if broker in wanted
+                        and not self._deletions.is_deleting((key.topic, key.partition, broker))
+                    ]
+                    batch.add_leader_and_isr(here, key.topic, partition, is_new=False)
 
     async def _brokers_started(self, brokers: Mapping[int, BrokerImage]) -> None:
         states = self._states
         batch = ControlBatch()
         batch.add_metadata(brokers=(one for one in states.image.brokers if one not in brokers))
-        states.send(batch)
+        await states.send(batch)
         batch = ControlBatch()
         batch.add_all_metadata(states.image, brokers)
-        states.send(batch, only_to=brokers)
+        await states.send(batch, only_to=brokers)
         batch = ControlBatch()
-        self._add_replicas(batch, brokers)
-        states.send(batch)
+        await self._add_replicas(batch, brokers)
+        await states.send(batch)
         await states.elect_leaderless()
         await self._reassignments.on_brokers_started(brokers)
         self._deletions.on_brokers_started(states.image, brokers)
@@ -252,7 +257,7 @@ class BrokerChanges:
         await states.take_offline(staying, batch)
         if not staying and not has_elected:
             batch.add_metadata(brokers=states.image.brokers)
-        states.send(batch)
+        await states.send(batch)
         going = [one for one in replicas if one[0] in self._deletions]
         if going:
             self._deletions.on_failed(going)

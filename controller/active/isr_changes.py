@@ -60,7 +60,7 @@ class IsrChanges:
             # A replica that may not be added is proposed again at each of its fetches.
             batch = ControlBatch()
             batch.add_metadata(changed)
-            states.send(batch)
+            await states.send(batch)
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return [
             written.get(key, refused.get(key, unknown))
@@ -85,7 +85,7 @@ class IsrChanges:
             states.replace_states(found_states)
             batch = ControlBatch()
             batch.add_metadata(known)
-            states.send(batch)
+            await states.send(batch)
             await self._reassignments.on_isr_changed(known)
         await states.fence.remove(*paths)
 
@@ -118,4 +118,4 @@ class IsrChanges:
             assert partition is not None, "its state was just written"
             online = [one for one in partition.replicas if states.image.is_online(one, *key)]
             batch.add_leader_and_isr(online, key.topic, partition, is_new=False)
-        states.send(batch)
+        await states.send(batch)

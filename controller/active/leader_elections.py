@@ -58,7 +58,7 @@ class LeaderElections:
         strategy = Strategy.OFFLINE if is_unclean else Strategy.PREFERRED
         batch = ControlBatch()
         written = await states.elect(electable, strategy, batch, is_unclean_allowed=is_unclean)
-        states.send(batch)
+        await states.send(batch)
         for key in electable:
             state = written.get(key)
             results[key] = no_candidate(key, kind) if state is None else state.leader

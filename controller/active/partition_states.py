@@ -3,6 +3,11 @@
 A state is written by compare-and-set on its znode, fenced by the controller epoch.  Only what was
 written enters the controller's image, and only then is it sent to brokers.  A state whose version
 is not the expected one is read and decided again.
+
+Thousands of partitions are taken in shares, between which the event loop serves clients.  That is
+safe: the controller's procedures run one at a time, so that its image, and whether it is active, do
+not change within one of them; what other sessions write in between is found by the version of each
+state, and another controller by the fence of each write.
 Source: Kafka's PartitionStateMachine, ReplicaStateMachine (ZkPartitionStateMachine, ...).
 """
 
@@ -15,7 +20,8 @@ from odradek.controller.active.control_channel import ControlChannel
 from odradek.controller.active.state_change_log import StateChangeLog
 from odradek.controller.control_requests import ControlBatch, ControlRequest
 from odradek.controller.coordination.errors import BadVersion, CoordinationError, NodeExists
-from odradek.controller.coordination.session import Create, SetData, Stat
+from odradek.controller.coordination.serial_executor import Work, shares
+from odradek.controller.coordination.session import Create, SetData, Stat, ZkResult
 from odradek.controller.decide.deletion import Deletions, Replica
 from odradek.controller.decide.elections import (
     Election,
@@ -144,7 +150,7 @@ class PartitionStates:
         self._image = self._image.with_states(changed)
         self.changes.note(changed)
 
-    def send(
+    async def send(
         self, batch: ControlBatch, *, only_to: Collection[int] | None = None
     ) -> list[tuple[int, ControlRequest]]:
         """Send the requests of the batch, as of the present image.
@@ -153,12 +159,12 @@ class PartitionStates:
         returns  broker and request, in the order in which they were sent
         """
         image = self.image
-        self.channel.set_brokers(image.brokers)
         requests = [
             (broker, request)
-            for broker, request in batch.requests(image, image.controller_id, self.deletions)
+            for broker, request in await batch.requests(image, image.controller_id, self.deletions)
             if only_to is None or broker in only_to
         ]
+        self.channel.set_brokers(image.brokers)
         for broker, request in requests:
             self.channel.send(broker, request)
         return requests
@@ -173,17 +179,20 @@ class PartitionStates:
         raises   ControllerMoved
         """
         elections: dict[TopicPartition, Election] = {}
-        for topic, index in partitions:
-            partition = self.image.partition(topic, index)
-            assert partition is not None, "only known partitions get a leader"
-            election = decide_first_leader(self.image, topic, partition)
-            if election is not None:
-                elections[TopicPartition(topic, index)] = election
+        states: dict[TopicPartition, bytes] = {}
+        for share in shares(partitions):
+            await Work(len(share))
+            for key in share:
+                partition = self.image.partition(*key)
+                assert partition is not None, "only known partitions get a leader"
+                election = decide_first_leader(self.image, key.topic, partition)
+                if election is not None:
+                    elections[key] = election
+                    states[key] = encode_state(election.state)
         topics = list(dict.fromkeys(topic for topic, _ in elections))
         await self._create(
             {TopicPartition(topic, -1): (zk_data.partitions_path(topic),) for topic in topics}, {}
         )
-        states = {key: encode_state(one.state) for key, one in elections.items()}
         refused = await self._create(
             {
                 key: (zk_data.partition_path(*key), zk_data.partition_state_path(*key))
@@ -197,7 +206,7 @@ class PartitionStates:
         )
         for key in refused:
             del elections[key]
-        self._take_over(elections, batch, is_new=True)
+        await self._take_over(elections, batch, is_new=True)
         if refused:
             await self._read_again(refused)
         known = [key for key in refused if self._state(key) is not None]
@@ -245,7 +254,9 @@ class PartitionStates:
         if strategy is Strategy.OFFLINE:
             # Why there is no candidate may have changed.
             self.changes.note(partitions)
-        self._take_over({key: Election(written[key], recipients[key]) for key in written}, batch)
+        await self._take_over(
+            {key: Election(written[key], recipients[key]) for key in written}, batch
+        )
         for key, election in unclean_elections.items():
             if key in written and written[key].leader == election.elected.leader:
                 self.changes.note_unclean(election)
@@ -259,45 +270,55 @@ class PartitionStates:
         """
         first: list[TopicPartition] = []
         offline: list[TopicPartition] = []
-        for name, partition in self.image.partitions():
-            if (
-                topic in (None, name)
-                and name not in self.deletions
-                and needs_leader(self.image, name, partition)
-            ):
-                key = TopicPartition(name, partition.partition)
-                (first if partition.state is None else offline).append(key)
+        for share in shares(list(self.image.partitions())):
+            await Work(len(share))
+            for name, partition in share:
+                if (
+                    topic in (None, name)
+                    and name not in self.deletions
+                    and needs_leader(self.image, name, partition)
+                ):
+                    key = TopicPartition(name, partition.partition)
+                    (first if partition.state is None else offline).append(key)
         batch = ControlBatch()
         await self.create_first(first, batch)
         written = await self.elect(offline, Strategy.OFFLINE, batch)
-        self.send(batch)
+        await self.send(batch)
         return bool(written)
 
-    async def take_offline(self, replicas: Iterable[Replica], batch: ControlBatch) -> None:
+    async def take_offline(self, replicas: Sequence[Replica], batch: ControlBatch) -> None:
         """Stop replicas, and remove them from the in-sync replicas.
 
         batch  gets StopReplica for their brokers, LeaderAndIsr for the other replicas
         raises  ControllerMoved
         """
         by_broker: dict[int, list[TopicPartition]] = {}
-        for topic, index, broker in replicas:
-            key = TopicPartition(topic, index)
-            batch.add_stop(broker, key, is_deleted=False)
-            by_broker.setdefault(broker, []).append(key)
+        for share in shares(replicas):
+            await Work(len(share))
+            for topic, index, broker in share:
+                key = TopicPartition(topic, index)
+                batch.add_stop(broker, key, is_deleted=False)
+                by_broker.setdefault(broker, []).append(key)
         for broker in sorted(by_broker):
 
             def decide(_: str, partition: PartitionImage, broker: int = broker) -> PartitionState:
                 assert partition.state is not None, "changes are made to states"
                 return decide_replica_offline(self.image, partition.state, broker)
 
-            keys = [key for key in by_broker[broker] if self._state(key) is not None]
-            batch.add_metadata(key for key in by_broker[broker] if self._state(key) is None)
+            keys: list[TopicPartition] = []
+            for held in shares(by_broker[broker]):
+                await Work(len(held))
+                keys += [key for key in held if self._state(key) is not None]
+                batch.add_metadata(key for key in held if self._state(key) is None)
             written = await self.change(keys, decide)
-            for topic, index in written:
-                partition = self.image.partition(topic, index)
-                if topic not in self.deletions and partition is not None:
+            kept = [key for key in written if key.topic not in self.deletions]
+            for changed in shares(kept):
+                await Work(len(changed))
+                for key in changed:
+                    partition = self.image.partition(*key)
+                    assert partition is not None, "its state was written"
                     others = (one for one in partition.replicas if one != broker)
-                    batch.add_leader_and_isr(others, topic, partition, is_new=False)
+                    batch.add_leader_and_isr(others, key.topic, partition, is_new=False)
 
     async def take_bounced_offline(self, written: Mapping[TopicPartition, int]) -> None:
         """After a take-over: `decide_unseen_bounce` for all partitions with several replicas.
@@ -307,14 +328,16 @@ class PartitionStates:
         raises   ControllerMoved
         """
         changed: dict[TopicPartition, PartitionState] = {}
-        for key, zxid in written.items():
-            partition = self.image.partition(*key)
-            assert partition is not None, "the key comes from the image"
-            state = partition.state
-            if state is not None and len(partition.replicas) > 1:
-                decided = decide_unseen_bounce(self.image, state, zxid)
-                if decided is not state:
-                    changed[key] = decided
+        for share in shares(list(written)):
+            await Work(len(share))
+            for key in share:
+                partition = self.image.partition(*key)
+                assert partition is not None, "the key comes from the image"
+                state = partition.state
+                if state is not None and len(partition.replicas) > 1:
+                    decided = decide_unseen_bounce(self.image, state, written[key])
+                    if decided is not state:
+                        changed[key] = decided
 
         def decide(topic: str, partition: PartitionImage) -> PartitionState | None:
             state = changed[TopicPartition(topic, partition.partition)]
@@ -335,17 +358,22 @@ class PartitionStates:
         done: dict[TopicPartition, PartitionState] = {}
         remaining = list(partitions)
         for _ in range(ATTEMPTS_MAX):
-            wanted: dict[TopicPartition, PartitionState] = {}
-            for key in remaining:
-                partition = self.image.partition(*key)
-                if partition is None or partition.state is None:
-                    continue
-                state = decide(key[0], partition)
-                if state is partition.state:
-                    done[key] = state
-                elif state is not None:
-                    wanted[key] = state
-            remaining = await self._set(wanted, done)
+            decided: dict[TopicPartition, PartitionState] = {}
+            writes: list[tuple[SetData]] = []
+            for share in shares(remaining):
+                await Work(len(share))
+                for key in share:
+                    partition = self.image.partition(*key)
+                    if partition is None or partition.state is None:
+                        continue
+                    state = decide(key.topic, partition)
+                    if state is partition.state:
+                        done[key] = state
+                    elif state is not None:
+                        decided[key] = state
+                        writes.append((_set_state(key, state),))
+            results = await self.fence.write_all(writes)
+            remaining = await self._note_written(decided, results, done)
             if not remaining:
                 break
             await self._read_again(remaining)
@@ -353,36 +381,28 @@ class PartitionStates:
             self.warn(f"the state of {topic}-{index} kept changing")
         return done
 
-    async def _set(
+    async def _note_written(
         self,
-        wanted: dict[TopicPartition, PartitionState],
+        decided: dict[TopicPartition, PartitionState],
+        results: Sequence[Sequence[ZkResult] | CoordinationError],
         done: dict[TopicPartition, PartitionState],
     ) -> list[TopicPartition]:
-        results = await self.fence.write_all(
-            [
-                (
-                    SetData(
-                        zk_data.partition_state_path(*key),
-                        encode_state(state),
-                        state.partition_epoch,
-                    ),
-                )
-                for key, state in wanted.items()
-            ]
-        )
+        """What was written enters the image; the keys whose states were others."""
         stale: list[TopicPartition] = []
-        written: dict[TopicPartition, PartitionState] = {}
-        for key, result in zip(wanted, results, strict=True):
-            if isinstance(result, BadVersion):
-                stale.append(key)
-            elif isinstance(result, CoordinationError):
-                self.warn(f"state of {key[0]}-{key[1]}: {result!r}")
-            else:
-                (stat,) = result
-                assert isinstance(stat, Stat), "SetData results in a stat"
-                written[key] = wanted[key]._replace(partition_epoch=stat.version)
-        self.replace_states(written)
-        done |= written
+        for share in shares(list(zip(decided, results, strict=True))):
+            await Work(len(share))
+            written: dict[TopicPartition, PartitionState] = {}
+            for key, result in share:
+                if isinstance(result, BadVersion):
+                    stale.append(key)
+                elif isinstance(result, CoordinationError):
+                    self.warn(f"state of {key[0]}-{key[1]}: {result!r}")
+                else:
+                    (stat,) = result
+                    assert isinstance(stat, Stat), "SetData results in a stat"
+                    written[key] = decided[key]._replace(partition_epoch=stat.version)
+            self.replace_states(written)
+            done |= written
         return stale
 
     async def _read_again(self, partitions: Sequence[TopicPartition]) -> None:
@@ -399,10 +419,13 @@ class PartitionStates:
     ) -> list[TopicPartition]:
         """Create the nodes of each key, the last one with its data; the keys that failed, most
         of them because one of their nodes exists."""
-        groups = [
-            [Create(path) for path in paths[key][:-1]] + [Create(paths[key][-1], data.get(key))]
-            for key in paths
-        ]
+        groups: list[list[Create]] = []
+        for share in shares(list(paths)):
+            await Work(len(share))
+            groups += [
+                [Create(path) for path in paths[key][:-1]] + [Create(paths[key][-1], data.get(key))]
+                for key in share
+            ]
         refused: list[TopicPartition] = []
         for key, result in zip(paths, await self.fence.write_all(groups), strict=True):
             if isinstance(result, CoordinationError):
@@ -413,12 +436,14 @@ class PartitionStates:
 
     async def _unclean_topics(self, partitions: Sequence[TopicPartition]) -> dict[str, None]:
         topics: dict[str, None] = {}
-        for topic, index in partitions:
-            state = self._state(TopicPartition(topic, index))
-            if state is not None and not any(
-                self.image.is_online(one, topic, index) for one in state.isr
-            ):
-                topics[topic] = None
+        for share in shares(partitions):
+            await Work(len(share))
+            for key in share:
+                state = self._state(key)
+                if state is not None and not any(
+                    self.image.is_online(broker, *key) for broker in state.isr
+                ):
+                    topics[key.topic] = None
         allowed: dict[str, None] = {}
         paths = [zk_data.config_path("topics", topic) for topic in topics]
         for topic, found in zip(topics, await read_all(self.fence.session, paths), strict=True):
@@ -436,19 +461,27 @@ class PartitionStates:
         partition = self.image.partition(*key)
         return partition.state if partition is not None else None
 
-    def _take_over(
+    async def _take_over(
         self,
-        elections: dict[TopicPartition, Election],
+        elections: Mapping[TopicPartition, Election],
         batch: ControlBatch,
         *,
         is_new: bool = False,
     ) -> None:
         """Elections that were written: into the image, and as LeaderAndIsr into the batch."""
-        self.replace_states({key: one.state for key, one in elections.items()})
-        for (topic, index), election in elections.items():
-            partition = self.image.partition(topic, index)
-            assert partition is not None, "it was just written"
-            batch.add_leader_and_isr(election.recipients, topic, partition, is_new=is_new)
+        for share in shares(list(elections)):
+            await Work(len(share))
+            self.replace_states({key: elections[key].state for key in share})
+            for key in share:
+                partition = self.image.partition(*key)
+                assert partition is not None, "it was just written"
+                batch.add_leader_and_isr(
+                    elections[key].recipients, key.topic, partition, is_new=is_new
+                )
+
+
+def _set_state(key: TopicPartition, state: PartitionState) -> SetData:
+    return SetData(zk_data.partition_state_path(*key), encode_state(state), state.partition_epoch)
 
 
 def is_true(value: str) -> bool:

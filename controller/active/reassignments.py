@@ -142,9 +142,10 @@ class Reassignments:
     ) -> Assignments:
         found: Assignments = {}
         for topic, partition in self._states.image.partitions():
-            key = TopicPartition(topic, partition.partition)
-            if is_being_reassigned(partition) and is_wanted(key, partition):
-                found[key] = partition
+            if is_being_reassigned(partition):
+                key = TopicPartition(topic, partition.partition)
+                if is_wanted(key, partition):
+                    found[key] = partition
         return found
 
     def _is_running(self, key: TopicPartition, target: Sequence[int] | None) -> bool:
@@ -184,7 +185,7 @@ class Reassignments:
         batch = ControlBatch()
         new = [key for key in keys if self._partition(key).state is None]
         await self._states.create_first(new, batch)
-        self._states.send(batch)
+        await self._states.send(batch)
         image = self._states.image
         due = [key for key in keys if is_complete(image, key.topic, self._partition(key))]
         await self._begin([key for key in keys if key not in dict.fromkeys(due)])
@@ -231,7 +232,7 @@ class Reassignments:
             one = self._partition(key)
             batch.add_leader_and_isr(origin_replicas(one), key.topic, one, is_new=False)
             batch.add_leader_and_isr(one.adding, key.topic, one, is_new=True)
-        self._states.send(batch)
+        await self._states.send(batch)
 
     # Phase B.
 
@@ -260,7 +261,7 @@ class Reassignments:
         )
         batch = ControlBatch()
         batch.add_metadata(done)
-        self._states.send(batch)
+        await self._states.send(batch)
         for key in done:
             logger.info("%s-%d has the replicas %s now", *key, list(after[key].replicas))
 
@@ -278,13 +279,13 @@ class Reassignments:
             (staying if is_staying else moving).append(key)
         batch = ControlBatch()
         moved = await self._states.elect(moving, Strategy.REASSIGN, batch)
-        self._states.send(batch)
+        await self._states.send(batch)
         batch = ControlBatch()
         stayed = await self._states.change(staying, self._raise_epoch)
         for key in stayed:
             one = self._partition(key)
             batch.add_leader_and_isr(one.replicas, key.topic, one, is_new=False)
-        self._states.send(batch)
+        await self._states.send(batch)
         return moved | stayed
 
     async def _delete_replicas(self, replicas: Sequence[Replica]) -> None:
@@ -293,7 +294,7 @@ class Reassignments:
             return
         batch = ControlBatch()
         await self._states.take_offline(replicas, batch)
-        self._states.send(batch)
+        await self._states.send(batch)
         keys = list(dict.fromkeys(TopicPartition(topic, index) for topic, index, _ in replicas))
         image = self._states.image
         batch = ControlBatch()
@@ -303,11 +304,11 @@ class Reassignments:
             Strategy.OFFLINE,
             batch,
         )
-        self._states.send(batch)
+        await self._states.send(batch)
         batch = ControlBatch()
         for topic, index, broker in replicas:
             batch.add_stop(broker, TopicPartition(topic, index), is_deleted=True)
-        self._states.send(batch)
+        await self._states.send(batch)
 
     def _partition(self, key: TopicPartition) -> PartitionImage:
         partition = self._states.image.partition(*key)

@@ -10,11 +10,14 @@ import logging
 from collections.abc import Callable, Container, Iterable
 from typing import Final
 
+from odradek.controller.coordination.serial_executor import Work, shares
 from odradek.controller.decide.state_changes import (
+    FoldedChanges,
     Health,
     Line,
     PartitionHealth,
     UncleanElection,
+    change_lines,
     summary,
     unclean_lines,
 )
@@ -53,7 +56,7 @@ class StateChangeLog:
         """Whether `write` has something to look at."""
         return bool(self._changed)
 
-    def write(self, image: Image, deleting: Container[str], now_ms: int) -> None:
+    async def write(self, image: Image, deleting: Container[str], now_ms: int) -> None:
         """A procedure has ended: log what became of partitions since the last time.
 
         Within `FOLD_MS` after it only unclean elections are logged: the changes of many requests
@@ -65,8 +68,12 @@ class StateChangeLog:
         if now_ms >= self._next_ms and self._changed:
             self._next_ms = now_ms + FOLD_MS
             changed, self._changed = self._changed, {}
-            keys = [key for key in changed if key.topic not in deleting]
-            _log(self._health.changes(image, keys))
+            folded: FoldedChanges = {}
+            for share in shares(list(changed)):
+                await Work(len(share))
+                kept = [key for key in share if key.topic not in deleting]
+                self._health.fold(image, kept, folded)
+            _log(change_lines(folded))
 
     def write_summary(self, image: Image) -> None:
         """The controller has taken over."""

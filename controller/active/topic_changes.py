@@ -96,7 +96,7 @@ class TopicChanges:
         states = self._states
         batch = ControlBatch()
         known = await states.create_first(partitions, batch)
-        states.send(batch)
+        await states.send(batch)
         if known:
             # The topic's znode was created by hand, over the state znodes of an earlier topic.
             await states.elect_leaderless()

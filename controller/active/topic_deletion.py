@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from odradek.controller.active.partition_states import PartitionStates
 from odradek.controller.control_requests import ControlBatch, ControlResponse, StopReplica
 from odradek.controller.coordination.errors import CoordinationError
+from odradek.controller.coordination.serial_executor import Work, shares
 from odradek.controller.coordination.session import SetData
 from odradek.controller.decide.deletion import (
     DeleteReplicas,
@@ -78,20 +79,22 @@ class TopicDeletion:
         self, broker_id: int, request: StopReplica, response: ControlResponse
     ) -> None:
         """A broker responded to a StopReplica, which may delete replicas."""
-        named = [(one.topic, one.partition, broker_id) for one in request.partitions]
-        replicas = [one for one in named if self._requests.get(one) is request]
-        for one in replicas:
-            del self._requests[one]
-        failed = [
-            one
-            for one in replicas
-            if response.error is not ErrorCode.NONE
-            or response.partition_errors.get(partition_of(one), ErrorCode.NONE)
-            is not ErrorCode.NONE
-        ]
-        self._deletions.on_failed(failed)
-        self._deletions.on_deleted(one for one in replicas if one not in failed)
-        if any(one[0] in self._deletions for one in replicas):
+        topics: dict[str, None] = {}
+        for share in shares(request.partitions):
+            await Work(len(share))
+            deleted: list[Replica] = []
+            failed: list[Replica] = []
+            for stopped in share:
+                key = TopicPartition(stopped.topic, stopped.partition)
+                replica = (*key, broker_id)
+                if self._requests.get(replica) is request:
+                    del self._requests[replica]
+                    topics[key.topic] = None
+                    error = response.error or response.partition_errors.get(key, ErrorCode.NONE)
+                    (failed if error else deleted).append(replica)
+            self._deletions.on_failed(failed)
+            self._deletions.on_deleted(deleted)
+        if any(topic in self._deletions for topic in topics):
             await self.resume()
 
     async def take_partitions_back(self, topic: str) -> None:
@@ -111,14 +114,17 @@ class TopicDeletion:
 
     async def _delete_replicas(self, topic: str, replicas: Sequence[Replica]) -> None:
         batch = ControlBatch()
-        every = replicas_of(self._states.image, topic)
-        batch.add_metadata(dict.fromkeys(map(partition_of, every)))
-        self._states.send(batch)
+        for share in shares(replicas_of(self._states.image, topic)):
+            await Work(len(share))
+            batch.add_metadata(map(partition_of, share))
+        await self._states.send(batch)
         batch = ControlBatch()
         await self._states.take_offline(replicas, batch)
-        for name, index, broker in replicas:
-            batch.add_stop(broker, TopicPartition(name, index), is_deleted=True)
-        for broker, request in self._states.send(batch):
+        for share in shares(replicas):
+            await Work(len(share))
+            for name, index, broker in share:
+                batch.add_stop(broker, TopicPartition(name, index), is_deleted=True)
+        for broker, request in await self._states.send(batch):
             if isinstance(request, StopReplica):
                 for one in request.partitions:
                     self._requests[one.topic, one.partition, broker] = request

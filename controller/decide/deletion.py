@@ -131,16 +131,22 @@ class Deletions(Collection[str]):
     def _step(self, topic: str, image: Image) -> DeletionEffect | None:
         known = self._replicas[topic]
         replicas = replicas_of(image, topic)
-        if all(known.get(one) is ReplicaDeletion.SUCCESSFUL for one in replicas):
+        progress = [known.get(replica) for replica in replicas]
+        if progress.count(ReplicaDeletion.SUCCESSFUL) == len(replicas):
             return RemoveTopic(topic)
-        is_started = any(how is ReplicaDeletion.STARTED for how in known.values())
-        if is_started or topic in self._halted:
+        if ReplicaDeletion.STARTED in known.values() or topic in self._halted:
             return None
         to_delete: list[Replica] = []
-        for replica in replicas:
-            if known.get(replica) is ReplicaDeletion.SUCCESSFUL:
+        # A look-up each: there may be thousands of replicas, and few brokers.
+        live = {broker.broker_id: None for broker in image.live_brokers()}
+        directories = image.offline_directories
+        for replica, how in zip(replicas, progress, strict=True):
+            if how is ReplicaDeletion.SUCCESSFUL:
                 continue
-            if image.is_online(replica[2], topic, replica[1]):
+            _, partition, broker = replica
+            if broker in live and (
+                broker not in directories or image.is_online(broker, topic, partition)
+            ):
                 known[replica] = ReplicaDeletion.STARTED
                 to_delete.append(replica)
             else:

@@ -42,26 +42,32 @@ class Line(NamedTuple):
     text: str
 
 
+PartitionChange = tuple[Health, str]
+"""The health that a partition has now, and why."""
+FoldedChanges = dict[PartitionChange, list[TopicPartition]]
+
+
 class PartitionHealth:
     """Remembers the partitions that are not in order, and reports what has changed."""
 
     def __init__(self, min_isr_of: Callable[[str], int]) -> None:
         """min_isr_of  min.insync.replicas of a topic"""
         self._min_isr_of = min_isr_of
-        self._reported: dict[TopicPartition, tuple[Health, str]] = {}
+        self._reported: dict[TopicPartition, PartitionChange] = {}
         """What was reported last of those that are not in order."""
 
     def count(self, health: Health) -> int:
         """How many partitions are offline, or under min ISR."""
         return sum(1 for reported, _ in self._reported.values() if reported is health)
 
-    def changes(self, image: Image, partitions: Iterable[TopicPartition]) -> list[Line]:
-        """Lines for those of the partitions whose state is another one than was reported.
+    def fold(
+        self, image: Image, partitions: Iterable[TopicPartition], folded: FoldedChanges
+    ) -> None:
+        """Add those of the partitions to `folded` whose state is another one than was reported.
 
         cost  a microsecond or two for each partition
         """
-        equal: dict[object, tuple[Health, str]] = {}
-        folded: dict[tuple[Health, str], list[TopicPartition]] = {}
+        equal: dict[object, PartitionChange] = {}
         min_isr: dict[str, int] = {}
         for key in partitions:
             if key.topic not in min_isr:
@@ -86,12 +92,16 @@ class PartitionHealth:
             else:
                 self._reported[key] = now
             folded.setdefault(now, []).append(key)
-        return [_line(change, keys) for change, keys in folded.items()]
 
     def forget_missing(self, image: Image) -> None:
         """Drop partitions that were deleted; they are not reported."""
         for key in [one for one in self._reported if image.partition(*one) is None]:
             del self._reported[key]
+
+
+def change_lines(folded: FoldedChanges) -> list[Line]:
+    """A line for each change."""
+    return [_line(change, partitions) for change, partitions in folded.items()]
 
 
 def unclean_lines(elections: Iterable[UncleanElection]) -> list[Line]:
@@ -148,7 +158,7 @@ def _health(
     partition: PartitionImage,
     state: PartitionState,
     min_isr: int,
-) -> tuple[Health, str]:
+) -> PartitionChange:
     if not image.is_online(state.leader, *key, or_shutting_down=True):
         return Health.OFFLINE, why_offline(image, key, partition)
     if len(state.isr) < min_isr:
@@ -156,7 +166,7 @@ def _health(
     return Health.IN_ORDER, ""
 
 
-def _line(change: tuple[Health, str], partitions: Sequence[TopicPartition]) -> Line:
+def _line(change: PartitionChange, partitions: Sequence[TopicPartition]) -> Line:
     health, why = change
     named = name_partitions(partitions)
     match health:

@@ -7,9 +7,11 @@ decoded is left out and passed to `warn`: one bad topic must not stop the cluste
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 from uuid import UUID
 
 from odradek.controller.coordination.errors import CoordinationError
+from odradek.controller.coordination.serial_executor import Work
 from odradek.controller.coordination.session import CoordinationSession, SetData
 from odradek.controller.image import (
     BrokerImage,
@@ -23,6 +25,9 @@ from odradek.controller.znodes.fenced_writes import FencedWrites, read_all
 from odradek.protocol.topic_partition import ZERO_UUID, TopicPartition
 
 Warn = Callable[[str], None]
+
+BYTES_OF_A_UNIT: Final = 512
+"""Of a topic's znode that is decoded in a unit of `Work`: some 30 partitions."""
 
 
 async def read_brokers(session: CoordinationSession, warn: Warn) -> dict[int, BrokerImage]:
@@ -61,6 +66,7 @@ async def read_topics(
         if found is None:
             continue
         data, stat = found
+        await Work(1 + len(data or b"") // BYTES_OF_A_UNIT)
         try:
             assignment = zk_data.TopicAssignmentZnode.decode(data)
         except zk_data.BadZnode as error:
@@ -107,6 +113,7 @@ async def read_states(
     for key, found in zip(partitions, await read_all(session, paths), strict=True):
         if found is None:
             continue
+        await Work()
         data, stat = found
         try:
             state = zk_data.PartitionStateZnode.decode(data)

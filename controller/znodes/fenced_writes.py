@@ -7,7 +7,7 @@ however late it learns of the election (KAFKA-6082).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from odradek.controller.coordination.errors import (
@@ -19,6 +19,7 @@ from odradek.controller.coordination.errors import (
     SessionExpired,
     StorageFailed,
 )
+from odradek.controller.coordination.serial_executor import Work, shares
 from odradek.controller.coordination.session import (
     Check,
     CoordinationSession,
@@ -30,7 +31,7 @@ from odradek.controller.coordination.session import (
     ZkResult,
 )
 from odradek.controller.znodes import zk_data
-from odradek.runtime.pending import settled
+from odradek.runtime.pending import Pending, settled
 
 
 class ControllerMoved(CoordinationError):
@@ -72,37 +73,45 @@ class FencedWrites:
         returns  for each group its results, or its error
         raises   ControllerMoved; SessionExpired, ConnectionLoss or StorageFailed of any group
         """
-        shares = list(_shares(groups))
         results: dict[int, list[ZkResult] | CoordinationError] = {}
         alone: list[int] = []
-        sent = [[one for index in share for one in groups[index]] for share in shares]
-        for share, done in zip(shares, await self._send(sent), strict=True):
+        for multi, done in await self._send(groups, _multis(groups)):
             if isinstance(done, CoordinationError):
-                alone += share
+                alone += multi
                 continue
             start = 0
-            for index in share:
+            for index in multi:
                 end = start + len(groups[index])
                 results[index] = done[start:end]
                 start = end
-        sent = [list(groups[index]) for index in alone]
-        results |= zip(alone, await self._send(sent), strict=True)
+        for (index,), done in await self._send(groups, ([index] for index in alone)):
+            results[index] = done
         return [results[index] for index in range(len(groups))]
 
     async def _send(
-        self, multis: Sequence[Sequence[ZkOperation]]
-    ) -> list[list[ZkResult] | CoordinationError]:
-        pendings = [self.session.multi((self._check, *operations)) for operations in multis]
-        results: list[list[ZkResult] | CoordinationError] = []
-        for pending in await settled(pendings):
+        self, groups: Sequence[Sequence[ZkOperation]], multis: Iterable[list[int]]
+    ) -> list[tuple[list[int], list[ZkResult] | CoordinationError]]:
+        """Send each multi, which consists of the groups with these indexes.
+
+        Other sessions may write between two of them; each is fenced, and checks its own versions.
+        """
+        sent: list[list[int]] = []
+        pendings: list[Pending[list[ZkResult]]] = []
+        for multi in multis:
+            await Work(len(multi))
+            sent.append(multi)
+            operations = [one for index in multi for one in groups[index]]
+            pendings.append(self.session.multi((self._check, *operations)))
+        results: list[tuple[list[int], list[ZkResult] | CoordinationError]] = []
+        for multi, pending in zip(sent, await settled(pendings), strict=True):
             try:
-                results.append(pending.result()[1:])
+                results.append((multi, pending.result()[1:]))
             except MultiFailed as failed:
                 if failed.index == 0 and isinstance(failed.error, BadVersion | NoNode):
                     raise ControllerMoved(str(failed)) from failed
                 if isinstance(failed.error, SessionExpired | ConnectionLoss | StorageFailed):
                     raise failed.error from failed
-                results.append(failed.error)
+                results.append((multi, failed.error))
         return results
 
     async def remove(self, *paths: str) -> None:
@@ -125,7 +134,7 @@ class FencedWrites:
         await self.remove(path)
 
 
-def _shares(groups: Sequence[Sequence[ZkOperation]]) -> Iterator[list[int]]:
+def _multis(groups: Sequence[Sequence[ZkOperation]]) -> Iterator[list[int]]:
     """The groups that go into each multi."""
     share: list[int] = []
     share_bytes = 0
@@ -154,7 +163,11 @@ async def read_all(
     raises  CoordinationError other than NoNode
     """
     found: list[tuple[bytes | None, Stat] | None] = []
-    for pending in await settled([session.get(path, watch=watch) for path in paths]):
+    pendings: list[Pending[tuple[bytes | None, Stat]]] = []
+    for share in shares(paths):
+        await Work(len(share))
+        pendings += [session.get(path, watch=watch) for path in share]
+    for pending in await settled(pendings):
         try:
             found.append(pending.result())
         except NoNode:

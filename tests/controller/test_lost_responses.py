@@ -9,6 +9,7 @@ import pytest
 
 from odradek.controller.coordination.embedded import EmbeddedSession
 from odradek.controller.coordination.errors import ConnectionLoss
+from odradek.controller.coordination.serial_executor import SerialExecutor
 from odradek.controller.coordination.session import (
     ANY_VERSION,
     CoordinationSession,
@@ -196,9 +197,8 @@ def test_cluster_id_and_broker_id_are_found_after_a_lost_response(is_carried_out
     session.create("/cluster", None).result()
     session.is_carried_out = is_carried_out
     session.loses = 0
-    finding = find_cluster_id(session, "mine")
-    with pytest.raises(StopIteration, match="mine"):
-        finding.send(None)
+    finding = SerialExecutor().submit(lambda: find_cluster_id(session, "mine"))
+    assert finding.result() == "mine"
     assert session.lost == 1
     assert next_broker_id(session).result() == 1
     session.loses = 0

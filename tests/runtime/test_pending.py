@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+
 import pytest
 
 from odradek.controller.coordination.errors import NoNode
-from odradek.controller.coordination.serial_executor import SerialExecutor
+from odradek.controller.coordination.serial_executor import (
+    TURN_UNITS,
+    SerialExecutor,
+    Work,
+    shares,
+)
 from odradek.runtime.pending import Pending, settled
 
 
@@ -105,6 +115,67 @@ def test_other_exception_is_raised_in_the_caller_and_the_next_procedure_runs() -
     with pytest.raises(ZeroDivisionError):
         procedures.submit(wrong)
     assert procedures.submit(fine).result() == 1
+
+
+def test_long_procedure_is_divided_and_no_other_runs_in_between() -> None:
+    procedures = SerialExecutor()
+    turns: deque[Callable[[], None]] = deque()
+    procedures.serve(turns.append)
+    trace: list[object] = []
+
+    async def long() -> None:
+        for part in shares(range(3 * TURN_UNITS)):
+            await Work(len(part))
+            trace.append(len(part))
+
+    async def short() -> None:
+        trace.append("short")
+
+    procedures.submit(long)
+    procedures.submit(short)
+    seen: list[list[object]] = []
+    while turns:
+        seen.append(list(trace))
+        turns.popleft()()
+    assert seen == [[TURN_UNITS], [TURN_UNITS] * 2]
+    assert trace == [*[TURN_UNITS] * 3, "short"]
+
+
+def test_small_works_of_several_procedures_share_a_turn() -> None:
+    procedures = SerialExecutor()
+    turns: deque[Callable[[], None]] = deque()
+    procedures.serve(turns.append)
+    gate: Pending[None] = Pending()
+    done: list[int] = []
+
+    async def wait() -> None:
+        await gate
+
+    async def small(number: int) -> None:
+        await Work()
+        done.append(number)
+
+    procedures.submit(wait)
+    for number in range(3 * TURN_UNITS):
+        procedures.submit(partial(small, number))
+    gate.resolve(None)
+    lengths = [len(done)]
+    while turns:
+        turns.popleft()()
+        lengths.append(len(done))
+    assert done == list(range(3 * TURN_UNITS))
+    assert max(later - before for before, later in pairwise(lengths)) <= TURN_UNITS + 1
+
+
+def test_work_before_clients_are_served_is_done_within_the_call() -> None:
+    procedures = SerialExecutor()
+
+    async def long() -> int:
+        for part in shares(range(3 * TURN_UNITS)):
+            await Work(len(part))
+        return 1
+
+    assert procedures.submit(long).result() == 1
 
 
 def test_settled_waits_for_all_and_keeps_their_order() -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.controller.decide.state_changes import (
+    FoldedChanges,
     Health,
     Line,
     PartitionHealth,
     UncleanElection,
+    change_lines,
     unclean_lines,
 )
 from odradek.controller.image import (
@@ -55,9 +57,17 @@ def health() -> PartitionHealth:
     return PartitionHealth(lambda topic: MIN_ISR)
 
 
+def changes(
+    reported: PartitionHealth, cluster: Image, partitions: Iterable[TopicPartition]
+) -> list[Line]:
+    folded: FoldedChanges = {}
+    reported.fold(cluster, partitions, folded)
+    return change_lines(folded)
+
+
 def test_partitions_with_the_same_reason_share_a_line_that_names_the_first() -> None:
     states = {index: state(1, (1,)) for index in range(7)} | {7: state(-1, (1,))}
-    lines = health().changes(image(states, live=(1, 2)), keys(*states))
+    lines = changes(health(), image(states, live=(1, 2)), keys(*states))
     assert lines == [
         Line(
             True,
@@ -75,7 +85,7 @@ def test_reason_names_what_each_in_sync_replica_lacks() -> None:
     found = image(
         {0: state(-1, (1, 2, 3))}, live=(2, 3), offline={2: tuple(keys(0))}, stopping=(3,)
     )
-    (line,) = health().changes(found, keys(0))
+    (line,) = changes(health(), found, keys(0))
     assert line.text == (
         "offline, no replica is alive (in-sync 1 is dead; in-sync 2 has no working log directory "
         "for it; in-sync 3 is stopping): t-0"
@@ -83,17 +93,17 @@ def test_reason_names_what_each_in_sync_replica_lacks() -> None:
 
 
 def test_partition_of_a_leader_that_is_stopping_is_not_offline() -> None:
-    assert health().changes(image({0: state(1, (1, 2))}, stopping=(1,)), keys(0)) == []
+    assert changes(health(), image({0: state(1, (1, 2))}, stopping=(1,)), keys(0)) == []
 
 
 def test_new_partition_without_a_leader_and_a_deleted_one_are_not_reported() -> None:
     reported = health()
-    assert reported.changes(image({0: None}), keys(0, 1)) == []
-    assert len(reported.changes(image({0: state(-1, (1,))}), keys(0))) == 1
+    assert changes(reported, image({0: None}), keys(0, 1)) == []
+    assert len(changes(reported, image({0: state(-1, (1,))}), keys(0))) == 1
     assert reported.count(Health.OFFLINE) == 1
     reported.forget_missing(image({}))
     assert reported.count(Health.OFFLINE) == 0
-    assert reported.changes(image({}), keys(0)) == []
+    assert changes(reported, image({}), keys(0)) == []
 
 
 def test_unclean_elections_of_a_leader_share_a_line() -> None:
@@ -123,7 +133,7 @@ def test_each_change_is_reported_once_and_what_is_in_order_again_too(
     believed = dict.fromkeys(range(4), Health.IN_ORDER)
     for index, isr, has_leader in steps:
         states[index] = state(isr[0] if has_leader else -1, isr)
-        lines = reported.changes(image(states), keys(index))
+        lines = changes(reported, image(states), keys(index))
         actual = Health.IN_ORDER if len(isr) >= MIN_ISR else Health.UNDER_MIN_ISR
         if not has_leader:
             actual = Health.OFFLINE
@@ -134,6 +144,6 @@ def test_each_change_is_reported_once_and_what_is_in_order_again_too(
             assert line.is_warning is (actual is not Health.IN_ORDER)
             assert line.text.endswith(f": t-{index}")
         believed[index] = actual
-        assert reported.changes(image(states), keys(index)) == []
+        assert changes(reported, image(states), keys(index)) == []
         for kind in (Health.OFFLINE, Health.UNDER_MIN_ISR):
             assert reported.count(kind) == list(believed.values()).count(kind)
