@@ -53,7 +53,7 @@ SUBCOMMANDS: Final = {
         "odradek.tools.replica_verification.command",
         "compare the replicas of partitions",
     ),
-    "start": ("odradek.tools.start", "start a broker in the foreground"),
+    "start": ("odradek.start", "start a broker in the foreground"),
     "topics": ("odradek.tools.topics.command", "create, list, describe, alter and delete topics"),
     "transactions": (
         "odradek.tools.transactions.command",

@@ -8,20 +8,20 @@ the broker into the process of the tests.  `create_topic`, `records`, `lag` and 
 small client.
 """
 
-from typing import TYPE_CHECKING, Any
-
-from odradek.testing.broker import Broker, BrokerFailed
-from odradek.testing.case import KafkaTestCase
-from odradek.testing.cluster import Cluster
-from odradek.testing.connected import ConnectedBroker
-from odradek.testing.control import ControlClient, ControlFailed
-from odradek.testing.faults import Disk, Fault
-from odradek.testing.handle import KafkaHandle
-from odradek.testing.namespace import KafkaNamespace
-from odradek.testing.waiting import NotReached, wait_for
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from odradek.testing.broker import Broker, BrokerFailed
+    from odradek.testing.case import KafkaTestCase
+    from odradek.testing.cluster import Cluster
+    from odradek.testing.connected import ConnectedBroker
+    from odradek.testing.control import ControlClient, ControlFailed
+    from odradek.testing.faults import Disk, Fault
+    from odradek.testing.handle import KafkaHandle
+    from odradek.testing.namespace import KafkaNamespace
     from odradek.testing.reading import StoredRecord, UnknownTopic
+    from odradek.testing.waiting import NotReached, wait_for
 
 __all__ = [
     "Broker",
@@ -40,12 +40,32 @@ __all__ = [
     "UnknownTopic",
     "wait_for",
 ]
+_MODULES: Final = {
+    "Broker": "broker",
+    "BrokerFailed": "broker",
+    "Cluster": "cluster",
+    "ConnectedBroker": "connected",
+    "ControlClient": "control",
+    "ControlFailed": "control",
+    "Disk": "faults",
+    "Fault": "faults",
+    "KafkaHandle": "handle",
+    "KafkaNamespace": "namespace",
+    "KafkaTestCase": "case",
+    "NotReached": "waiting",
+    "StoredRecord": "reading",
+    "UnknownTopic": "reading",
+    "wait_for": "waiting",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """What comes with the small client is imported at its first use."""
-    if name not in ("StoredRecord", "UnknownTopic"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from odradek.testing import reading
+    """Each name is imported at its first use.
 
-    return getattr(reading, name)
+    The process of a broker imports `odradek.testing.node`, and uses none of them.
+    """
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"odradek.testing.{module}"), name)
+    return value

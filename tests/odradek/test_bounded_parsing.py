@@ -24,8 +24,6 @@ from odradek.bounded_parsing import (
     parse_json,
     parse_toml,
 )
-from odradek.broker.test_control.calls import read_arguments
-from odradek.broker.test_control.routes import Arguments, ControlError
 from odradek.controller.coordination.errors import CoordinationError
 from odradek.controller.znodes import admin_znodes, config_znodes, zk_data
 from odradek.controller.znodes.broker_znode import decode_broker
@@ -38,6 +36,8 @@ from odradek.pipeline.transforms.columns import StepInputError
 from odradek.runtime.system_files import SystemFileSystem
 from odradek.storage.checkpoints.checkpoint_file import CorruptCheckpoint, decode_offsets
 from odradek.storage.checkpoints.meta_properties import MetaPropertiesError, read_meta_properties
+from odradek.testing.node.control.calls import read_arguments
+from odradek.testing.node.control.routes import Arguments, ControlError
 from odradek.tools.errors import ToolError
 from odradek.tools.json_files import read_json
 from odradek.tools.snapshot import SnapshotError, describe

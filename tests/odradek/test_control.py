@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.test_control.http_server import BODY_BYTES_MAX, CONNECTIONS_MAX
-from odradek.broker.test_control.routes import Arguments, ControlError, Routes
 from odradek.testing import Broker, ControlFailed
+from odradek.testing.node.control.http_server import BODY_BYTES_MAX, CONNECTIONS_MAX
+from odradek.testing.node.control.routes import Arguments, ControlError, Routes
 
 WAIT_S = 60.0
 START = [sys.executable, "-I", "-m", "odradek", "start"]

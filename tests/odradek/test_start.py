@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.tools.start import ready_line
+from odradek.start import ready_line
 from tests.support.ports import free_port
 from tests.support.processes import LoggedProcess
 

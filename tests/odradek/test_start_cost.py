@@ -50,18 +50,17 @@ UNUSED = (
     "shutil",
     "tempfile",
     "odradek.broker.compaction",
-    "odradek.broker.faults",
     "odradek.broker.group.consumer",
     "odradek.broker.interbroker.wire",
     "odradek.broker.replication.follower.fetcher_state",
     "odradek.broker.replication.follower.replica_fetcher",
-    "odradek.broker.test_control",
     "odradek.controller.decide.features",
     "odradek.controller.znodes.kazoo_session",
     "odradek.protocol.codec",
     "odradek.storage.checking",
     "odradek.storage.compaction",
     "odradek.storage.log.log_check",
+    "odradek.testing",
 )
 """Neither these nor what they contain."""
 

@@ -28,14 +28,12 @@ OUTSIDE: Final = frozenset(
 MAY_REACH_OUTSIDE: Final = (
     "broker/compaction/compaction.py",
     "broker/compaction/worker_process.py",
-    "broker/faults/",
     "broker/interbroker/",
     "broker/node/",
     "broker/purgatory.py",
     "broker/server/",
     "broker/settings/broker_settings.py",
     "broker/settings/load.py",
-    "broker/test_control/",
     "controller/coordination/server/client_listener.py",
     "controller/coordination/zookeeper_connection.py",
     "odradek/",
@@ -49,10 +47,8 @@ MAY_LOG: Final = ("broker/", "controller/", "odradek/", "pipeline/", "runtime/")
 DOES_NOT_LOG: Final = ("controller/coordination/", "controller/decide/", "controller/image.py")
 MAY_BE_ASYNC: Final = (
     "broker/compaction/",
-    "broker/faults/",
     "broker/node/",
     "broker/server/",
-    "broker/test_control/",
     "controller/",
     "odradek/",
     "pipeline/",

@@ -34,14 +34,14 @@ OF_ALL: Final = (
 """Fields that are declared here are data, not the state of a part."""
 
 ALLOWED: Final = {
-    "broker/faults/dispatch.py": "request",  # a fault takes the place of a request's part
+    "odradek/testing/node/faults/dispatch.py": "request",  # a fault replaces a part of it
     "broker/group/consumer/subscription_regex.py": "log_errors max_mem",  # of a library
     "broker/node/dynamic_configs.py": "config",  # a property of Log, which `Head.configure` applies
     "broker/node/process.py": "dont_write_bytecode",  # of the interpreter
     "broker/server/dispatch.py": "header request",  # a call, on its way from bytes to an outcome
     "broker/server/outcomes.py": "request under_way waiting",
     "broker/server/socket_server.py": "descriptors_max",
-    "broker/test_control/node.py": "loop",  # a test's clock in place of the machine's
+    "odradek/testing/node/control/node.py": "loop",  # a test's clock in place of the machine's
     "controller/coordination/zookeeper_connection.py": (
         "check_hostname maximum_version minimum_version"  # of `ssl`
     ),

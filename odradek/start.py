@@ -1,0 +1,446 @@
+"""`odradek start [CONFIG] [--override KEY=VALUE]...`: a broker in the foreground.
+
+For tests: `odradek start --ephemeral --port 0 --ready-file FILE`.
+
+Exit codes: 0 after SIGTERM or SIGINT, 1 when the settings or the data directories do not allow a
+start (one line on stderr gives the reason), 2 for a command line that cannot be parsed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from odradek.tools.settings_arguments import add_settings_arguments
+
+if TYPE_CHECKING:
+    from odradek.broker.node.node import Node
+    from odradek.testing.node.control.clock import AdvancedClock
+    from odradek.testing.node.control.listener import ControlListener
+    from odradek.tools.ephemeral import DataFolder
+
+LOG_LEVELS: Final = {"DEBUG": "DEBUG", "INFO": "INFO", "WARN": "WARNING", "ERROR": "ERROR"}
+"""Kafka's log levels -> those of the standard library."""
+ANY_ADDRESS: Final = ("0.0.0.0:", "[::]:")
+HOST: Final = "127.0.0.1"
+"""Where --port listens."""
+PORT_MAX: Final = 65_535
+INSTRUMENTED: Final = ("odradek.api.versions", "odradek.api.report")
+"""Settings of brokers for tests that need no control channel."""
+COLUMNS: Final = 80
+"""Without a terminal."""
+
+
+class Begin:
+    """What a broker begins with.
+
+    settings  of a snapshot, below those of the command line
+    ahead_ms  how far its clock was advanced; after its end, that of this time
+    """
+
+    __slots__ = ("ahead_ms", "settings")
+
+    def __init__(self, settings: Mapping[str, str], ahead_ms: int = 0) -> None:
+        self.settings = settings
+        self.ahead_ms = ahead_ms
+
+
+ReportReady = Callable[[str, tuple[str, ...], str | None], None]
+"""(an address for clients, log directories, URL of the control channel or None)"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="odradek start",
+        description="Start a broker in the foreground.  Without CONFIG it listens on "
+        "127.0.0.1:9092 and keeps its data in ./data.",
+        formatter_class=partial(argparse.HelpFormatter, width=_columns() - 2),
+    )
+    add_settings_arguments(parser, "a server.properties file, as for Kafka")
+    parser.add_argument(
+        "--port",
+        type=_port,
+        metavar="PORT",
+        help=f"listen on this port of {HOST} and nowhere else; 0 takes a free one",
+    )
+    parser.add_argument(
+        "--forget-dynamic-settings",
+        action="store_true",
+        help="remove the settings of this broker, and those of all brokers, that were changed over "
+        "the wire; the log says which.  The way back when one of them keeps clients out",
+    )
+    _add_test_arguments(parser)
+    parser.add_argument(
+        "--log-format", choices=("plain", "json"), default="plain", help="format of the log lines"
+    )
+    parser.add_argument(
+        "--log-level",
+        type=str.upper,
+        choices=tuple(LOG_LEVELS),
+        default="INFO",
+        help="the lowest level that is logged (default: INFO)",
+    )
+    return parser
+
+
+def _columns() -> int:
+    """Of the terminal, as argparse finds them, which imports shutil for it: 3 ms of a start."""
+    text = os.environ.get("COLUMNS", "")
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    try:
+        return os.get_terminal_size(1).columns or COLUMNS
+    except OSError:
+        return COLUMNS
+
+
+def _add_test_arguments(parser: argparse.ArgumentParser) -> None:
+    tests = parser.add_argument_group("for tests")
+    tests.add_argument(
+        "--ephemeral",
+        action="store_true",
+        help="keep the data in a temporary folder that is removed at the end (after SIGKILL a "
+        "folder odradek-ephemeral-* remains), with one partition in each internal topic and no "
+        "delay before the first rebalance of a group",
+    )
+    tests.add_argument(
+        "--data",
+        metavar="FOLDER",
+        help="with --ephemeral: the folder of an earlier ephemeral broker, which was killed or was "
+        "asked to keep it over its control channel; it is removed at the end as a new one is",
+    )
+    tests.add_argument(
+        "--ready-file",
+        metavar="FILE",
+        help="written when clients are served, and removed at the end: lines "
+        "bootstrap_servers=HOST:PORT, pid=PID, data=DIR, and control=URL with --control",
+    )
+    _add_control_arguments(tests)
+    tests.add_argument(
+        "--from",
+        dest="snapshot",
+        metavar="FILE",
+        help="start with the state of a snapshot, and with the settings that its broker had where "
+        "none are given; --override broker.id=N chooses a broker of a cluster (needs --ephemeral)",
+    )
+    tests.add_argument(
+        "--save",
+        metavar="FILE",
+        help="write a snapshot of the state after the stop (needs --ephemeral)",
+    )
+    tests.add_argument(
+        "--as",
+        dest="release",
+        choices=("2.8", "3.9", "4.3"),
+        help="serve clients the APIs and versions of this release of Apache Kafka, and refuse "
+        "others as it does",
+    )
+    tests.add_argument(
+        "--api-report",
+        metavar="FILE",
+        help="at the end, write which APIs and versions each client has used, as JSON",
+    )
+    tests.add_argument(
+        "--stop-at-end-of-input",
+        action="store_true",
+        help="stop when standard input ends, as a pipe does with the process that holds it",
+    )
+
+
+def _add_control_arguments(tests: argparse._ArgumentGroup) -> None:
+    tests.add_argument(
+        "--control",
+        nargs="?",
+        const=(HOST, 0),
+        type=_address,
+        metavar="[HOST:]PORT",
+        help=f"serve the control channel of a broker for tests on this port of {HOST}: JSON over "
+        "HTTP, GET / lists what it does; without PORT, and with 0, a free one (needs --ephemeral). "
+        "A HOST that other machines reach, such as 0.0.0.0, needs a token",
+    )
+    tests.add_argument(
+        "--control-token-file",
+        metavar="FILE",
+        help="the token that requests to the control channel must show; made, for its owner to "
+        "read, when there is no such file (or set ODRADEK_CONTROL_TOKEN)",
+    )
+
+
+def _port(text: str) -> int:
+    port = int(text) if text.isdecimal() else -1
+    if not 0 <= port <= PORT_MAX:
+        raise argparse.ArgumentTypeError(f"{text} is not a port")
+    return port
+
+
+def _address(text: str) -> tuple[str, int]:
+    """Host and port of the control channel."""
+    host, colon, port = text.rpartition(":")
+    if colon and not host:
+        raise argparse.ArgumentTypeError(f"{text} is not [HOST:]PORT")
+    return host.removeprefix("[").removesuffix("]") or HOST, _port(port)
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = build_parser()
+    options = parser.parse_args(list(arguments))
+    if options.control is not None and not options.ephemeral:
+        parser.error("--control is for brokers of tests: it needs --ephemeral")
+    if options.control_token_file and options.control is None:
+        parser.error("--control-token-file is for --control")
+    if options.data is not None and not options.ephemeral:
+        parser.error("--data is for brokers of tests: it needs --ephemeral")
+    if (options.snapshot or options.save) and not options.ephemeral:
+        parser.error("--from and --save are for brokers of tests: they need --ephemeral")
+    if options.ephemeral:
+        from odradek.tools.ephemeral import OWNED
+
+        for text in options.override:
+            if text.partition("=")[0].strip() in OWNED:
+                parser.error(f"--ephemeral chooses the folder of the data: not --override {text}")
+    return options
+
+
+def _overrides(
+    options: argparse.Namespace, folder: str | None, of_snapshot: Mapping[str, str]
+) -> list[str]:
+    """What takes precedence over the settings file; later ones over earlier ones.
+
+    folder  that of an ephemeral broker, or None
+    """
+    chosen: list[str] = []
+    if folder is not None:
+        from odradek.tools.ephemeral import SETTINGS
+
+        chosen += SETTINGS
+    chosen += [f"{name}={value}" for name, value in of_snapshot.items()]
+    if options.port is not None:
+        listener = f"PLAINTEXT://{HOST}:{options.port}"
+        chosen += [f"listeners={listener}", f"advertised.listeners={listener}"]
+    if options.release is not None:
+        chosen.append(f"odradek.api.versions={options.release}")
+    if options.api_report:
+        chosen.append(f"odradek.api.report={os.path.abspath(options.api_report)}")
+    chosen += options.override
+    if folder is not None:
+        chosen.append(f"log.dirs={folder}")
+    return chosen
+
+
+def dialled(address: str) -> str:
+    """The address that a client on this machine uses for a listener's."""
+    for prefix, local in zip(ANY_ADDRESS, ("127.0.0.1:", "[::1]:"), strict=True):
+        if address.startswith(prefix):
+            return local + address.removeprefix(prefix)
+    return address
+
+
+def ready_line(addresses: Sequence[str], log_dirs: Sequence[str], config: str | None) -> str:
+    """The line that reports a successful start: addresses, data, settings, and a command to try."""
+    listening = [
+        f"{address} (every interface)" if address.startswith(ANY_ADDRESS) else address
+        for address in addresses
+    ]
+    source = "no settings file, so defaults" if config is None else f"settings {config}"
+    address = dialled(addresses[0])
+    return (
+        f"odradek is ready on {', '.join(listening)}; data in {', '.join(log_dirs)}; {source} "
+        f"-- try: echo hello | kcat -P -b {address} -t greetings "
+        f"&& kcat -C -b {address} -t greetings -e"
+    )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Start a broker and run it until SIGTERM or SIGINT; returns the exit code."""
+    options = _parse(arguments)
+    # Imports create little garbage; `process.run` enables the collector when the broker is ready.
+    gc.disable()
+    if not (options.ephemeral or options.ready_file or options.stop_at_end_of_input):
+        return _run(options, None, Begin({}))
+    from odradek.tools import ephemeral
+
+    ready_file = options.ready_file and os.path.abspath(options.ready_file)
+    try:
+        # Entered first: from now on a signal is no longer the end of the process at once.
+        former = options.data and os.path.abspath(options.data)
+        with ephemeral.data_folder(former) if options.ephemeral else nullcontext() as folder:
+            if options.stop_at_end_of_input:
+                ephemeral.stop_at_end_of_input()
+            begin = _begin(options, folder)
+            if not ready_file:
+                return _saved(_run(options, folder, begin), options, folder, begin)
+            ephemeral.check_ready_file(ready_file)
+            ephemeral.remove_ready_file(ready_file)
+            try:
+                done = _run(
+                    options,
+                    folder,
+                    begin,
+                    lambda address, log_dirs, control: ephemeral.write_ready_file(
+                        ready_file, address, log_dirs, control
+                    ),
+                )
+            finally:
+                ephemeral.remove_ready_file(ready_file)
+            return _saved(done, options, folder, begin)
+    except ephemeral.StoppedEarly:
+        return 0
+    except OSError as error:
+        print(f"odradek: {error}", file=sys.stderr)
+        return 1
+
+
+def _begin(options: argparse.Namespace, folder: DataFolder | None) -> Begin:
+    """What the broker begins with; its data are in the folder then.
+
+    raises  OSError
+    """
+    if folder is None or not options.snapshot:
+        return Begin({}, 0)
+    from odradek.tools.snapshot import load
+
+    asked = _overridden(options).get("broker.id", "")
+    broker_id = int(asked) if asked.isdecimal() else None
+    snapshot = load(options.snapshot, folder.path, broker_id)
+    chosen = snapshot.choose(broker_id)
+    return Begin({**snapshot.settings, "broker.id": str(chosen)}, snapshot.ahead_ms)
+
+
+def _token(options: argparse.Namespace) -> str | None:
+    """The token of the control channel, or None.
+
+    raises  OSError
+    """
+    from odradek.testing.node.control.access import TOKEN_VARIABLE, is_token
+
+    if options.control_token_file:
+        from odradek.tools.ephemeral import control_token
+
+        token, origin = control_token(options.control_token_file), options.control_token_file
+    elif TOKEN_VARIABLE in os.environ:
+        token, origin = os.environ[TOKEN_VARIABLE], TOKEN_VARIABLE
+    else:
+        return None
+    if not is_token(token):
+        raise OSError(f"the token of {origin} is not 16 to 1,000 ASCII characters without blanks")
+    return token
+
+
+def _overridden(options: argparse.Namespace) -> dict[str, str]:
+    """The settings of --override."""
+    rows = (text.partition("=") for text in options.override)
+    return {name.strip(): value.strip() for name, _, value in rows}
+
+
+def _saved(code: int, options: argparse.Namespace, folder: DataFolder | None, begin: Begin) -> int:
+    """The exit code, after a snapshot is written of a broker that stopped well.
+
+    raises  OSError
+    """
+    if code == 0 and folder is not None and options.save:
+        from odradek.tools.snapshot import save
+
+        save(
+            [folder.path],
+            options.save,
+            settings={**begin.settings, **_overridden(options)},
+            ahead_ms=begin.ahead_ms,
+        )
+    return code
+
+
+def _controlled(
+    options: argparse.Namespace, folder: DataFolder, begin: Begin
+) -> tuple[ControlListener, AdvancedClock, Callable[..., Node]]:
+    """The control channel, the clock that it advances, and what makes the node that it controls.
+
+    raises  StartError
+    """
+    from odradek.broker.node.start_error import StartError
+    from odradek.runtime.clock import SystemClock
+    from odradek.testing.node.control.clock import AdvancedClock
+    from odradek.testing.node.control.composition import controlled_node
+    from odradek.testing.node.control.listener import ControlListener
+
+    host, port = options.control
+    try:
+        control = ControlListener(host, port, _token(options))
+    except OSError as error:
+        text = f"cannot serve the control channel on {host}:{port}: {error}"
+        raise StartError(text) from error
+    clock = AdvancedClock(SystemClock(), begin.ahead_ms)
+    return control, clock, controlled_node(control, clock, folder.keep)
+
+
+def _node_class(written: Mapping[str, str]) -> type[Node]:
+    """The class of a node without a control channel, by its settings, which are text."""
+    from odradek.broker.node.node import Node
+
+    if not any(written.get(name, "").strip() for name in INSTRUMENTED):
+        return Node
+    from odradek.testing.node.node import InstrumentedNode
+
+    return InstrumentedNode
+
+
+def _run(
+    options: argparse.Namespace,
+    folder: DataFolder | None,
+    begin: Begin,
+    report_ready: ReportReady = lambda address, log_dirs, control: None,
+) -> int:
+    """
+    folder        of the data of an ephemeral broker, or None
+    report_ready  called once clients are served
+    """
+    from odradek.broker.fsync import is_fsync_enabled
+    from odradek.broker.node.process import run
+    from odradek.broker.node.start_error import StartError
+    from odradek.broker.settings.load import load_settings
+    from odradek.broker.settings.types import SettingsError
+    from odradek.runtime.logging import format_line, set_up_logging
+
+    config = None if options.config is None else os.path.abspath(options.config)
+
+    def on_ready(addresses: tuple[str, ...]) -> None:
+        line = ready_line(addresses, settings.log_dirs, config)
+        fields = {"addresses": addresses, "log_dirs": settings.log_dirs, "config": config}
+        report_ready(
+            dialled(addresses[0]), settings.log_dirs, None if control is None else control.address
+        )
+        print(format_line(options.log_format, line, fields), flush=True)
+
+    set_up_logging(options.log_format, level=LOG_LEVELS[options.log_level])
+    path = None if folder is None else folder.path
+    control: ControlListener | None = None
+    clock: AdvancedClock | None = None
+    try:
+        settings = load_settings(options.config, _overrides(options, path, begin.settings))
+        if folder is None and not is_fsync_enabled(settings.written):
+            raise StartError(
+                "odradek.fsync.enable=false is for data that are thrown away: it needs --ephemeral"
+            )
+        make_node: Callable[..., Node]
+        if options.control is not None:
+            assert folder is not None, "--control needs --ephemeral"
+            control, clock, make_node = _controlled(options, folder, begin)
+        else:
+            make_node = _node_class(settings.written)
+        if options.forget_dynamic_settings:
+            make_node = partial(make_node, forgets_dynamic_settings=True)
+        run(settings, on_ready, make_node, writes_bytecode=folder is not None)
+        begin.ahead_ms = 0 if clock is None else clock.ahead_ms
+    except (SettingsError, StartError) as error:
+        text = error.line if isinstance(error, SettingsError) else str(error)
+        line = format_line(options.log_format, f"odradek: {text}", {}, level=logging.CRITICAL)
+        print(line, file=sys.stderr)
+        return 1
+    return 0

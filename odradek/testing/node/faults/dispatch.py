@@ -1,0 +1,244 @@
+"""Applies the rules of a test to requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from types import GeneratorType
+from typing import Any, Final
+
+from odradek.broker.handlers.handler import Awaited, Close, Context, NoReply, Outcome, Reply, Steps
+from odradek.broker.server.budget import Budget
+from odradek.broker.server.call import Call
+from odradek.broker.server.connection import Connection
+from odradek.broker.server.rounds import Rounds
+from odradek.broker.services import Services
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.errors import ErrorCode
+from odradek.runtime.pending import Pending
+from odradek.runtime.wheel_driver import WheelDriver
+from odradek.testing.node.client_requests import ClientRequests
+from odradek.testing.node.faults.connection import Ending, FaultyConnection
+from odradek.testing.node.faults.naming import NameOf, NameReader, fits, kinds_of
+from odradek.testing.node.faults.outcomes import altered
+from odradek.testing.node.faults.placement import (
+    THROTTLE_FIELD,
+    clear_top,
+    divide,
+    error_field,
+    has_throttle_time,
+    merge,
+    place,
+    with_records,
+)
+from odradek.testing.node.faults.rule import Action, Rule
+from odradek.testing.node.faults.rules import Rules, is_of_follower
+from odradek.testing.node.observing_dispatcher import ObservingDispatcher
+from odradek.testing.node.releases import Release
+
+CRC_BYTE: Final = 17
+"""Of a batch: the first byte of its checksum."""
+WITHOUT_SESSION: Final = -1
+"""The session epoch of a full fetch that begins no session."""
+
+Run = Callable[[Context, Any], Any]
+
+
+class FaultyDispatcher(ObservingDispatcher):
+    """A dispatcher whose handlers are reached through the rules."""
+
+    def __init__(
+        self,
+        services: Services,
+        rounds: Rounds,
+        budget: Budget,
+        *,
+        requests: ClientRequests,
+        release: Release | None,
+        rules: Rules,
+        wheel: WheelDriver,
+    ) -> None:
+        super().__init__(services, rounds, budget, requests=requests, release=release)
+        self._rules = rules
+        self._wheel = wheel
+        self._name_of: NameOf = services.topics.name_of
+
+    def dispatch(self, connection: Connection, frame: memoryview) -> None:
+        """As usual, but for a connection that waits for a response that will not come."""
+        assert isinstance(connection, FaultyConnection), "the server makes no others"
+        if not connection.is_stalled:
+            super().dispatch(connection, frame)
+
+    def _run(self, call: Call, run: Run) -> None:
+        if not len(self._rules):
+            super()._run(call, run)
+            return
+        faulty = self._faulty(call)
+        if faulty is None:
+            super()._run(call, run)
+            return
+        if self._outcomes.staged:
+            self.end_of_turn()
+        super()._run(call, lambda context, request: faulty(context, run))
+
+    def _from_frame(
+        self, call: Call, frame: memoryview, position: int, run: Callable[[Call], Steps[Outcome]]
+    ) -> Steps[None]:
+        def run_faulty(call: Call) -> Steps[Outcome]:
+            faulty = self._faulty(call) if len(self._rules) else None
+            if faulty is None:
+                return (yield from run(call))
+
+            def decided(context: Context, request: Any) -> Steps[Outcome]:
+                call.request = request
+                return run(call)
+
+            return (yield from faulty(self._context(call), decided))
+
+        return super()._from_frame(call, frame, position, run_faulty)
+
+    def _faulty(self, call: Call) -> Callable[[Context, Run], Steps[Outcome]] | None:
+        """How a request is handled of which a rule decides."""
+        header = call.header
+        api = ApiKey(header.api_key)
+        request = call.request
+        if hasattr(request, "session_epoch") and not is_of_follower(request):
+            if request.session_epoch > 0 and self._rules.ends_sessions(api):
+                return partial(_without_session, call)
+            if request.session_epoch == 0 and self._rules.ends_sessions(api):
+                request.session_epoch = WITHOUT_SESSION
+        rule = self._rules.find(api, header.version, header.client_id, request, self._name_of)
+        if rule is None:
+            return None
+        return FaultyCall(call, rule, self._wheel, self._name_of).run
+
+
+def _without_session(call: Call, context: Context, run: Run) -> Steps[Outcome]:
+    """Its client begins again, with a request that names its topics.
+
+    As if another client had taken the place of its session; the response of a full fetch then has
+    none, as if there were no place.
+    """
+    yield None
+    response = call.failed(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, None)
+    response.responses = []
+    return Reply(response)
+
+
+class FaultyCall:
+    """A request to which a rule applies."""
+
+    def __init__(self, call: Call, rule: Rule, wheel: WheelDriver, name_of: NameOf) -> None:
+        assert isinstance(call.connection, FaultyConnection), "the server makes no others"
+        self._call = call
+        self._connection = call.connection
+        self._rule = rule
+        self._wheel = wheel
+        self._reader = NameReader(call.request, call.header.version, name_of)
+
+    def run(self, context: Context, run: Run) -> Steps[Outcome]:
+        """The steps in place of those of the handler."""
+        call, rule, connection = self._call, self._rule, self._connection
+        if rule.delay_ms:
+            yield Awaited(self._after_delay())
+            if connection.is_closed:
+                return NoReply()
+        response: Any = None
+        request: Any = call.request
+        match rule.action:
+            case Action.DROP if not rule.executed:
+                connection.stall(rule.number)
+                return NoReply()
+            case Action.CLOSE if not rule.executed:
+                return Close(f"fault {rule.number}")
+            case Action.ERROR if not call.wants_response and not rule.executed:
+                return Close(
+                    f"fault {rule.number}: {rule.error.name}, for a request without response"
+                )
+            case Action.ERROR if not rule.executed:
+                response, request = self._refused()
+                if request is None:
+                    return Reply(response)
+            case Action.DROP | Action.CLOSE | Action.HALF_WRITTEN | Action.THROTTLE:
+                ending = Ending(rule.action, rule.number, rule.throttle_ms)
+                connection.end_with(call.header.correlation_id, ending)
+        outcome = run(context, request)
+        if isinstance(outcome, GeneratorType):
+            outcome = yield from outcome
+        if isinstance(outcome, NoReply):
+            connection.end_without_response(call.header.correlation_id)
+            return outcome
+        return altered(outcome, partial(self._alter, refused=response), call)
+
+    def _after_delay(self) -> Pending[None]:
+        done: Pending[None] = Pending()
+        self._wheel.after(self._rule.delay_ms, lambda: done.resolve(None))
+        return done
+
+    def _refused(self) -> tuple[Any, Any | None]:
+        """(the response to what the rule names, or None; the request that is left, or None)."""
+        call, rule, reader = self._call, self._rule, self._reader
+        request = call.request
+        named, rest = divide(request, rule.wanted, reader)
+        if named is None:
+            return None, request  # the response shows where
+        response = call.loaded.handler.failed(named, rule.error, f"fault {rule.number} of a test")
+        if not _has_error(response, rule.error, reader):
+            return None, request
+        if rule.wanted.keys() & kinds_of(response.__class__, reader.version):
+            clear_top(response, reader.version)
+        if rest is not None and hasattr(rest, "max_wait_ms"):
+            rest.max_wait_ms = 0  # a fetch with an error is not delayed
+        return response, rest
+
+    def _alter(self, response: Any, *, refused: Any) -> Any:
+        """The response that is sent in place of the handler's."""
+        rule, reader = self._rule, self._reader
+        match rule.action:
+            case Action.ERROR:
+                place(response, rule.wanted, rule.error, reader)
+                if refused is not None:
+                    merge(response, refused, reader)
+            case Action.CORRUPT:
+                self._corrupt(response)
+            case Action.THROTTLE if has_throttle_time(response.__class__, reader.version):
+                setattr(response, THROTTLE_FIELD, rule.throttle_ms)
+        return response
+
+    def _corrupt(self, response: Any) -> None:
+        rule = self._rule
+        batches = [
+            (node, field)
+            for node, field, known in with_records(response, self._reader)
+            if fits(rule.wanted, known) and getattr(node, field)
+        ]
+        if not batches or not rule.take():
+            return
+        for node, field in batches:
+            records = getattr(node, field)
+            content = bytearray(_content(records))
+            content[CRC_BYTE] ^= 0xFF
+            setattr(node, field, bytes(content))
+
+
+def _has_error(response: Any, code: int, reader: NameReader) -> bool:
+    """Whether any part of a response has the error."""
+
+    def found(node: Any, array: str) -> bool:
+        field = error_field(node.__class__, reader.version)
+        if field is not None and getattr(node, field) == code:
+            return True
+        arrays = reader.level(node, array).arrays
+        return any(found(one, name) for name, _ in arrays for one in getattr(node, name) or ())
+
+    return found(response, "")
+
+
+def _content(records: Any) -> bytes:
+    """The bytes of batches, which may be a slice of a file."""
+    read = getattr(records, "read", None)
+    if read is None:
+        return bytes(records)
+    content: bytes = read()
+    records.release()
+    return content

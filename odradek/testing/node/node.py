@@ -1,0 +1,83 @@
+"""A node that tests observe and make fail: requests, links, disk."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from odradek.broker.fsync import is_fsync_enabled
+from odradek.broker.node.node import Node
+from odradek.broker.settings.broker_settings import BrokerSettings
+from odradek.testing.node.client_requests import client_requests_of
+from odradek.testing.node.faults.faults import Faults
+from odradek.testing.node.platform import InstrumentedPlatform
+from odradek.testing.node.releases import release_of
+
+if TYPE_CHECKING:
+    from odradek.controller.coordination.zookeeper_connection import ZooKeeperOptions
+
+
+class InstrumentedNode(Node):
+    """A node with faults, which counts the requests of clients and may pass for a release."""
+
+    platform: InstrumentedPlatform
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        settings: BrokerSettings,
+        *,
+        should_stop: Callable[[], bool] = lambda: False,
+        forgets_dynamic_settings: bool = False,
+    ) -> None:
+        """
+        The arguments are those of `Node`.
+        raises  InvalidValueError for a release that there is not
+        """
+        self._release = release_of(settings.written)
+        self.requests = client_requests_of(settings.written)
+        super().__init__(
+            loop,
+            settings,
+            should_stop=should_stop,
+            forgets_dynamic_settings=forgets_dynamic_settings,
+        )
+
+    @property
+    def faults(self) -> Faults:
+        """What a test has go wrong."""
+        return self.platform.faults
+
+    def _open_platform(self) -> InstrumentedPlatform:
+        self.platform = InstrumentedPlatform(
+            self._loop,
+            on_fatal=self._on_fatal,
+            requests=self.requests,
+            release=self._release,
+            broker_at=self._broker_at,
+            is_fsync_enabled=is_fsync_enabled(self._settings.written),
+        )
+        return self.platform
+
+    def _broker_at(self, host: str, port: int) -> int | None:
+        """The id of the registered broker with an address."""
+        for broker in self.parts.metadata.image.brokers.values():
+            if any((at.host, at.port) == (host, port) for at in broker.endpoints):
+                return broker.broker_id
+        return None
+
+    def _zookeeper_options(self, settings: BrokerSettings) -> ZooKeeperOptions:
+        """Those of the settings, through a relay that can be cut; with TLS they stay."""
+        options = super()._zookeeper_options(settings)
+        if options.tls is not None:
+            return options
+        return replace(options, hosts=self.faults.relay_coordination(options.hosts))
+
+    async def stop(self) -> None:
+        """Stop as every node, and write the report of the requests that were counted."""
+        await super().stop()
+        path = self.requests.report_path
+        if self._is_built and path is not None:
+            self.platform.files.replace(path, self.requests.report())

@@ -1,0 +1,1 @@
+"""Tests of what starts brokers for tests of other projects."""

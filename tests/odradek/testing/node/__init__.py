@@ -1,0 +1,1 @@
+"""Tests of the node that tests observe and make fail."""

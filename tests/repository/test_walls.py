@@ -1,0 +1,83 @@
+"""What a folder must not contain, and which folders must not import each other."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from pathlib import PurePosixPath
+from posixpath import commonpath
+from typing import Final
+
+from tests.repository.graph import cycles
+from tests.repository.sources import product, sources
+from tests.repository.test_imports import import_graph
+
+OF_TESTS: Final = re.compile(r"(?<![A-Za-z])[Tt]ests?(?![a-z])")
+CIRCLES: Final = frozenset(
+    {
+        ("odradek/pipeline/cases", "odradek/pipeline/jobs"),
+        ("odradek/pipeline/registry", "odradek/pipeline/sinks"),
+        (
+            "odradek/pipeline/mirror",
+            "odradek/pipeline/offset_log.py",
+            "odradek/pipeline/spec",
+            "odradek/pipeline/topics.py",
+        ),
+        ("odradek/broker/group/consumer", "odradek/broker/group/group.py"),
+    }
+)
+"""Circles that are known, each sorted."""
+
+
+def circles_of_neighbours(graph: dict[str, set[str]]) -> set[tuple[str, ...]]:
+    """Groups of folders and files of one folder that import each other.
+
+    graph  file -> files that it imports.  A folder stands for all that is in it.
+    """
+    neighbours: defaultdict[str, dict[str, set[str]]] = defaultdict(dict)
+    for name, imported in graph.items():
+        for other in imported:
+            parent = commonpath((name, other))
+            child, imported_child = (_child(parent, path) for path in (name, other))
+            neighbours[parent].setdefault(child, set()).add(imported_child)
+            neighbours[parent].setdefault(imported_child, set())
+    return {tuple(circle) for children in neighbours.values() for circle in cycles(children)}
+
+
+def _child(parent: str, path: str) -> str:
+    """What is directly in `parent` and is, or contains, `path`."""
+    depth = len(PurePosixPath(parent).parts)
+    return "/".join(PurePosixPath(path).parts[: depth + 1])
+
+
+def installed(name: str) -> str:
+    """The path of a file by the symbolic links, through which it is imported."""
+    return name if name.startswith("odradek/") else f"odradek/{name}"
+
+
+def test_folders_and_files_of_one_folder_do_not_import_each_other_in_a_circle() -> None:
+    graph = {
+        installed(name): {installed(other) for other in imported}
+        for name, imported in import_graph(product()).items()
+    }
+    circles = circles_of_neighbours(graph)
+    assert not circles - CIRCLES
+    assert not CIRCLES - circles, "this one is mended: take it out of the list"
+
+
+def test_circles_of_neighbours_are_found() -> None:
+    graph = {"p/a/x.py": {"p/b/c/y.py"}, "p/b/c/y.py": {"p/b/z.py"}, "p/b/z.py": {"p/a/w.py"}}
+    assert circles_of_neighbours(graph) == {("p/a", "p/b")}
+    assert circles_of_neighbours({"p/a/x.py": {"p/b.py"}, "p/b.py": {"q/a.py"}}) == set()
+
+
+def test_broker_does_not_mention_tests() -> None:
+    """What only brokers for tests need wraps a node from above, in odradek/testing/node."""
+    places = [
+        f"{file.name}: {line.strip()}"
+        for file in sources(".py")
+        if file.is_in("broker/")
+        for line in (file.name, *file.text.splitlines())
+        if OF_TESTS.search(line)
+    ]
+    assert not places
