@@ -40,7 +40,7 @@ LOG_START: Final = 21
 
 PARTITIONS: Final = {"plain": 2, "codecs": 1, "rolled": 1, "idempotent": 1, "shortened": 1}
 PARTITIONS_ALL: Final = {**PARTITIONS, "append-time": 1, "transactional": 1, "empty": 1}
-LEFT_OUT = "__"
+LEFT_OUT: Final = ("__", ".lock")
 """The directories of Kafka's own topics are not packed; the checkpoints still name them."""
 
 
@@ -145,19 +145,22 @@ def read_partition(talk: Talk, masks: Masks, name: str, partition: int) -> dict[
     return whole
 
 
-def packed_files(folder: Path) -> Iterator[Path]:
+def packed_files(folder: Path, without: tuple[str, ...]) -> Iterator[Path]:
     """The files of a data directory in the order of their names."""
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
-        if not relative.parts[0].startswith((LEFT_OUT, ".lock")):
+        if not relative.parts[0].startswith(without):
             yield path
 
 
-def pack(folder: Path, target: Path) -> None:
-    """A tar.gz with the times of the files, without their owners."""
+def pack(folder: Path, target: Path, without: tuple[str, ...] = LEFT_OUT) -> None:
+    """A tar.gz with the times of the files, without their owners.
+
+    without  how the names begin of what is left out
+    """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for path in packed_files(folder):
+        for path in packed_files(folder, without):
             entry = archive.gettarinfo(path, str(path.relative_to(folder)))
             entry.uid = entry.gid = 0
             entry.uname = entry.gname = ""
@@ -171,8 +174,13 @@ def pack(folder: Path, target: Path) -> None:
 
 def unpack(name: str, folder: Path) -> Path:
     """Put `clean` or `unclean` into a folder, for a test."""
+    return unpack_archive(GOLDEN / f"{name}.tar.gz", folder)
+
+
+def unpack_archive(path: Path, folder: Path) -> Path:
+    """Put what was packed into a folder, which is made; returns the folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(GOLDEN / f"{name}.tar.gz") as archive:
+    with tarfile.open(path) as archive:
         archive.extractall(folder, filter="data")
     return folder
 
