@@ -3,6 +3,7 @@
 #            CONFIG=FILE   another settings file
 #            ARGS='...'    more arguments of `odradek start`
 # make cluster  a ZooKeeper ensemble and three brokers on this machine, from config/cluster
+# make quick  the command before each commit: the parts in their own process, without Java
 # make test  everything a change must pass: lint, then all tests
 # make test-compose  builds the images, runs docker-compose.yml, kills containers; CI runs it, too
 # make coverage  which lines the tests of the parts run; CI runs it after `make test`
@@ -34,9 +35,10 @@ PARTS_OF_BROKER := $(addprefix tests/broker/,group handlers replication server t
 STEPS := $(wildcard $(addprefix tests/pipeline/test_,transforms*.py registry.py python_steps.py \
 	lookup_tables.py shared_queries.py sharing.py upsert.py webhook.py))
 JOBS := $(wildcard $(addprefix tests/pipeline/test_,demo*.py end*.py exactly_once*.py mirror*.py))
+QUICK := tests/controller tests/protocol tests/storage tests/broker/group tests/broker/handlers
 PACKAGES := broker controller odradek protocol runtime storage
 
-.PHONY: run cluster test test-pipelines test-steps test-jobs test-clusters test-tools test-clients test-groups test-broker test-broker-parts test-parts test-sim test-mixed test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-scripts campaign-cuts campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline test-connectors demo-pipeline plugin-runs measure-start tools system-packages clean
+.PHONY: run cluster quick test test-pipelines test-steps test-jobs test-clusters test-tools test-clients test-groups test-broker test-broker-parts test-parts test-sim test-mixed test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-scripts campaign-cuts campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline test-connectors demo-pipeline plugin-runs measure-start tools system-packages clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/python -I -m odradek start $(CONFIG) $(AT_PORT) $(ARGS)
@@ -44,6 +46,12 @@ run: $(VENV)/.run
 # Needs Debian's ZooKeeper besides; `odradek cluster` needs nothing and starts brokers only.
 cluster: $(VENV)/.run system-packages
 	@exec $(BIN)/python -I -m odradek.tools.cluster.ensemble config/cluster
+
+# A pull request runs it under each Python that the package claims.
+quick: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -p no:cacheprovider --hypothesis-profile=coverage -n 2 \
+		-m "not client and not judge and not slow" $(QUICK) \
+		--ignore=tests/storage/log/test_large_logs.py --ignore-glob='*_crashes.py'
 
 # The rows wait for Java and for sessions much of the time: more of them run at once than the machine
 # has processors, and each prints what it found at its end.
