@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 from odradek.broker.settings.broker_settings import BrokerSettings
-from odradek.broker.settings.definitions.tables import BROKER, TOPIC, broker_definition
+from odradek.broker.settings.definitions import BROKER, TOPIC, broker_definition
 from odradek.broker.settings.dynamic import (
     DEFAULT_ENTITY,
     THREAD_COUNTS,

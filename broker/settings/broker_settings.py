@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from odradek.broker.settings.definitions.tables import BROKER, base_name
+from odradek.broker.settings.definitions import BROKER, base_name
 from odradek.broker.settings.dynamic import DynamicSettings
 from odradek.broker.settings.listeners import Listener
 from odradek.broker.settings.rules import Value
@@ -16,11 +16,10 @@ from odradek.broker.settings.types import parse_value
 class BrokerSettings:
     """The settings of one broker; never changed, but replaced as a whole (see `CurrentSettings`).
 
-    Each setting of Kafka 3.9 is an attribute, with `_` for its dots.  The constructor fills them in
-    from a mapping, so a type checker cannot see that; `make unit` compares the values with the
-    types declared here.  Declared are the settings of features that exist or are planned (see
-    NOT_DONE.md): about half of them are read by the broker today, the others are checked at the
-    start and shown by DescribeConfigs only.
+    A setting that the broker reads is an attribute, with `_` for its dots.  The constructor fills
+    them in from a mapping, which a type checker cannot see: a test compares them with the types of
+    the settings, and another one finds declarations that nothing reads.  All settings are checked
+    at the start and shown by DescribeConfigs; `raw` has them.
 
     Some attributes combine several settings: `log_retention_ms` includes minutes and hours,
     `listeners` are `Listener`s.
@@ -45,33 +44,24 @@ class BrokerSettings:
     advertised_listeners: tuple[Listener, ...]
     """`listeners` where not set.  An empty host and port 0 are replaced once the listeners are
     bound."""
-    listener_security_protocol_map: Mapping[str, str]
     inter_broker_listener_name: str
     control_plane_listener_name: str | None
 
-    num_network_threads: int
-    num_io_threads: int
-    background_threads: int
-    queued_max_requests: int
     queued_max_request_bytes: int
     socket_send_buffer_bytes: int
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
     socket_listen_backlog_size: int
     socket_connection_setup_timeout_ms: int
-    socket_connection_setup_timeout_max_ms: int
     request_timeout_ms: int
     max_connections: int
     max_connections_per_ip: int
     max_connections_per_ip_overrides: Mapping[str, int]
-    max_connection_creation_rate: int
     connections_max_idle_ms: int
-    connections_max_reauth_ms: int
     connection_failed_authentication_delay_ms: int
     max_incremental_fetch_session_cache_slots: int
     max_request_partition_size_limit: int
     fetch_max_bytes: int
-    message_max_bytes: int
     compression_type: str
     auto_create_topics_enable: bool
     delete_topic_enable: bool
@@ -83,8 +73,6 @@ class BrokerSettings:
     """Absolute, none twice; at least one."""
     num_partitions: int
     default_replication_factor: int
-    num_recovery_threads_per_data_dir: int
-    log_segment_bytes: int
     log_roll_ms: int
     """Taken from log.roll.hours when log.roll.ms is not set."""
     log_roll_jitter_ms: int
@@ -93,33 +81,15 @@ class BrokerSettings:
     """-1: for ever.  From log.retention.minutes or .hours where not set itself."""
     log_retention_bytes: int
     log_retention_check_interval_ms: int
-    log_initial_task_delay_ms: int
     log_cleanup_policy: tuple[str, ...]
     log_segment_delete_delay_ms: int
-    log_index_size_max_bytes: int
-    log_index_interval_bytes: int
-    log_flush_interval_messages: int
-    log_flush_interval_ms: int
-    """log.flush.scheduler.interval.ms where not set itself."""
-    log_flush_scheduler_interval_ms: int
     log_flush_offset_checkpoint_interval_ms: int
-    log_flush_start_offset_checkpoint_interval_ms: int
-    log_preallocate: bool
-    log_message_timestamp_type: str
-    log_message_timestamp_before_max_ms: int
-    """log.message.timestamp.difference.max.ms where not bounded itself."""
-    log_message_timestamp_after_max_ms: int
-    """log.message.timestamp.difference.max.ms where not bounded itself."""
-    log_message_downconversion_enable: bool
     log_cleaner_enable: bool
     log_cleaner_threads: int
     log_cleaner_io_max_bytes_per_second: float
     log_cleaner_dedupe_buffer_size: int
-    log_cleaner_io_buffer_size: int
     log_cleaner_io_buffer_load_factor: float
     log_cleaner_backoff_ms: int
-    log_cleaner_min_cleanable_ratio: float
-    log_cleaner_delete_retention_ms: int
     log_cleaner_min_compaction_lag_ms: int
     log_cleaner_max_compaction_lag_ms: int
 
@@ -127,7 +97,6 @@ class BrokerSettings:
     unclean_leader_election_enable: bool
     replica_lag_time_max_ms: int
     replica_socket_timeout_ms: int
-    replica_socket_receive_buffer_bytes: int
     replica_fetch_max_bytes: int
     replica_fetch_wait_max_ms: int
     replica_fetch_min_bytes: int
@@ -136,13 +105,10 @@ class BrokerSettings:
     replica_high_watermark_checkpoint_interval_ms: int
     replica_selector_class: str | None
     num_replica_fetchers: int
-    num_replica_alter_log_dirs_threads: int
-    """As many as folders where not set."""
     controller_socket_timeout_ms: int
     auto_leader_rebalance_enable: bool
     leader_imbalance_per_broker_percentage: int
     leader_imbalance_check_interval_seconds: int
-    inter_broker_protocol_version: str
 
     zookeeper_connect: str | None
     """None: coordination is embedded in this broker."""
@@ -168,7 +134,6 @@ class BrokerSettings:
     group_consumer_assignors: tuple[str, ...]
     group_consumer_migration_policy: str
     offset_metadata_max_bytes: int
-    offsets_load_buffer_size: int
     offsets_topic_replication_factor: int
     offsets_topic_num_partitions: int
     offsets_topic_segment_bytes: int
@@ -176,7 +141,6 @@ class BrokerSettings:
     offsets_retention_minutes: int
     offsets_retention_check_interval_ms: int
     offsets_commit_timeout_ms: int
-    offsets_commit_required_acks: int
 
     transaction_max_timeout_ms: int
     transactional_id_expiration_ms: int
@@ -184,27 +148,14 @@ class BrokerSettings:
     transaction_state_log_num_partitions: int
     transaction_state_log_min_isr: int
     transaction_state_log_segment_bytes: int
-    transaction_state_log_load_buffer_size: int
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int
     transaction_remove_expired_transaction_cleanup_interval_ms: int
     transaction_partition_verification_enable: bool
     producer_id_expiration_ms: int
     producer_id_expiration_check_interval_ms: int
 
-    quota_window_num: int
-    quota_window_size_seconds: int
     replication_quota_window_num: int
     replication_quota_window_size_seconds: int
-    controller_quota_window_num: int
-    controller_quota_window_size_seconds: int
-
-    sasl_enabled_mechanisms: tuple[str, ...]
-    sasl_mechanism_inter_broker_protocol: str
-    sasl_server_max_receive_size: int
-    delegation_token_secret_key: str | None
-    delegation_token_max_lifetime_ms: int
-    delegation_token_expiry_time_ms: int
-    delegation_token_expiry_check_interval_ms: int
 
     warnings: tuple[str, ...]
     """A line for each unknown name (`load_settings`), or for each dynamic setting that cannot be

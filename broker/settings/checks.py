@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from odradek.broker.settings.broker_settings import BrokerSettings
-from odradek.broker.settings.definitions.tables import BROKER, base_name
+from odradek.broker.settings.definitions import BROKER, base_name
 from odradek.broker.settings.groups import (
     ASSIGNMENT_INTERVAL_SETTING,
     assignment_interval_ms,

@@ -15,7 +15,7 @@ from itertools import dropwhile
 from typing import Final, NamedTuple
 
 from odradek.broker.settings.broker_settings import BrokerSettings
-from odradek.broker.settings.definitions.tables import BROKER, TOPIC, broker_definition, is_dynamic
+from odradek.broker.settings.definitions import BROKER, TOPIC, broker_definition, is_dynamic
 from odradek.broker.settings.dynamic import is_hidden
 from odradek.broker.settings.synonyms import TOPIC_SYNONYMS, all_synonyms
 from odradek.broker.settings.topic_config import topic_values

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from odradek.broker.settings.definitions.tables import (
+from odradek.broker.settings.definitions import (
     BROKER,
     broker_definition,
     is_dynamic,

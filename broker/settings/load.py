@@ -13,13 +13,12 @@ from typing import Any, Final
 
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.checks import check_settings, unknown_names
-from odradek.broker.settings.definitions.tables import BROKER, base_name
+from odradek.broker.settings.definitions import BROKER, base_name
 from odradek.broker.settings.dynamic import NO_DYNAMIC_SETTINGS, DynamicSettings, overlaid, usable
 from odradek.broker.settings.listeners import parse_counts, parse_listeners, parse_protocol_map
 from odradek.broker.settings.properties import PropertiesError, parse_properties
 from odradek.broker.settings.rules import Value
 from odradek.broker.settings.types import (
-    LIST,
     LONG_MAX,
     InvalidValueError,
     SettingsError,
@@ -64,16 +63,6 @@ def load_settings(path: str | None, overrides: Sequence[str]) -> BrokerSettings:
     return make_settings(written, warnings=unknown_names(written))
 
 
-def default_values() -> dict[str, Value]:
-    """The value of every setting that is not set."""
-    return {
-        name: split_list(definition.default)
-        if definition.type is LIST and isinstance(definition.default, str)
-        else definition.default
-        for name, definition in BROKER.items()
-    }
-
-
 def make_settings(
     static: Mapping[str, str],
     dynamic: DynamicSettings = NO_DYNAMIC_SETTINGS,
@@ -89,7 +78,7 @@ def make_settings(
     """
     static = with_node_id(static)
     written = overlaid(static, dynamic)
-    values = default_values()
+    values = {name: definition.default for name, definition in BROKER.items()}
     for name, text in written.items():
         definition = BROKER.get(name)
         if definition is not None:
@@ -153,10 +142,8 @@ def effective_values(written: Mapping[str, str], raw: Mapping[str, Value]) -> di
     advertised = values["advertised.listeners"]
     folders = values["log.dir"] if values["log.dirs"] is None else values["log.dirs"]
     log_dirs = tuple(os.path.abspath(folder) for folder in split_list(folders) if folder)
-    alter_threads = values["num.replica.alter.log.dirs.threads"]
     connection_timeout_ms = values["zookeeper.connection.timeout.ms"]
     return {
-        "listener_security_protocol_map": protocols,
         "listeners": listeners,
         "advertised_listeners": listeners
         if advertised is None
@@ -166,9 +153,6 @@ def effective_values(written: Mapping[str, str], raw: Mapping[str, Value]) -> di
             "max.connections.per.ip.overrides", values["max.connections.per.ip.overrides"]
         ),
         "log_dirs": log_dirs,
-        "num_replica_alter_log_dirs_threads": len(log_dirs)
-        if alter_threads is None
-        else alter_threads,
         "zookeeper_connect": values["zookeeper.connect"] or None,
         "zookeeper_connection_timeout_ms": values["zookeeper.session.timeout.ms"]
         if connection_timeout_ms is None

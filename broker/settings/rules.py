@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum
+from functools import cache
 from typing import Final, NamedTuple
 
 Value = bool | int | float | str | tuple[str, ...] | None
@@ -23,8 +24,8 @@ class Between(NamedTuple):
 class MinusOneOr(NamedTuple):
     """-1, or a number from `low` to `high`."""
 
-    low: int
-    high: int | None
+    low: float
+    high: float | None
 
 
 class OneOf(NamedTuple):
@@ -49,6 +50,9 @@ class Shape(Enum):
     THROTTLED_REPLICAS = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
 
 
+SHAPES: Final = {shape.value: shape for shape in Shape}
+CASE_IGNORED: Final = "(case insensitive) "
+
 Rule = Between | MinusOneOr | OneOf | EachOf | Shape
 
 
@@ -57,20 +61,6 @@ class BrokenRule(NamedTuple):
 
     shown_value: str
     allowed: str
-
-
-def at_least(low: int) -> Between:
-    return Between(low, None)
-
-
-def one_of(*words: str) -> OneOf:
-    """One of `words`, case-sensitive."""
-    return OneOf(words)
-
-
-def each_of(*words: str) -> EachOf:
-    """Any number of `words`, case-sensitive."""
-    return EachOf(words)
 
 
 def broken_rule(rule: Rule, value: Value) -> BrokenRule | None:
@@ -151,11 +141,38 @@ def rule_text(rule: Rule | None) -> str | None:
             ends = [str(lowest), "..."] if highest is None else [str(lowest), "...", str(highest)]
             return f"[{','.join(ends)}] or -1"
         case OneOf(words, is_case_ignored):
-            return f"{'(case insensitive) ' if is_case_ignored else ''}[{', '.join(words)}]"
+            return f"{CASE_IGNORED if is_case_ignored else ''}[{', '.join(words)}]"
         case EachOf(words):
             return f"[{', '.join(words)}]"
         case Shape():
             return rule.value
+
+
+@cache
+def parse_rule(text: str, is_list: bool) -> Rule | None:
+    """The rule of which `rule_text` makes this text; None for an empty one.
+
+    is_list  words in brackets are allowed as items of a list
+    """
+    if not text:
+        return None
+    if text in SHAPES:
+        return SHAPES[text]
+    inside = text[text.index("[") + 1 : text.rindex("]")]
+    if "..." not in inside:
+        words = tuple(inside.split(", "))
+        return EachOf(words) if is_list else OneOf(words, text.startswith(CASE_IGNORED))
+    low, high = (_bound(end.strip(",")) for end in inside.split("..."))
+    if not text.endswith(" or -1"):
+        return Between(low, high)
+    assert low is not None, text
+    return MinusOneOr(low, high)
+
+
+def _bound(text: str) -> float | None:
+    if not text:
+        return None
+    return float(text) if "." in text else int(text)
 
 
 RELEASES: Final = (

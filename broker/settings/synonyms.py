@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.settings.definitions.tables import base_name
+from odradek.broker.settings.definitions import base_name
 
 TOPIC_SYNONYMS: Final[dict[str, str]] = {
     "cleanup.policy": "log.cleanup.policy",

@@ -11,18 +11,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from odradek.broker.settings.broker_settings import BrokerSettings
-from odradek.broker.settings.definitions.tables import TOPIC
+from odradek.broker.settings.definitions import TOPIC
 from odradek.broker.settings.dynamic import DynamicSettings
 from odradek.broker.settings.load import make_settings, with_dynamic
 from odradek.broker.settings.rules import Value
 from odradek.broker.settings.synonyms import TOPIC_SYNONYMS
 from odradek.broker.settings.types import (
-    LIST,
     LONG_MAX,
     InvalidValueError,
     SettingsError,
     parse_value,
-    split_list,
 )
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.storage.log_config import LogConfig
@@ -64,8 +62,6 @@ def broker_values(settings: BrokerSettings) -> dict[str, Value]:
         # The format of records has been fixed since 3.0 (KIP-724), whatever the broker says.
         if synonym is not None and name != FORMAT_VERSION:
             values[name] = getattr(settings, synonym.replace(".", "_"))
-        elif definition.type is LIST and isinstance(definition.default, str):
-            values[name] = split_list(definition.default)
         else:
             values[name] = definition.default
     return values

@@ -13,8 +13,6 @@ from odradek.broker.settings.rules import Between, Rule, Value, broken_rule, rul
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
-DOUBLE_MAX: Final = 1.7976931348623157e308
-"""Java's `Double.MAX_VALUE`."""
 
 
 class ConfigType(StrEnum):
@@ -50,30 +48,18 @@ class UpdateMode(StrEnum):
     """For one broker or, as a default, for all."""
 
 
-BOOLEAN: Final = ConfigType.BOOLEAN
-STRING: Final = ConfigType.STRING
-INT: Final = ConfigType.INT
-SHORT: Final = ConfigType.SHORT
-LONG: Final = ConfigType.LONG
-DOUBLE: Final = ConfigType.DOUBLE
 LIST: Final = ConfigType.LIST
-CLASS: Final = ConfigType.CLASS
-PASSWORD: Final = ConfigType.PASSWORD
-HIGH: Final = Importance.HIGH
-MEDIUM: Final = Importance.MEDIUM
-LOW: Final = Importance.LOW
 READ_ONLY: Final = UpdateMode.READ_ONLY
 PER_BROKER: Final = UpdateMode.PER_BROKER
-CLUSTER_WIDE: Final = UpdateMode.CLUSTER_WIDE
 
 
 class Definition(NamedTuple):
-    """One setting: a row of the tables."""
+    """One setting: a row of definitions.tsv."""
 
     name: str
     type: ConfigType
     default: Value
-    """None: not set.  A list is a text with commas."""
+    """None: not set."""
     rule: Rule | None
     importance: Importance
     update_mode: UpdateMode

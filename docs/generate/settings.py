@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import groupby
 from typing import Final
 
-from odradek.broker.settings.definitions import tables
+from odradek.broker.settings import definitions
 from odradek.broker.settings.rules import rule_text
 from odradek.broker.settings.types import Definition, UpdateMode, value_text
 
@@ -18,7 +17,7 @@ The names, types, defaults and bounds are those of Apache Kafka 3.9 in ZooKeeper
 KEY=VALUE` sets one value on the command line. Unknown names are logged and have no effect; an
 invalid value stops the start with one line that names setting, value and bounds.
 
-This page is generated from the definitions in `broker/settings/definitions`. A few settings are
+This page is generated from the definitions in `broker/settings/definitions.tsv`. A few settings are
 accepted and have no effect: [Not done](not-done.md) lists them.
 """
 UPDATES: Final = {
@@ -45,32 +44,31 @@ def render() -> str:
     taken: set[str] = set()
     parts = [INTRODUCTION]
     for name, title in TITLES.items():
-        definitions: Iterable[Definition] = getattr(tables, name).TABLE
-        parts.append(f"## {title}\n\n{_entries(definitions, taken)}")
+        table = definitions.SUBJECTS[name].values()
+        parts.append(f"## {title}\n\n{_entries(table, taken)}")
     parts.append(
         "## Dynamic only\n\nSet with IncrementalAlterConfigs while the broker runs.\n\n"
-        + _entries(tables.DYNAMIC_ONLY.values(), taken)
+        + _entries(definitions.DYNAMIC_ONLY.values(), taken)
     )
     parts.append(
         "## Topics\n\nA topic's own value comes before the broker's default.\n\n"
-        + _entries(tables.TOPIC.values(), taken)
+        + _entries(definitions.TOPIC.values(), taken)
     )
     return "\n".join(parts)
 
 
-def documented(page: str, definitions: Mapping[str, Definition]) -> set[str]:
-    """Those of the definitions that have an entry on the page."""
-    return {name for name in definitions if f"### `{name}` {{: #" in page}
+def documented(page: str, table: Mapping[str, Definition]) -> set[str]:
+    """Those of the settings that have an entry on the page."""
+    return {name for name in table if f"### `{name}` {{: #" in page}
 
 
-def _entries(definitions: Iterable[Definition], taken: set[str]) -> str:
+def _entries(table: Iterable[Definition], taken: set[str]) -> str:
     """Entries in the order of names.
 
     taken  anchors of the page; those of the entries are added
     """
-    shown = sorted((row for row in definitions if not row.is_internal), key=lambda row: row.name)
-    unique = [next(rows) for _, rows in groupby(shown, key=lambda row: row.name)]
-    return "\n".join(_entry(row, taken) for row in unique)
+    shown = sorted((row for row in table if not row.is_internal), key=lambda row: row.name)
+    return "\n".join(_entry(row, taken) for row in shown)
 
 
 def _entry(definition: Definition, taken: set[str]) -> str:

@@ -13,7 +13,7 @@ from docs.generate import protocol, settings, tools
 from docs.generate.markdown import table
 from docs.generate.site import relink
 from odradek.broker.handlers.table import HANDLERS
-from odradek.broker.settings.definitions import tables
+from odradek.broker.settings import definitions
 from odradek.command import SUBCOMMANDS
 from odradek.protocol.api_keys import ApiKey
 from tests.support.tool_cache import PROJECT
@@ -50,9 +50,9 @@ def test_strict_build_makes_every_page(tmp_path: Path) -> None:
 
 def test_settings_page_has_every_setting_that_is_not_internal() -> None:
     page = settings.render()
-    for definitions in (tables.BROKER, tables.DYNAMIC_ONLY, tables.TOPIC):
-        public = {name for name, row in definitions.items() if not row.is_internal}
-        assert public - settings.documented(page, definitions) == set()
+    for rows in (definitions.BROKER, definitions.DYNAMIC_ONLY, definitions.TOPIC):
+        public = {name for name, row in rows.items() if not row.is_internal}
+        assert public - settings.documented(page, rows) == set()
 
 
 def test_protocol_page_has_every_api_with_its_versions() -> None:

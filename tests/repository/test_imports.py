@@ -32,7 +32,6 @@ MAY_REACH_OUTSIDE: Final = (
     "broker/node/",
     "broker/purgatory.py",
     "broker/server/",
-    "broker/settings/broker_settings.py",
     "broker/settings/load.py",
     "controller/coordination/server/client_listener.py",
     "controller/coordination/zookeeper_connection.py",

@@ -132,7 +132,7 @@ def parse_configs(texts: list[str]) -> dict[str, str]:
 
 
 def _check_configs(configs: dict[str, str]) -> None:
-    from odradek.broker.settings.definitions.tables import TOPIC
+    from odradek.broker.settings.definitions import TOPIC
     from odradek.broker.settings.types import InvalidValueError, parse_value
 
     for name in configs:

@@ -1,3 +1,4 @@
+import ast
 import os
 from pathlib import Path
 from typing import get_type_hints
@@ -5,11 +6,12 @@ from typing import get_type_hints
 import pytest
 
 from odradek.broker.settings.broker_settings import BrokerSettings
-from odradek.broker.settings.definitions.tables import BROKER
+from odradek.broker.settings.definitions import BROKER
 from odradek.broker.settings.dynamic import DynamicSettings
 from odradek.broker.settings.listeners import Listener
 from odradek.broker.settings.load import load_settings, make_settings, with_dynamic
 from odradek.broker.settings.types import ConfigType, SettingsError
+from tests.repository.sources import product
 
 CONFIG = Path(__file__).parents[3] / "config"
 
@@ -66,7 +68,6 @@ def test_empty_file_gives_kafkas_defaults(tmp_path: Path) -> None:
     assert settings.inter_broker_listener_name == "PLAINTEXT"
     assert settings.advertised_listeners == settings.listeners
     assert settings.log_cleanup_policy == ("delete",)
-    assert settings.num_replica_alter_log_dirs_threads == 1
     assert settings.max_connections_per_ip_overrides == {}
 
 
@@ -167,8 +168,6 @@ def test_unknown_names_cause_a_warning_and_are_kept() -> None:
         ({"log.dirs": " /a , /b ,"}, "log_dirs", ("/a", "/b")),
         ({"log.dir": "/c"}, "log_dirs", ("/c",)),
         ({"log.dir": "/c", "log.dirs": "/d"}, "log_dirs", ("/d",)),
-        ({"log.dirs": "/a,/b"}, "num_replica_alter_log_dirs_threads", 2),
-        ({"num.replica.alter.log.dirs.threads": "5"}, "num_replica_alter_log_dirs_threads", 5),
         ({"node.id": "4"}, "broker_id", 4),
         ({"broker.id": "4"}, "node_id", 4),
         (
@@ -369,16 +368,13 @@ COMPLETED = {
     # Attributes with another type than their setting, because they are more than its text.
     "listeners",
     "advertised_listeners",
-    "listener_security_protocol_map",
     "max_connections_per_ip_overrides",
     "inter_broker_listener_name",
     "log_dirs",
-    "num_replica_alter_log_dirs_threads",
     "zookeeper_connection_timeout_ms",
     "log_retention_ms",
     "log_roll_ms",
     "log_roll_jitter_ms",
-    "log_flush_interval_ms",
 }
 OWN = {"static", "dynamic", "written", "raw", "warnings"}
 
@@ -401,6 +397,16 @@ def test_every_declared_attribute_is_there() -> None:
         assert hasattr(settings, attribute), attribute
 
 
+def test_every_declared_attribute_is_read() -> None:
+    read = {
+        node.attr
+        for file in product()
+        for node in file.nodes
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+    }
+    assert not [name for name in get_type_hints(BrokerSettings) if name not in read]
+
+
 def test_dynamic_settings_take_precedence_level_by_level() -> None:
     settings = make_settings({"num.io.threads": "8", "log.retention.hours": "5"})
     changed = with_dynamic(
@@ -410,13 +416,13 @@ def test_dynamic_settings_take_precedence_level_by_level() -> None:
             {"num.io.threads": "10"},
         ),
     )
-    assert (changed.num_io_threads, changed.compression_type) == (10, "gzip")
+    assert (changed.raw["num.io.threads"], changed.compression_type) == (10, "gzip")
     assert changed.log_retention_ms == 77
     assert changed.raw["log.retention.hours"] == 168
     assert changed.static == settings.static
-    assert settings.num_io_threads == 8
+    assert settings.raw["num.io.threads"] == 8
     back = with_dynamic(changed, DynamicSettings({}, {}))
-    assert (back.num_io_threads, back.log_retention_ms) == (8, 5 * 3_600_000)
+    assert (back.raw["num.io.threads"], back.log_retention_ms) == (8, 5 * 3_600_000)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import pytest
 
-from odradek.broker.settings.definitions import tables as definitions
-from odradek.broker.settings.definitions.tables import (
+from odradek.broker.settings import definitions
+from odradek.broker.settings.definitions import (
     BROKER,
     DYNAMIC_ONLY,
     TOPIC,
@@ -11,7 +11,6 @@ from odradek.broker.settings.definitions.tables import (
 from odradek.broker.settings.rules import rule_text
 from odradek.broker.settings.synonyms import TOPIC_SYNONYMS
 from odradek.broker.settings.types import (
-    ConfigType,
     Definition,
     UpdateMode,
     check_value,
@@ -90,8 +89,7 @@ def test_default_passes_its_own_rule(definition: Definition) -> None:
         return
     value = parse_type(definition, text)
     check_value(definition, value)
-    if definition.type is not ConfigType.LIST:
-        assert value == definition.default
+    assert value == definition.default
 
 
 @pytest.mark.parametrize("definition", ALL)

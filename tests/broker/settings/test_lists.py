@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.settings.broker_settings import BrokerSettings
+from odradek.broker.settings.listeners import parse_protocol_map
 from odradek.broker.settings.load import make_settings
 from odradek.broker.settings.types import InvalidValueError
 
@@ -72,8 +73,7 @@ def test_blanks_and_empty_items_are_passed_over(
     ],
 )
 def test_protocol_map_is_read_whatever_its_case(text: str, expected: Mapping[str, str]) -> None:
-    found = settings(listener_security_protocol_map=text)
-    assert found.listener_security_protocol_map == expected
+    assert parse_protocol_map("listener.security.protocol.map", text) == expected
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import pytest
 
-from odradek.broker.settings.definitions.tables import TOPIC
+from odradek.broker.settings.definitions import TOPIC
 from odradek.broker.settings.dynamic import DynamicSettings
 from odradek.broker.settings.load import make_settings
 from odradek.broker.settings.topic_config import (
@@ -22,10 +22,7 @@ def test_topic_without_overrides_on_a_broker_without_settings_has_the_defaults_o
 
 def test_topic_defaults_equal_those_of_a_broker_without_settings() -> None:
     for name, value in broker_values(SETTINGS).items():
-        default = TOPIC[name].default
-        assert value == (tuple(str(default).split(",")) if value == ("delete",) else default) or (
-            value == () and default == ""
-        ), name
+        assert value == TOPIC[name].default, name
 
 
 def test_override_precedes_the_broker_and_a_dynamic_setting_a_static_one() -> None:

@@ -12,16 +12,16 @@ from odradek.broker.settings.rules import (
     Rule,
     Shape,
     Value,
-    at_least,
     broken_rule,
+    parse_rule,
     protocol_version,
     rule_text,
 )
 from odradek.broker.settings.types import (
-    MEDIUM,
     READ_ONLY,
     ConfigType,
     Definition,
+    Importance,
     InvalidValueError,
     double_text,
     parse_value,
@@ -30,7 +30,7 @@ from odradek.broker.settings.types import (
 
 
 def definition(config_type: ConfigType, rule: Rule | None = None) -> Definition:
-    return Definition("the.key", config_type, None, rule, MEDIUM, READ_ONLY, "A key.")
+    return Definition("the.key", config_type, None, rule, Importance.MEDIUM, READ_ONLY, "A key.")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_error_of_an_invalid_value_names_key_value_and_what_is_allowed(
 @pytest.mark.parametrize(
     ("config_type", "rule", "good", "bad", "allowed"),
     [
-        (ConfigType.INT, at_least(1), "1", "0", "Value must be at least 1"),
+        (ConfigType.INT, Between(1, None), "1", "0", "Value must be at least 1"),
         (ConfigType.INT, Between(1, 17), "17", "18", "Value must be no more than 17"),
         (ConfigType.DOUBLE, Between(0, 1), "1", "1.5", "Value must be no more than 1"),
         (ConfigType.INT, MinusOneOr(1, 9), "-1", "0", "between 1 and 9 or equal to -1"),
@@ -126,7 +126,7 @@ def test_list_names_the_item_that_is_wrong() -> None:
 
 
 def test_value_that_is_not_set_breaks_no_rule() -> None:
-    for rule in (at_least(1), OneOf(("a",)), EachOf(("a",)), Shape.NOT_NULL, MinusOneOr(1, 9)):
+    for rule in (Between(1, None), OneOf(("a",)), EachOf(("a",)), Shape.NOT_NULL, MinusOneOr(1, 9)):
         assert broken_rule(rule, None) is None
 
 
@@ -141,7 +141,7 @@ def test_secret_does_not_appear_in_its_error() -> None:
     ("rule", "text"),
     [
         (None, None),
-        (at_least(0), "[0,...]"),
+        (Between(0, None), "[0,...]"),
         (Between(None, 5), "[...,5]"),
         (Between(1, 5), "[1,...,5]"),
         (MinusOneOr(1, 9), "[1,...,9] or -1"),
@@ -154,6 +154,7 @@ def test_secret_does_not_appear_in_its_error() -> None:
 )
 def test_rule_is_written_as_in_kafkas_tables(rule: Rule | None, text: str | None) -> None:
     assert rule_text(rule) == text
+    assert parse_rule(text or "", isinstance(rule, EachOf)) == rule
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,0 @@
-"""Every setting of Kafka 3.9: name, type, default, bounds, importance, documentation."""
