@@ -17,9 +17,9 @@ class BrokerSettings:
     """The settings of one broker; never changed, but replaced as a whole (see `CurrentSettings`).
 
     A setting that the broker reads is an attribute, with `_` for its dots.  The constructor fills
-    them in from a mapping, which a type checker cannot see: a test compares them with the types of
-    the settings, and another one finds declarations that nothing reads.  All settings are checked
-    at the start and shown by DescribeConfigs; `raw` has them.
+    them in from a mapping, which a type checker cannot see: the suite compares them with the types
+    of the settings, and finds declarations that nothing reads.  All settings are checked at the
+    start and shown by DescribeConfigs; `raw` has them.
 
     Some attributes combine several settings: `log_retention_ms` includes minutes and hours,
     `listeners` are `Listener`s.

@@ -13,19 +13,7 @@ from tests.repository.sources import product, sources
 from tests.repository.test_imports import import_graph
 
 OF_TESTS: Final = re.compile(r"(?<![A-Za-z])[Tt]ests?(?![a-z])")
-CIRCLES: Final = frozenset(
-    {
-        ("odradek/pipeline/cases", "odradek/pipeline/jobs"),
-        ("odradek/pipeline/registry", "odradek/pipeline/sinks"),
-        (
-            "odradek/pipeline/mirror",
-            "odradek/pipeline/offset_log.py",
-            "odradek/pipeline/spec",
-            "odradek/pipeline/topics.py",
-        ),
-        ("odradek/broker/group/consumer", "odradek/broker/group/group.py"),
-    }
-)
+CIRCLES: Final = frozenset({("odradek/broker/group/consumer", "odradek/broker/group/group.py")})
 """Circles that are known, each sorted."""
 
 
