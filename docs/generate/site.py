@@ -30,7 +30,6 @@ INCLUDED: Final = {
     "CONTRIBUTING.md": "contributing.md",
     "NOT_DONE.md": "not-done.md",
     "bench/RESULTS.md": "figures.md",
-    "pipeline/README.md": "pipelines.md",
     "storage/FORMAT.md": "format.md",
     "tests/golden/differences.md": "differences.md",
 }
