@@ -131,6 +131,7 @@ UNDECLARED: Final = frozenset(
         ApiKey.BEGIN_QUORUM_EPOCH,
         ApiKey.END_QUORUM_EPOCH,
         ApiKey.DESCRIBE_QUORUM,
+        ApiKey.ENVELOPE,
         ApiKey.FETCH_SNAPSHOT,
         ApiKey.BROKER_REGISTRATION,
         ApiKey.BROKER_HEARTBEAT,
@@ -144,7 +145,7 @@ UNDECLARED: Final = frozenset(
         ApiKey.STREAMS_GROUP_DESCRIBE,
     }
 )
-"""KRaft quorums and streams groups: no broker in ZooKeeper mode serves them.  Their names and
+"""KRaft clusters and streams groups: no broker in ZooKeeper mode serves them.  Their names and
 header versions are known, so that a request can be named in a log; their messages are not."""
 
 NEVER_FLEXIBLE: Final = 32767

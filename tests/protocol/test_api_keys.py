@@ -21,7 +21,6 @@ from odradek.protocol.schema import schema_of
 
 DECLARED = [key for key in ApiKey if key not in UNDECLARED]
 PLANNED = {
-    "KRaft": (58,),
     "telemetry": (71, 72, 74),
     "share groups": (76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92),
 }
