@@ -4,11 +4,27 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from tests.repository.dead_names import dead_names, definitions
-from tests.repository.sources import CHECKS, Source, everything, product, python
+from tests.repository.sources import (
+    CHECKS,
+    PACKAGES,
+    PRODUCT,
+    ROOT,
+    Source,
+    everything,
+    product,
+    python,
+)
 
+THIS_FILE: Final = "tests/repository/test_names.py"
+OWN_MODULE: Final = re.compile(rf"odradek\.(?:{'|'.join(PACKAGES)}|testing|tools)(?:\.[a-z_]\w*)*")
+OWN_FILE: Final = re.compile(
+    rf"(?:{'|'.join((*PRODUCT, *CHECKS))})/(?:[\w-]+/)*(?:[\w-]+\.py(?::[\w.]+)?)?"
+)
+"""A folder, a file, or `path:name`."""
 SAYS_NOTHING: Final = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
 MANAGERS: Final = {"storage/directories/log_manager.py"}
 """Kafka's LogManager."""
@@ -82,6 +98,63 @@ def test_class_names_are_defined_once() -> None:
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     places.setdefault(node.name, []).append(file.name)
     assert not {name: files for name, files in places.items() if len(files) > 1}
+
+
+def modules_in_lists(file: Source) -> Iterator[tuple[int, str]]:
+    """(line, name) of each string of a tuple, list or set that is the name of a module of ours."""
+    for node in file.nodes:
+        if isinstance(node, ast.Tuple | ast.List | ast.Set):
+            for element in node.elts:
+                if isinstance(element, ast.Constant) and OWN_MODULE.fullmatch(str(element.value)):
+                    yield element.lineno, str(element.value)
+
+
+def test_modules_that_lists_name_exist() -> None:
+    """A list that says what is not imported checks nothing once a module has another name."""
+    files = {file.module: file for file in product()}
+    existing = {name for module in files for name in prefixes(module)}
+
+    def exists(name: str) -> bool:
+        module, _, attribute = name.rpartition(".")
+        return name in existing or (module in files and f" {attribute}" in files[module].text)
+
+    offenders = [
+        f"{file.name}:{line}: {name}"
+        for file in everything()
+        if file.name != THIS_FILE
+        for line, name in modules_in_lists(file)
+        if not exists(name)
+    ]
+    assert not offenders
+
+
+def prefixes(module: str) -> list[str]:
+    """The names of a module and of the packages that it is in."""
+    parts = module.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
+
+
+def test_files_that_lists_name_exist() -> None:
+    offenders = [
+        f"{file.name}:{node.lineno}: {node.value}"
+        for file in python(*CHECKS)
+        if file.name != THIS_FILE
+        for node in file.nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if OWN_FILE.fullmatch(node.value) and not (ROOT / node.value.split(":")[0]).exists()
+    ]
+    assert not offenders
+
+
+def test_search_for_names_in_lists_finds_modules_and_files() -> None:
+    class Given(Source):
+        text = 'NAMES = ("odradek.broker.gone", "odradek.", "plain")\nWORDS = {"odradek.storage"}\n'
+
+    listed = [(1, "odradek.broker.gone"), (2, "odradek.storage")]
+    assert list(modules_in_lists(Given("given.py"))) == listed
+    assert OWN_FILE.fullmatch("storage/log/log.py:Log.read")
+    assert OWN_FILE.fullmatch("storage/checking/")
+    assert not OWN_FILE.fullmatch("storage/log/log.py and others")
 
 
 def test_every_name_of_the_product_has_a_user() -> None:
