@@ -7,6 +7,7 @@ is one pack and two concatenations (0.3 us).
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct
 from typing import Final
 from uuid import UUID
@@ -26,9 +27,6 @@ _INDEX: Final = 0x01020304
 _FIGURES: Final = Struct(">ihqqq")
 _FIGURES_BEFORE_5: Final = Struct(">ihqq")
 
-Layout = tuple[bytes, bytes]
-_layouts: dict[tuple[int, str, UUID], Layout] = {}
-
 
 def encode_appended(
     version: int,
@@ -40,10 +38,7 @@ def encode_appended(
     log_start_offset: int,
 ) -> bytes:
     """The body of a ProduceResponse for one partition without an error."""
-    layout = _layouts.get((version, name, topic_id))
-    if layout is None:
-        layout = _make_layout(version, name, topic_id)
-    before, after = layout
+    before, after = _layout(version, name, topic_id)
     if version < LOG_START_FROM:
         figures = _FIGURES_BEFORE_5.pack(index, 0, base_offset, log_append_time_ms)
     else:
@@ -51,7 +46,9 @@ def encode_appended(
     return before + figures + after
 
 
-def _make_layout(version: int, name: str, topic_id: UUID) -> Layout:
+@lru_cache(maxsize=LAYOUTS_MAX)
+def _layout(version: int, name: str, topic_id: UUID) -> tuple[bytes, bytes]:
+    """The bytes before and after the figures of a response."""
     partition = PartitionProduceResponse(
         index=_INDEX,
         error_code=ErrorCode.NONE,
@@ -63,8 +60,4 @@ def _make_layout(version: int, name: str, topic_id: UUID) -> Layout:
     body = encoder(ProduceResponse, version)(ProduceResponse(responses=[topic]))
     figures = _FIGURES_BEFORE_5 if version < LOG_START_FROM else _FIGURES
     position = body.rindex(_INDEX.to_bytes(4, "big"))
-    if len(_layouts) >= LAYOUTS_MAX:
-        _layouts.clear()
-    layout = (body[:position], body[position + figures.size :])
-    _layouts[version, name, topic_id] = layout
-    return layout
+    return body[:position], body[position + figures.size :]

@@ -23,6 +23,7 @@ from odradek.storage.events import Report, StorageEvent
 from odradek.storage.files.descriptors import Descriptors
 from odradek.storage.files.disk_errors import is_temporary
 from odradek.storage.files.names import (
+    CLUSTER_METADATA_FOLDER,
     DELETE_FOLDER,
     FUTURE_FOLDER,
     STRAY_FOLDER,
@@ -35,7 +36,7 @@ from odradek.storage.log_config import LogConfig
 from odradek.storage.recovery.torn_segments import CheckedAmount
 
 # Folders that Kafka itself keeps beside the logs and that hold none of a ZooKeeper-mode broker.
-PASSED_OVER: Final = ("__cluster_metadata-0", "remote-log-index-cache")
+PASSED_OVER: Final = (CLUSTER_METADATA_FOLDER, "remote-log-index-cache")
 
 
 class LoadedDirectory:

@@ -13,7 +13,13 @@ from itertools import zip_longest
 from typing import Final
 from uuid import UUID
 
-from odradek.runtime.files import File, FileSystem
+from odradek.protocol.records.batch import (
+    BATCH_OVERHEAD,
+    MAGIC,
+    NO_PRODUCER_ID,
+    RecordBatch,
+)
+from odradek.runtime.files import FileSystem
 from odradek.storage.checkpoints.checkpoint_file import CorruptCheckpoint
 from odradek.storage.checkpoints.leader_epochs import (
     LEADER_EPOCH_FILE,
@@ -27,21 +33,18 @@ from odradek.storage.checkpoints.partition_metadata import (
 )
 from odradek.storage.files.batch_scan import CorruptBatch, iterate_headers
 from odradek.storage.files.names import (
+    CLUSTER_METADATA_FOLDER,
     LOG,
     SNAPSHOT,
+    file_name,
     folder_name,
     parse_file_name,
     parse_folder_name,
 )
 from odradek.storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot
 
-NO_PRODUCER_ID = -1
-_PRODUCER_ID_AT = 43
-"""Byte of a batch of version 2 at which its producer id begins."""
-_PRODUCER_ID_BYTES = 8
-_MAGIC_WITH_PRODUCERS = 2
 PARTITION_MAX: Final = 100_000
-"""No topic has more partitions; a folder such as `backup-20261125` is none of a partition."""
+"""No topic has more partitions; a folder such as `backup-20261125` is not a partition's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ def survey(files: FileSystem, directories: Sequence[str]) -> Survey:
                 continue
             if folder.suffix or folder_name(folder.topic, folder.partition) != name:
                 continue
-            if name == "__cluster_metadata-0":
+            if name == CLUSTER_METADATA_FOLDER:
                 continue
             if not _holds_partition(files, path) or folder.partition >= PARTITION_MAX:
                 found.problems.append(f"{path} is left out: it is not the folder of a partition")
@@ -141,7 +144,7 @@ def _look(
     for base, following in zip_longest(segments, segments[1:]):
         if following is not None and following <= covered:
             continue
-        epoch, identity = _scan(files, f"{path}/{base:020d}{LOG}", problems)
+        epoch, identity = _scan(files, f"{path}/{file_name(base, LOG)}", problems)
         leader_epoch = max(leader_epoch, epoch)
         producer_id = max(producer_id, identity)
     return FoundPartition(topic, partition, path, topic_id, leader_epoch, producer_id, size_bytes)
@@ -153,7 +156,7 @@ def _read_snapshots(
     """(greatest producer id, offset up to which the snapshots know all)."""
     greatest, covered = NO_PRODUCER_ID, 0
     for offset in offsets:
-        name = f"{path}/{offset:020d}{SNAPSHOT}"
+        name = f"{path}/{file_name(offset, SNAPSHOT)}"
         try:
             entries = decode_snapshot(files.read(name))
         except CorruptSnapshot as error:
@@ -182,15 +185,11 @@ def _scan(files: FileSystem, path: str, problems: list[str]) -> tuple[int, int]:
     try:
         for batch in iterate_headers(file, 0, file.size()):
             leader_epoch = max(leader_epoch, batch.leader_epoch)
-            if batch.magic == _MAGIC_WITH_PRODUCERS:
-                producer_id = max(producer_id, _producer_id(file, batch.position))
+            if batch.magic == MAGIC:
+                header = file.read_at(batch.position, BATCH_OVERHEAD)
+                producer_id = max(producer_id, RecordBatch(memoryview(header)).producer_id)
     except CorruptBatch as error:
         problems.append(f"{path}: {error}; what comes after it was not looked at")
     finally:
         file.close()
     return leader_epoch, producer_id
-
-
-def _producer_id(file: File, position: int) -> int:
-    field_bytes = file.read_at(position + _PRODUCER_ID_AT, _PRODUCER_ID_BYTES)
-    return int.from_bytes(field_bytes, "big", signed=True)

@@ -33,6 +33,9 @@ DELETE_FOLDER: Final = "-delete"
 FUTURE_FOLDER: Final = "-future"
 STRAY_FOLDER: Final = "-stray"
 
+CLUSTER_METADATA_FOLDER: Final = "__cluster_metadata-0"
+"""A log directory that a KRaft broker used has it; it is not a partition that is served."""
+
 FOLDER_NAME_MAX: Final = 255
 PARTITION_MAX: Final = 2**31 - 1
 _DIGITS: Final = 20

@@ -5,12 +5,14 @@ which belongs to the log in every role of the replica.  It knows nothing of lead
 One thread uses it, the event loop's; only `LogFlush.run`, `TimeLookup.run` and the removal of files
 run in others.
 
-    segments/segments  Segments: which segments there are
-    log/head           Head: where batches are appended; log end offset, producers, leader epochs
-    log/appending      batches of every kind, rolls, follower appends; over Head
-    log/reading        reads by offset and by time, aborted transactions; over Head
-    log/flush          FlushState: recovery point, what must be synced
-    log/awaited_flush  AwaitedFlush: what flush.messages withholds until a flush has ended
+    segments/segments      Segments: which segments there are
+    segments/segment_gaps  SegmentGaps: offsets between segments that may be a loss
+    log/head               Head: where batches are appended; end offset, producers, leader epochs
+    log/appending          batches of every kind, rolls, follower appends; over Head
+    log/reading            reads by offset and by time, aborted transactions; over Head
+    log/flush              FlushState: recovery point, what must be synced
+    log/awaited_flush      AwaitedFlush: what flush.messages withholds until a flush has ended
+    log/log_truncation     LogTruncation: how often the end was truncated, what is left to be done
 
 Invariants (`log/log_check`): segments ascend and do not overlap; log start offset <= high watermark
 <= log end offset; index entries ascend and point at batches; no batch crosses a segment; leader

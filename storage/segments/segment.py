@@ -44,6 +44,9 @@ SCAN_ONLY_BYTES: Final = 8_192
 """Up to this size a segment is searched without its indexes."""
 ENDS_MAX: Final = 16
 """Readers of one segment, each at its own place, that need no index lookup."""
+REBUILT_INTERVAL_BYTES: Final = 4_096
+"""Between the entries of an index that is rebuilt, whatever index.interval.bytes is: that entries
+are too far apart for a lookup is one of the reasons to rebuild it (`entry_scan.HEADERS_MAX`)."""
 HEADER_BYTES: Final = 64
 """A read of one header."""
 
@@ -228,14 +231,15 @@ class Segment:
 
         cost  1.5 us a batch; the interpreter is free for other threads at every read of 16 KiB
         """
-        interval_bytes = LogConfig().index_interval_bytes
         former, offset_max = self.base_offset - 1, self.base_offset + RELATIVE_OFFSET_MAX
         for found in iterate_headers(self.handle.use(), position, self.size, chunk_bytes=1 << 14):
             last_offset, newest_ms = found.last_offset, found.max_timestamp_ms
             if not former < found.base_offset <= last_offset <= offset_max:
                 raise CorruptBatch(f"offset {found.base_offset} at position {found.position}")
             former = last_offset
-            self.note_batch(found.position, found.size, last_offset, newest_ms, interval_bytes)
+            self.note_batch(
+                found.position, found.size, last_offset, newest_ms, REBUILT_INTERVAL_BYTES
+            )
 
     def reset_times(self) -> None:
         """Forget the times of the batches, before they are walked over."""

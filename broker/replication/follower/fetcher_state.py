@@ -594,7 +594,7 @@ class LeaderOffsets(NamedTuple):
 
 
 class OffsetRequests:
-    """The two ListOffsets requests for some replicas, and what their responses say."""
+    """The two ListOffsets requests for some replicas; what their responses say is not kept here."""
 
     def __init__(self, replica_id: int, replicas: tuple[PartitionFetchState, ...]) -> None:
         self._replica_id = replica_id
