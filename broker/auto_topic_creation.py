@@ -13,7 +13,7 @@ from odradek.broker.topics import OFFSETS_TOPIC
 from odradek.controller.active.topic_admin import TopicResult
 from odradek.controller.controller import Controller
 from odradek.controller.decide.topics import CreateTopicSpec
-from odradek.controller.image import INTERNAL_TOPICS
+from odradek.controller.image.image import INTERNAL_TOPICS
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.pending import Pending
 

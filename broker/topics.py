@@ -9,8 +9,8 @@ from struct import unpack
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from odradek.controller.image import INTERNAL_TOPICS, Image, TopicImage
-from odradek.controller.metadata_cache import MetadataCache
+from odradek.controller.image.image import INTERNAL_TOPICS, Image, TopicImage
+from odradek.controller.image.metadata_cache import MetadataCache
 from odradek.protocol.errors import ErrorCode
 
 OFFSETS_TOPIC: Final = INTERNAL_TOPICS[0]

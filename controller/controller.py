@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from odradek.controller.active.active_controller import ActiveController
-from odradek.controller.active.control_channel import ControlChannel
+from odradek.controller.active.admin_requests import AdminRequests
 from odradek.controller.active.feature_updates import FeatureResults
 from odradek.controller.active.partition_states import (
     UNCLEAN_KEY,
@@ -42,14 +42,6 @@ from odradek.controller.active.partition_states import (
 )
 from odradek.controller.active.reassignments import Refusals, Targets
 from odradek.controller.active.topic_admin import TopicAdmin
-from odradek.controller.admin_requests import AdminRequests
-from odradek.controller.control_request_receiver import ControllerListener, ControlRequestReceiver
-from odradek.controller.control_requests import (
-    ControlRequest,
-    ControlRequestHandler,
-    ControlRequestSender,
-    ControlResponse,
-)
 from odradek.controller.coordination.errors import CoordinationError, SessionExpired
 from odradek.controller.coordination.serial_executor import Defer, Procedure, SerialExecutor
 from odradek.controller.coordination.session import (
@@ -61,13 +53,20 @@ from odradek.controller.coordination.session import (
 )
 from odradek.controller.decide.elections import ElectionType
 from odradek.controller.decide.isr import AlterIsr
-from odradek.controller.image import (
+from odradek.controller.image.control_requests import (
+    ControlRequest,
+    ControlRequestHandler,
+    ControlRequestSender,
+    ControlResponse,
+)
+from odradek.controller.image.image import (
     BrokerImage,
     Endpoint,
     Image,
     PartitionImage,
     PartitionState,
 )
+from odradek.controller.image.metadata_cache import MetadataCache
 from odradek.controller.membership.election import Won, elect, watch_controller
 from odradek.controller.membership.registration import (
     ensure_roots,
@@ -75,7 +74,11 @@ from odradek.controller.membership.registration import (
     new_cluster_id,
     register,
 )
-from odradek.controller.metadata_cache import MetadataCache
+from odradek.controller.requests.control_channel import ControlChannel
+from odradek.controller.requests.control_request_receiver import (
+    ControllerListener,
+    ControlRequestReceiver,
+)
 from odradek.controller.znodes import zk_data
 from odradek.controller.znodes.config_znodes import encode_log_directory_event
 from odradek.controller.znodes.dynamic_configs import (

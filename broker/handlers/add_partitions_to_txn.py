@@ -23,7 +23,7 @@ from typing import Final
 from odradek.broker.handlers.handler import Context, Steps, WhenDone
 from odradek.broker.handlers.transactional_ids import error_for, shard_of
 from odradek.broker.transaction.metadata import TV_2
-from odradek.controller.image import INTERNAL_TOPICS
+from odradek.controller.image.image import INTERNAL_TOPICS
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,

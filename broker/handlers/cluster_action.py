@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from odradek.broker.handlers.handler import Close, Context, WhenDone
-from odradek.controller.control_requests import ControlRequest, ControlResponse
+from odradek.controller.image.control_requests import ControlRequest, ControlResponse
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.pending import Pending
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from odradek.broker.handlers.handler import Context
-from odradek.controller.control_requests import NO_EPOCH
+from odradek.controller.image.control_requests import NO_EPOCH
 
 NO_LEADER: Final = -1
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
 from odradek.broker.replication.partition import Partition
-from odradek.controller.image import INTERNAL_TOPICS
+from odradek.controller.image.image import INTERNAL_TOPICS
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.delete_records import (
     DeleteRecordsPartition,

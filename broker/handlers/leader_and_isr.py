@@ -24,7 +24,7 @@ from odradek.broker.interbroker.wire.leader_and_isr import (
     leader_and_isr_response,
     leader_and_isr_value,
 )
-from odradek.controller.control_requests import ControlResponse
+from odradek.controller.image.control_requests import ControlResponse
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 

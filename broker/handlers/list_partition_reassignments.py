@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from odradek.broker.handlers.alter_partition_reassignments import NOT_CONTROLLER
 from odradek.broker.handlers.handler import Context, Steps, WhenDone
-from odradek.controller.image import PartitionImage
+from odradek.controller.image.image import PartitionImage
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,

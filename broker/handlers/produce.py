@@ -56,7 +56,7 @@ from odradek.broker.replication.batch_validation import validate_batch
 from odradek.broker.replication.leader import PartitionLeader
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.staged_appends import StagedAppend
-from odradek.controller.image import INTERNAL_TOPICS
+from odradek.controller.image.image import INTERNAL_TOPICS
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.produce import (
     BatchIndexAndErrorMessage,

@@ -19,7 +19,7 @@ from odradek.broker.interbroker.wire.stop_replica import (
     stop_replica_response,
     stop_replica_value,
 )
-from odradek.controller.control_requests import ControlResponse
+from odradek.controller.image.control_requests import ControlResponse
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from odradek.broker.handlers.cluster_action import apply_control_request, authorize_cluster_action
 from odradek.broker.handlers.handler import Close, Context, Steps, WhenDone
 from odradek.broker.interbroker.wire.update_metadata import update_metadata_value
-from odradek.controller.control_requests import ControlResponse
+from odradek.controller.image.control_requests import ControlResponse
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.update_metadata import (
     UpdateMetadataRequest,

@@ -22,13 +22,13 @@ from odradek.broker.interbroker.network_client import (
     NetworkClient,
     NetworkClients,
 )
-from odradek.controller.control_requests import (
+from odradek.controller.image.control_requests import (
     ControlRequest,
     ControlResponse,
     UpdateMetadata,
     UpdateMetadataPartition,
 )
-from odradek.controller.image import LEADER_DURING_DELETE, BrokerImage, Endpoint
+from odradek.controller.image.image import LEADER_DURING_DELETE, BrokerImage, Endpoint
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.clock import Clock
 from odradek.runtime.pending import Pending

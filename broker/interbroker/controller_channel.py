@@ -16,7 +16,7 @@ from uuid import UUID
 
 from odradek.broker.interbroker.network_client import Disconnected, NetworkClient, NetworkClients
 from odradek.controller.controller import Controller
-from odradek.controller.image import Endpoint
+from odradek.controller.image.image import Endpoint
 from odradek.protocol.errors import BrokerError, ErrorCode, error_of
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.clock import Clock

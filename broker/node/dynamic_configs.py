@@ -15,7 +15,7 @@ from odradek.broker.settings.current import CurrentSettings
 from odradek.broker.settings.dynamic import DEFAULT_ENTITY, DynamicSettings
 from odradek.broker.settings.load import with_dynamic
 from odradek.broker.settings.topic_config import ignored_format, topic_log_config
-from odradek.controller.metadata_cache import MetadataCache
+from odradek.controller.image.metadata_cache import MetadataCache
 from odradek.controller.znodes.dynamic_configs import BROKERS, TOPICS
 from odradek.storage.log_config import LogConfig
 

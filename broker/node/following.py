@@ -18,7 +18,7 @@ from odradek.broker.replication.replication_throttle import RateWindow, Replicat
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.current import CurrentSettings
 from odradek.broker.settings.replication_rates import ALTER_LOG_DIRS, rate_of
-from odradek.controller.metadata_cache import MetadataCache
+from odradek.controller.image.metadata_cache import MetadataCache
 from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.directories.upkeep import Upkeep
 

@@ -41,7 +41,7 @@ from odradek.broker.services import Services
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.controller.controller import Identity
 from odradek.controller.coordination.errors import ConnectionLoss, CoordinationError, SessionExpired
-from odradek.controller.image import Endpoint
+from odradek.controller.image.image import Endpoint
 from odradek.controller.membership.registration import RegistrationRefused, next_broker_id
 from odradek.runtime.descriptor_limit import open_descriptors
 from odradek.runtime.logging import error_text

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from odradek.controller.image import Image
+from odradek.controller.image.image import Image
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.storage.directories.log_manager import LogManager
 

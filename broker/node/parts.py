@@ -54,7 +54,7 @@ from odradek.broker.settings.replication_rates import (
 from odradek.broker.topics import Topics
 from odradek.controller.active.partition_states import ControllerSettings
 from odradek.controller.controller import Controller
-from odradek.controller.metadata_cache import MetadataCache
+from odradek.controller.image.metadata_cache import MetadataCache
 from odradek.runtime.thread_work import ThreadWork
 from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.directories.upkeep import Upkeep

@@ -30,7 +30,7 @@ from odradek.broker.replication.leader import InSyncState, PartitionLeader
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.partitions import Partitions
 from odradek.controller.decide.isr import AlterIsr
-from odradek.controller.image import PartitionState
+from odradek.controller.image.image import PartitionState
 from odradek.protocol.errors import ErrorCode
 from odradek.runtime.clock import Clock
 from odradek.runtime.metrics import BrokerMetrics

@@ -18,7 +18,7 @@ from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.partitions import Partitions
 from odradek.broker.replication.refused_leaderships import RefusedLeaderships
 from odradek.broker.replication.resting_replicas import RestingReplicas
-from odradek.controller.control_requests import (
+from odradek.controller.image.control_requests import (
     NO_EPOCH,
     ControlRequest,
     ControlResponse,
@@ -28,7 +28,7 @@ from odradek.controller.control_requests import (
     StopReplicaPartition,
     UpdateMetadata,
 )
-from odradek.controller.image import LEADER_DURING_DELETE
+from odradek.controller.image.image import LEADER_DURING_DELETE
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.topic_partition import ZERO_UUID, TopicPartition
 from odradek.runtime.clock import Clock

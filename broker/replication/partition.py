@@ -9,8 +9,8 @@ from uuid import UUID
 
 from odradek.broker.replication.leader import PartitionLeader
 from odradek.broker.replication.refused_batches import SETTLING_MS, RefusedBatches
-from odradek.controller.control_requests import NO_EPOCH
-from odradek.controller.image import PartitionState
+from odradek.controller.image.control_requests import NO_EPOCH
+from odradek.controller.image.image import PartitionState
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import NO_PRODUCER_ID, RecordBatch, has_valid_crc
 from odradek.protocol.topic_partition import ZERO_UUID

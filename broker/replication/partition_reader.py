@@ -13,7 +13,7 @@ from odradek.broker.replication.fetch_session import FetchPartition, PartitionKe
 from odradek.broker.replication.leader import PartitionLeader
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replication_throttle import ReplicationThrottle
-from odradek.controller.control_requests import NO_EPOCH
+from odradek.controller.image.control_requests import NO_EPOCH
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.storage.files.descriptors import FileSlice
 from odradek.storage.indexes.index_file import IndexUnready

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from odradek.broker.replication.leader import PartitionLeader
-from odradek.controller.image import BrokerImage
+from odradek.controller.image.image import BrokerImage
 
 LEADER: Final = -1
 

@@ -21,7 +21,7 @@ from typing import Final
 
 from odradek.broker.replication.full_directories import FullDirectories
 from odradek.broker.replication.partition import Partition
-from odradek.controller.image import Image, PartitionState
+from odradek.controller.image.image import Image, PartitionState
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.directories.log_manager import LogManager
 

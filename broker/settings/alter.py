@@ -32,7 +32,7 @@ from odradek.broker.settings.types import (
     SettingsError,
     value_text,
 )
-from odradek.controller.image import HASHED_PARTITION_COUNT
+from odradek.controller.image.image import HASHED_PARTITION_COUNT
 from odradek.protocol.errors import BrokerError, ErrorCode
 
 

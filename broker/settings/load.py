@@ -16,7 +16,6 @@ from odradek.broker.settings.checks import check_settings, unknown_names
 from odradek.broker.settings.definitions import BROKER, base_name
 from odradek.broker.settings.dynamic import NO_DYNAMIC_SETTINGS, DynamicSettings, overlaid, usable
 from odradek.broker.settings.listeners import parse_counts, parse_listeners, parse_protocol_map
-from odradek.broker.settings.properties import PropertiesError, parse_properties
 from odradek.broker.settings.rules import Value
 from odradek.broker.settings.types import (
     LONG_MAX,
@@ -25,6 +24,7 @@ from odradek.broker.settings.types import (
     parse_value,
     split_list,
 )
+from odradek.runtime.java_properties import PropertiesError, parse_properties
 
 WITHOUT_FILE: Final = MappingProxyType(
     {"listeners": "PLAINTEXT://127.0.0.1:9092", "log.dirs": "data"}

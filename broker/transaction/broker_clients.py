@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from odradek.broker.interbroker.network_client import NetworkClient, NetworkClients
 from odradek.broker.topics import Topics
-from odradek.controller.image import Endpoint
+from odradek.controller.image.image import Endpoint
 
 
 class BrokerClients:

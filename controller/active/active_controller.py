@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from odradek.controller.active.broker_changes import BrokerChanges
-from odradek.controller.active.control_channel import ControlChannel
 from odradek.controller.active.feature_updates import FeatureResults, FeatureUpdates
 from odradek.controller.active.isr_changes import IsrChanges
 from odradek.controller.active.leader_elections import LeaderElections
@@ -35,18 +34,19 @@ from odradek.controller.active.partition_states import ControllerSettings, Parti
 from odradek.controller.active.reassignments import Reassignments, Refusals, Targets
 from odradek.controller.active.topic_changes import TopicChanges
 from odradek.controller.active.topic_deletion import TopicDeletion
-from odradek.controller.control_requests import (
+from odradek.controller.coordination.serial_executor import Work, shares
+from odradek.controller.coordination.session import CoordinationSession
+from odradek.controller.decide.elections import ElectionType
+from odradek.controller.decide.isr import AlterIsr
+from odradek.controller.image.control_requests import (
     ControlBatch,
     ControlRequest,
     ControlResponse,
     LeaderAndIsr,
     StopReplica,
 )
-from odradek.controller.coordination.serial_executor import Work, shares
-from odradek.controller.coordination.session import CoordinationSession
-from odradek.controller.decide.elections import ElectionType
-from odradek.controller.decide.isr import AlterIsr
-from odradek.controller.image import Image, PartitionImage, PartitionState
+from odradek.controller.image.image import Image, PartitionImage, PartitionState
+from odradek.controller.requests.control_channel import ControlChannel
 from odradek.controller.znodes import admin_znodes, zk_data
 from odradek.controller.znodes.cluster_reading import Warn, read_brokers, read_states
 from odradek.controller.znodes.fenced_writes import FencedWrites

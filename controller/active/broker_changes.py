@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from odradek.controller.active.partition_states import PartitionStates
 from odradek.controller.active.reassignments import Reassignments
 from odradek.controller.active.topic_deletion import TopicDeletion
-from odradek.controller.control_requests import ControlBatch
 from odradek.controller.coordination.serial_executor import Work, shares
 from odradek.controller.decide.deletion import Replica
 from odradek.controller.decide.elections import Strategy
 from odradek.controller.decide.state_changes import name_partitions
-from odradek.controller.image import BrokerImage
+from odradek.controller.image.control_requests import ControlBatch
+from odradek.controller.image.image import BrokerImage
 from odradek.controller.znodes import zk_data
 from odradek.controller.znodes.cluster_reading import read_brokers, read_registrations
 from odradek.controller.znodes.config_znodes import decode_log_directory_event

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from odradek.controller.coordination.errors import NodeExists, NoNode
 from odradek.controller.coordination.session import SetData
-from odradek.controller.image import BrokerImage
+from odradek.controller.image.image import BrokerImage
 from odradek.controller.znodes import zk_data
 from odradek.controller.znodes.cluster_reading import Warn
 from odradek.controller.znodes.fenced_writes import FencedWrites

@@ -10,9 +10,9 @@ from typing import Final
 
 from odradek.controller.active.partition_states import PartitionStates
 from odradek.controller.active.reassignments import Reassignments
-from odradek.controller.control_requests import ControlBatch
 from odradek.controller.decide.isr import AlterIsr, check_sender, decide_alter_isr
-from odradek.controller.image import PartitionImage, PartitionState
+from odradek.controller.image.control_requests import ControlBatch
+from odradek.controller.image.image import PartitionImage, PartitionState
 from odradek.controller.znodes import zk_data
 from odradek.controller.znodes.admin_znodes import decode_partitions
 from odradek.controller.znodes.cluster_reading import read_states

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from odradek.controller.active.partition_states import PartitionStates
-from odradek.controller.control_requests import ControlBatch
 from odradek.controller.decide.elections import (
     ElectionType,
     Strategy,
@@ -19,6 +18,7 @@ from odradek.controller.decide.elections import (
     no_candidate,
 )
 from odradek.controller.decide.rebalance import decide_rebalance
+from odradek.controller.image.control_requests import ControlBatch
 from odradek.controller.znodes.admin_znodes import PREFERRED_REPLICA_ELECTION, decode_partitions
 from odradek.controller.znodes.fenced_writes import read_all
 from odradek.controller.znodes.zk_data import BadZnode

@@ -16,9 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from odradek.controller.active.control_channel import ControlChannel
 from odradek.controller.active.state_change_log import StateChangeLog
-from odradek.controller.control_requests import ControlBatch, ControlRequest
 from odradek.controller.coordination.errors import BadVersion, CoordinationError, NodeExists
 from odradek.controller.coordination.serial_executor import Work, shares
 from odradek.controller.coordination.session import Create, SetData, Stat, ZkResult
@@ -33,13 +31,15 @@ from odradek.controller.decide.elections import (
     needs_leader,
 )
 from odradek.controller.decide.state_changes import UncleanElection
-from odradek.controller.image import (
+from odradek.controller.image.control_requests import ControlBatch, ControlRequest
+from odradek.controller.image.image import (
     BrokerImage,
     Image,
     PartitionImage,
     PartitionState,
     TopicImage,
 )
+from odradek.controller.requests.control_channel import ControlChannel
 from odradek.controller.znodes import zk_data
 from odradek.controller.znodes.cluster_reading import Warn, encode_state, read_states
 from odradek.controller.znodes.config_znodes import decode_config

@@ -20,7 +20,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from odradek.controller.active.partition_states import ATTEMPTS_MAX, PartitionStates
-from odradek.controller.control_requests import ControlBatch
 from odradek.controller.coordination.errors import BadVersion, CoordinationError, NoNode
 from odradek.controller.coordination.session import Delete, SetData, ZkOperation
 from odradek.controller.decide.deletion import Replica
@@ -33,7 +32,8 @@ from odradek.controller.decide.reassignment import (
     origin_replicas,
     target_replicas,
 )
-from odradek.controller.image import PartitionImage, PartitionState
+from odradek.controller.image.control_requests import ControlBatch
+from odradek.controller.image.image import PartitionImage, PartitionState
 from odradek.controller.znodes import zk_data
 from odradek.controller.znodes.admin_znodes import (
     REASSIGN_PARTITIONS,

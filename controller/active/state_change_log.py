@@ -21,7 +21,7 @@ from odradek.controller.decide.state_changes import (
     summary,
     unclean_lines,
 )
-from odradek.controller.image import Image
+from odradek.controller.image.image import Image
 from odradek.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger("odradek.controller")

@@ -40,7 +40,7 @@ from odradek.controller.decide.topics import (
     has_collision_characters,
     is_good_topic_id,
 )
-from odradek.controller.image import (
+from odradek.controller.image.image import (
     HASHED_PARTITION_COUNT,
     INTERNAL_TOPICS,
     Image,

@@ -11,8 +11,8 @@ from uuid import UUID
 from odradek.controller.active.partition_states import PartitionStates
 from odradek.controller.active.reassignments import Reassignments
 from odradek.controller.active.topic_deletion import TopicDeletion
-from odradek.controller.control_requests import ControlBatch
-from odradek.controller.image import TopicImage
+from odradek.controller.image.control_requests import ControlBatch
+from odradek.controller.image.image import TopicImage
 from odradek.controller.znodes import zk_data
 from odradek.controller.znodes.cluster_reading import read_topics
 from odradek.protocol.topic_partition import TopicPartition

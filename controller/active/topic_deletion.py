@@ -10,7 +10,6 @@ import logging
 from collections.abc import Sequence
 
 from odradek.controller.active.partition_states import PartitionStates
-from odradek.controller.control_requests import ControlBatch, ControlResponse, StopReplica
 from odradek.controller.coordination.errors import CoordinationError
 from odradek.controller.coordination.serial_executor import Work, shares
 from odradek.controller.coordination.session import SetData
@@ -21,6 +20,7 @@ from odradek.controller.decide.deletion import (
     partition_of,
     replicas_of,
 )
+from odradek.controller.image.control_requests import ControlBatch, ControlResponse, StopReplica
 from odradek.controller.znodes import zk_data
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition

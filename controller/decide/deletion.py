@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from odradek.controller.image import Image
+from odradek.controller.image.image import Image
 from odradek.protocol.topic_partition import TopicPartition
 
 Replica = tuple[str, int, int]

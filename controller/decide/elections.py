@@ -22,7 +22,13 @@ from collections.abc import Collection, Sequence
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
-from odradek.controller.image import NO_LEADER, RECOVERING, Image, PartitionImage, PartitionState
+from odradek.controller.image.image import (
+    NO_LEADER,
+    RECOVERING,
+    Image,
+    PartitionImage,
+    PartitionState,
+)
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 

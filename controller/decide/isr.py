@@ -11,7 +11,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from odradek.controller.image import RECOVERED, RECOVERING, Image, PartitionImage, PartitionState
+from odradek.controller.image.image import (
+    RECOVERED,
+    RECOVERING,
+    Image,
+    PartitionImage,
+    PartitionState,
+)
 from odradek.protocol.errors import BrokerError, ErrorCode
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from odradek.controller.decide.placement import Placement, place, racks_of
-from odradek.controller.image import BrokerImage, TopicImage
+from odradek.controller.image.image import BrokerImage, TopicImage
 from odradek.protocol.errors import BrokerError, ErrorCode
 
 

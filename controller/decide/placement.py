@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from odradek.controller.image import BrokerImage
+from odradek.controller.image.image import BrokerImage
 from odradek.protocol.errors import BrokerError, ErrorCode
 
 Placement = dict[int, tuple[int, ...]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from odradek.controller.decide.elections import can_preferred_lead
-from odradek.controller.image import Image, PartitionImage
+from odradek.controller.image.image import Image, PartitionImage
 from odradek.protocol.topic_partition import TopicPartition
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
-from odradek.controller.image import Image, PartitionImage, PartitionState
+from odradek.controller.image.image import Image, PartitionImage, PartitionState
 from odradek.protocol.topic_partition import TopicPartition
 
 NAMED_MAX: Final = 5

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from odradek.controller.decide.placement import Placement, place
-from odradek.controller.image import BrokerImage
+from odradek.controller.image.image import BrokerImage
 from odradek.protocol.errors import BrokerError, ErrorCode
 
 _DEFAULT: Final = -1

@@ -21,7 +21,7 @@ from odradek.controller.coordination.errors import (
 )
 from odradek.controller.coordination.serial_executor import SerialExecutor
 from odradek.controller.coordination.session import CoordinationSession, Create, SetData, Stat
-from odradek.controller.image import BrokerImage
+from odradek.controller.image.image import BrokerImage
 from odradek.controller.znodes import zk_data
 from odradek.controller.znodes.broker_znode import decode_broker, encode_broker
 from odradek.controller.znodes.fenced_writes import ensure_path, read_all

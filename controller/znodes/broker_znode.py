@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from odradek.controller.image import BrokerImage, Endpoint
+from odradek.controller.image.image import BrokerImage, Endpoint
 from odradek.controller.znodes.zk_data import BadZnode, decode_json, encode_json, field, shown
 
 _ENDPOINT: Final = re.compile(

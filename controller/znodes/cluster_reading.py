@@ -13,7 +13,7 @@ from uuid import UUID
 from odradek.controller.coordination.errors import CoordinationError
 from odradek.controller.coordination.serial_executor import Work
 from odradek.controller.coordination.session import CoordinationSession, SetData
-from odradek.controller.image import (
+from odradek.controller.image.image import (
     BrokerImage,
     PartitionImage,
     PartitionState,

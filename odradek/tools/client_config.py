@@ -18,7 +18,7 @@ def read_properties(path: str) -> dict[str, str]:
 
     raises  OSError, InvalidPropertiesError
     """
-    from odradek.broker.settings.properties import PropertiesError, parse_properties
+    from odradek.runtime.java_properties import PropertiesError, parse_properties
 
     with open(path, "rb") as file:
         text = file.read()

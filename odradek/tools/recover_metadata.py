@@ -162,7 +162,7 @@ def _recover_locked(
 def _internal_config(settings: BrokerSettings, topic: str) -> Mapping[str, str] | None:
     """The config that an internal topic gets when it is first used; None for other topics."""
     from odradek.broker.auto_topic_creation import first_use_topic
-    from odradek.controller.image import INTERNAL_TOPICS
+    from odradek.controller.image.image import INTERNAL_TOPICS
 
     if topic not in INTERNAL_TOPICS:
         return None

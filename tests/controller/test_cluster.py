@@ -7,18 +7,18 @@ from collections.abc import Callable
 import pytest
 
 from odradek.controller.active.partition_states import ControllerSettings
-from odradek.controller.control_requests import (
+from odradek.controller.coordination.session import SetData
+from odradek.controller.decide.elections import ElectionType
+from odradek.controller.decide.isr import AlterIsr
+from odradek.controller.decide.topics import CreateTopicSpec
+from odradek.controller.image.control_requests import (
     ControlRequest,
     ControlResponse,
     LeaderAndIsr,
     StopReplica,
     UpdateMetadata,
 )
-from odradek.controller.coordination.session import SetData
-from odradek.controller.decide.elections import ElectionType
-from odradek.controller.decide.isr import AlterIsr
-from odradek.controller.decide.topics import CreateTopicSpec
-from odradek.controller.image import PartitionState
+from odradek.controller.image.image import PartitionState
 from odradek.controller.znodes.fenced_writes import ControllerMoved, FencedWrites
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.topic_partition import TopicPartition

@@ -7,18 +7,18 @@ import errno
 import pytest
 
 from odradek.controller.active.partition_states import ControllerSettings
-from odradek.controller.control_requests import (
-    ControlResponse,
-    LeaderAndIsr,
-    StopReplica,
-    UpdateMetadata,
-)
 from odradek.controller.controller import Identity
 from odradek.controller.coordination.errors import StorageFailed
 from odradek.controller.coordination.session import Create, SetData
 from odradek.controller.decide.partitions import CreatePartitionsSpec
 from odradek.controller.decide.topics import CreateTopicSpec
-from odradek.controller.image import PartitionState
+from odradek.controller.image.control_requests import (
+    ControlResponse,
+    LeaderAndIsr,
+    StopReplica,
+    UpdateMetadata,
+)
+from odradek.controller.image.image import PartitionState
 from odradek.controller.membership.registration import RegistrationRefused
 from odradek.controller.znodes import zk_data
 from odradek.controller.znodes.config_znodes import encode_config_change

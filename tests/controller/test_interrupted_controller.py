@@ -13,7 +13,6 @@ from typing import TypeVar
 
 import pytest
 
-from odradek.controller.control_requests import LeaderAndIsrPartition, StopReplicaPartition
 from odradek.controller.coordination.session import (
     ANY_VERSION,
     CoordinationSession,
@@ -26,6 +25,7 @@ from odradek.controller.decide.elections import ElectionType
 from odradek.controller.decide.isr import AlterIsr
 from odradek.controller.decide.partitions import CreatePartitionsSpec
 from odradek.controller.decide.topics import CreateTopicSpec
+from odradek.controller.image.control_requests import LeaderAndIsrPartition, StopReplicaPartition
 from odradek.controller.znodes.zk_data import (
     BROKER_TOPICS,
     PartitionStateZnode,

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 import pytest
 
 from odradek.controller.active.partition_states import ControllerSettings
-from odradek.controller.control_requests import ControlResponse, LeaderAndIsr, StopReplica
 from odradek.controller.decide.elections import ElectionType
 from odradek.controller.decide.isr import AlterIsr
 from odradek.controller.decide.topics import CreateTopicSpec
-from odradek.controller.image import PartitionImage
+from odradek.controller.image.control_requests import ControlResponse, LeaderAndIsr, StopReplica
+from odradek.controller.image.image import PartitionImage
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from tests.support.cluster import Cluster, Node

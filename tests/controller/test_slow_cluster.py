@@ -11,7 +11,12 @@ from uuid import UUID
 import pytest
 
 from odradek.controller.active.partition_states import ControllerSettings
-from odradek.controller.control_requests import (
+from odradek.controller.coordination.session import SessionState, WatchEvent, WatchKind
+from odradek.controller.decide.elections import ElectionType
+from odradek.controller.decide.isr import AlterIsr
+from odradek.controller.decide.partitions import CreatePartitionsSpec
+from odradek.controller.decide.topics import CreateTopicSpec
+from odradek.controller.image.control_requests import (
     EPOCH_DURING_DELETE,
     ControlRequest,
     ControlResponse,
@@ -19,12 +24,7 @@ from odradek.controller.control_requests import (
     StopReplica,
     UpdateMetadata,
 )
-from odradek.controller.coordination.session import SessionState, WatchEvent, WatchKind
-from odradek.controller.decide.elections import ElectionType
-from odradek.controller.decide.isr import AlterIsr
-from odradek.controller.decide.partitions import CreatePartitionsSpec
-from odradek.controller.decide.topics import CreateTopicSpec
-from odradek.controller.image import NO_LEADER, PartitionState
+from odradek.controller.image.image import NO_LEADER, PartitionState
 from odradek.controller.znodes.admin_znodes import REASSIGN_PARTITIONS, encode_reassignments
 from odradek.controller.znodes.config_znodes import decode_config
 from odradek.controller.znodes.zk_data import (

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.controller.image import BrokerImage, Endpoint
+from odradek.controller.image.image import BrokerImage, Endpoint
 from odradek.controller.znodes import config_znodes, zk_data
 from odradek.controller.znodes.broker_znode import decode_broker, encode_broker
 from odradek.controller.znodes.zk_data import (

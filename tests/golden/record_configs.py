@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from odradek.broker.settings.properties import parse_properties
+from odradek.runtime.java_properties import parse_properties
 from tests.golden.config_scenarios import BROKER, DESCRIPTIONS, SET, TOPIC, scenarios
 from tests.support.apache import apache_node
 from tests.support.maven import broker_libraries

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 from odradek.controller.decide.placement import place
-from odradek.controller.image import BrokerImage
+from odradek.controller.image.image import BrokerImage
 
 RECORDED = Path(__file__).parent / "placements.jsonl"
 

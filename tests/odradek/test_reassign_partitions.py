@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.controller.image import BrokerImage
+from odradek.controller.image.image import BrokerImage
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.errors import ToolError
 from odradek.tools.reassign_partitions.cluster import OngoingReassignment

@@ -43,7 +43,11 @@ MAY_REACH_OUTSIDE: Final = (
 )
 """All other modules receive time as `now_ms`, files and randomness through `runtime`."""
 MAY_LOG: Final = ("broker/", "controller/", "odradek/", "pipeline/", "runtime/")
-DOES_NOT_LOG: Final = ("controller/coordination/", "controller/decide/", "controller/image.py")
+DOES_NOT_LOG: Final = (
+    "controller/coordination/",
+    "controller/decide/",
+    "controller/image/",
+)
 MAY_BE_ASYNC: Final = (
     "broker/compaction/",
     "broker/node/",

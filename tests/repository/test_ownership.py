@@ -62,7 +62,7 @@ ALLOWED: Final = {
     "storage/log/time_lookup.py": "__traceback__",
     "storage/segments/segment.py": "was_used",  # a call would take 3 % of an append
     "tests/broker/compaction/test_compaction.py": "_command",  # the worker is mended in between
-    "tests/controller/test_control_request_receiver.py": "_session",  # reads fail for a while
+    "tests/controller/requests/test_control_request_receiver.py": "_session",  # its reads fail
     "tests/protocol/test_against_kafka_python.py": "_header",  # of kafka-python
     "tests/runtime/test_loop_watch.py": "_logged_at_ns",  # instead of a wait of ten seconds
     "tests/sim/loop.py": "_log_destroy_pending",  # of asyncio

@@ -6,7 +6,7 @@ import errno
 from collections.abc import Callable
 from typing import Final
 
-from odradek.controller.image import INTERNAL_TOPICS
+from odradek.controller.image.image import INTERNAL_TOPICS
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.testing.memory_files import UNLIMITED_BYTES
 from tests.sim.administration import Administration

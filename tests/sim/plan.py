@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from odradek.broker.topics import OFFSETS_TOPIC
-from odradek.controller.image import INTERNAL_TOPICS
+from odradek.controller.image.image import INTERNAL_TOPICS
 
 LONG_FROM: Final = 1_000_000
 """Seeds from here on are long histories, those below it short ones."""

@@ -19,8 +19,6 @@ from odradek.broker.replication.leadership import Leadership
 from odradek.broker.replication.partition import Partition
 from odradek.controller.active import partition_states, reassignments
 from odradek.controller.active.reassignments import Reassignments
-from odradek.controller.control_request_receiver import ControlRequestReceiver
-from odradek.controller.control_requests import StopReplicaPartition
 from odradek.controller.controller import Controller
 from odradek.controller.coordination.session import (
     ANY_VERSION,
@@ -31,6 +29,8 @@ from odradek.controller.coordination.session import (
 )
 from odradek.controller.coordination.zookeeper import ZooKeeperSession
 from odradek.controller.decide import elections
+from odradek.controller.image.control_requests import StopReplicaPartition
+from odradek.controller.requests.control_request_receiver import ControlRequestReceiver
 from odradek.controller.znodes import fenced_writes
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.pending import Pending

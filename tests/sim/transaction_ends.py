@@ -15,7 +15,7 @@ from typing import Final
 
 from odradek.broker.transaction.metadata import TransactionMetadata
 from odradek.broker.transaction.state import TransactionState
-from odradek.controller.image import INTERNAL_TOPICS
+from odradek.controller.image.image import INTERNAL_TOPICS
 from odradek.protocol.records.batch import CONTROL
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.testing.memory_files import UNLIMITED_BYTES

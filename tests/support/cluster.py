@@ -6,12 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from odradek.controller.active.partition_states import ControllerSettings
-from odradek.controller.control_requests import (
-    ControlRequest,
-    ControlResponse,
-    LeaderAndIsr,
-    StopReplica,
-)
 from odradek.controller.controller import Controller, Identity
 from odradek.controller.coordination.embedded import EmbeddedTree
 from odradek.controller.coordination.errors import CoordinationError
@@ -20,7 +14,13 @@ from odradek.controller.coordination.session import (
     EventCallback,
     SessionEvent,
 )
-from odradek.controller.image import BrokerImage, Endpoint
+from odradek.controller.image.control_requests import (
+    ControlRequest,
+    ControlResponse,
+    LeaderAndIsr,
+    StopReplica,
+)
+from odradek.controller.image.image import BrokerImage, Endpoint
 from odradek.runtime.files import FileSystem
 from odradek.runtime.pending import Pending
 from odradek.runtime.testing.memory_files import MemoryFileSystem

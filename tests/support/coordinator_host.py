@@ -8,7 +8,7 @@ from uuid import UUID
 from odradek.broker.purgatory import Purgatory
 from odradek.broker.replication.leader import InSyncRules, PartitionLeader
 from odradek.broker.replication.partition import Partition
-from odradek.controller.image import PartitionState
+from odradek.controller.image.image import PartitionState
 from odradek.runtime.metrics import BrokerMetrics
 from odradek.runtime.testing.memory_files import MemoryFileSystem
 from odradek.runtime.testing.virtual_clock import VirtualClock

@@ -13,15 +13,15 @@ from odradek.broker.replication.leadership import Leadership, LeadershipObserver
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.partitions import Partitions
 from odradek.broker.replication.resting_replicas import RestingReplicas
-from odradek.controller.control_requests import (
+from odradek.controller.image.control_requests import (
     ControlResponse,
     LeaderAndIsr,
     LeaderAndIsrPartition,
     StopReplica,
     StopReplicaPartition,
 )
-from odradek.controller.image import PartitionState
-from odradek.controller.metadata_cache import MetadataCache
+from odradek.controller.image.image import PartitionState
+from odradek.controller.image.metadata_cache import MetadataCache
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.metrics import BrokerMetrics

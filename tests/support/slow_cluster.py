@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from odradek.controller.active.partition_states import ControllerSettings
-from odradek.controller.control_requests import ControlRequest
 from odradek.controller.coordination.embedded import EmbeddedSession
 from odradek.controller.coordination.errors import ConnectionLoss, CoordinationError
 from odradek.controller.coordination.session import (
@@ -24,6 +23,7 @@ from odradek.controller.coordination.session import (
     ZkOperation,
     ZkResult,
 )
+from odradek.controller.image.control_requests import ControlRequest
 from odradek.runtime.pending import Pending
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from tests.support.cluster import Cluster, Node, Respond

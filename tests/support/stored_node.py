@@ -22,11 +22,11 @@ from odradek.broker.settings.load import make_settings
 from odradek.broker.settings.topic_config import topic_log_config
 from odradek.broker.topics import Topics
 from odradek.controller.active.partition_states import ControllerSettings
-from odradek.controller.control_requests import ControlRequest, ControlResponse
 from odradek.controller.controller import Controller, Identity
 from odradek.controller.coordination.embedded import EmbeddedTree
-from odradek.controller.image import BrokerImage, Endpoint
-from odradek.controller.metadata_cache import MetadataCache
+from odradek.controller.image.control_requests import ControlRequest, ControlResponse
+from odradek.controller.image.image import BrokerImage, Endpoint
+from odradek.controller.image.metadata_cache import MetadataCache
 from odradek.protocol.errors import BrokerError
 from odradek.protocol.records.batch import RecordBatch
 from odradek.runtime.files import FileSystem

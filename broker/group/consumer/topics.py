@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from uuid import UUID as Uuid
 
 from odradek.broker.group.consumer.model import TopicFacts
-from odradek.controller.image import Image, TopicImage
+from odradek.controller.image.image import Image, TopicImage
 
 _HASH: Final = Struct(">q")
 _COUNT: Final = Struct(">i")

@@ -10,7 +10,7 @@ from typing import Final
 from uuid import UUID
 
 from odradek.controller.decide.isr import AlterIsr
-from odradek.controller.image import PartitionState
+from odradek.controller.image.image import PartitionState
 from odradek.protocol.errors import ErrorCode, error_of
 from odradek.protocol.messages.alter_partition import (
     AlterPartitionRequest,

@@ -14,7 +14,7 @@ from odradek.broker.interbroker.wire.stop_replica import (
     stop_replica_result,
 )
 from odradek.broker.interbroker.wire.update_metadata import update_metadata_message
-from odradek.controller.control_requests import (
+from odradek.controller.image.control_requests import (
     ControlRequest,
     ControlResponse,
     LeaderAndIsr,

@@ -11,12 +11,12 @@ from typing import Final
 from uuid import UUID
 
 from odradek.broker.interbroker.wire.steps import PARTITIONS_PER_STEP, Steps, collect
-from odradek.controller.control_requests import (
+from odradek.controller.image.control_requests import (
     ControlResponse,
     LeaderAndIsr,
     LeaderAndIsrPartition,
 )
-from odradek.controller.image import BrokerImage, Endpoint, PartitionState
+from odradek.controller.image.image import BrokerImage, Endpoint, PartitionState
 from odradek.protocol.errors import ErrorCode, error_of
 from odradek.protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,

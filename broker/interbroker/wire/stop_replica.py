@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from odradek.broker.interbroker.wire.steps import PARTITIONS_PER_STEP, Steps, collect
-from odradek.controller.control_requests import (
+from odradek.controller.image.control_requests import (
     NO_EPOCH,
     ControlResponse,
     StopReplica,

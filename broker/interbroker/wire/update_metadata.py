@@ -12,8 +12,8 @@ from typing import Final
 from uuid import UUID
 
 from odradek.broker.interbroker.wire.steps import PARTITIONS_PER_STEP, Steps, collect
-from odradek.controller.control_requests import UpdateMetadata, UpdateMetadataPartition
-from odradek.controller.image import BrokerImage, Endpoint, PartitionState
+from odradek.controller.image.control_requests import UpdateMetadata, UpdateMetadataPartition
+from odradek.controller.image.image import BrokerImage, Endpoint, PartitionState
 from odradek.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from odradek.broker.settings.properties import parse_properties
 from odradek.launcher import module_command
+from odradek.runtime.java_properties import parse_properties
 from odradek.tools.cluster.command import READY
 from odradek.tools.cluster.readiness import brokers_know_each_other
 from odradek.tools.cluster.supervised import SupervisedProcess, report, supervise

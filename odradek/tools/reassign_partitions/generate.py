@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 
 from odradek.controller.decide.placement import place
-from odradek.controller.image import BrokerImage
+from odradek.controller.image.image import BrokerImage
 from odradek.protocol.errors import BrokerError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client

@@ -16,7 +16,7 @@ from odradek.broker.group.limits import GroupLimits
 from odradek.broker.group.offsets import OffsetAndMetadata
 from odradek.broker.group.offsets_log import OffsetsLog
 from odradek.broker.group.shard import Shard
-from odradek.controller.image import Image
+from odradek.controller.image.image import Image
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.records.record import Record
 from odradek.protocol.topic_partition import TopicPartition

@@ -12,7 +12,7 @@ from odradek.broker.group.offsets_log import OffsetsTransaction
 from odradek.broker.replication.partitions import Partitions
 from odradek.broker.topics import OFFSETS_TOPIC, Topics
 from odradek.broker.transaction_markers import Marker, TransactionMarkers
-from odradek.controller.metadata_cache import MetadataCache
+from odradek.controller.image.metadata_cache import MetadataCache
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.pending import Pending

@@ -11,7 +11,7 @@ import pytest
 from odradek.broker.handlers import find_coordinator, init_producer_id, metadata
 from odradek.broker.handlers.handler import Context, Delayed, Handler, Reply
 from odradek.broker.topics import OFFSETS_TOPIC, Topics
-from odradek.controller.metadata_cache import MetadataCache
+from odradek.controller.image.metadata_cache import MetadataCache
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest

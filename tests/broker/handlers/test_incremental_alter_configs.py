@@ -10,7 +10,7 @@ from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.load import make_settings
 from odradek.controller.coordination.errors import ConnectionLoss, StorageFailed
 from odradek.controller.decide.topics import CreateTopicSpec
-from odradek.controller.image import Image, TopicImage
+from odradek.controller.image.image import Image, TopicImage
 from odradek.controller.znodes.config_znodes import decode_config
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.incremental_alter_configs import (

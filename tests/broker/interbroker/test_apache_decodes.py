@@ -14,7 +14,8 @@ import pytest
 
 from odradek.broker.interbroker.control_channels import ControlChannels
 from odradek.broker.interbroker.wire.alter_partition import alter_partition_message
-from odradek.controller.control_requests import (
+from odradek.controller.decide.isr import AlterIsr
+from odradek.controller.image.control_requests import (
     ControlRequest,
     LeaderAndIsr,
     LeaderAndIsrPartition,
@@ -23,8 +24,7 @@ from odradek.controller.control_requests import (
     UpdateMetadata,
     UpdateMetadataPartition,
 )
-from odradek.controller.decide.isr import AlterIsr
-from odradek.controller.image import (
+from odradek.controller.image.image import (
     LEADER_DURING_DELETE,
     RECOVERING,
     BrokerImage,

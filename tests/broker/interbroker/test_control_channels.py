@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from odradek.broker.interbroker.control_channels import ControlChannels, Respond
-from odradek.controller.control_requests import (
+from odradek.controller.image.control_requests import (
     ControlRequest,
     ControlResponse,
     LeaderAndIsr,
@@ -20,7 +20,7 @@ from odradek.controller.control_requests import (
     UpdateMetadata,
     UpdateMetadataPartition,
 )
-from odradek.controller.image import (
+from odradek.controller.image.image import (
     LEADER_DURING_DELETE,
     BrokerImage,
     Endpoint,

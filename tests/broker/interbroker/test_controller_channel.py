@@ -13,7 +13,7 @@ from odradek.broker.interbroker.controller_channel import ControllerChannel
 from odradek.broker.interbroker.network_client import Disconnected
 from odradek.controller.controller import Controller
 from odradek.controller.decide.isr import AlterIsr
-from odradek.controller.image import BrokerImage, Endpoint, Image, PartitionState
+from odradek.controller.image.image import BrokerImage, Endpoint, Image, PartitionState
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
 from odradek.protocol.messages.alter_partition import (

@@ -22,7 +22,8 @@ from odradek.broker.interbroker.wire.update_metadata import (
     update_metadata_message,
     update_metadata_value,
 )
-from odradek.controller.control_requests import (
+from odradek.controller.decide.isr import AlterIsr
+from odradek.controller.image.control_requests import (
     LeaderAndIsr,
     LeaderAndIsrPartition,
     StopReplica,
@@ -30,8 +31,7 @@ from odradek.controller.control_requests import (
     UpdateMetadata,
     UpdateMetadataPartition,
 )
-from odradek.controller.decide.isr import AlterIsr
-from odradek.controller.image import BrokerImage, Endpoint, PartitionState
+from odradek.controller.image.image import BrokerImage, Endpoint, PartitionState
 from odradek.protocol.compiler import decoder, encoder
 from tests.support.handlers import outcome_of
 

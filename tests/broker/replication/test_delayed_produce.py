@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from odradek.broker.node.node import Node
-from odradek.controller.control_requests import LeaderAndIsr, LeaderAndIsrPartition
-from odradek.controller.image import PartitionState
+from odradek.controller.image.control_requests import LeaderAndIsr, LeaderAndIsrPartition
+from odradek.controller.image.image import PartitionState
 from odradek.protocol.errors import ErrorCode
 from tests.support.node_thread import RunningNode, node_in_thread
 from tests.support.scripted_follower import Replicated, registered

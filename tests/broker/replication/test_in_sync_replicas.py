@@ -19,7 +19,7 @@ from odradek.broker.replication.in_sync_replicas import (
 )
 from odradek.broker.replication.partition import Partition
 from odradek.controller.decide.isr import AlterIsr
-from odradek.controller.image import PartitionState
+from odradek.controller.image.image import PartitionState
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.metrics import BrokerMetrics
 from odradek.runtime.pending import Pending

@@ -14,7 +14,7 @@ import pytest
 from odradek.broker.group.coordinator import GroupCoordinator
 from odradek.broker.node.group_coordination import GroupLeadership
 from odradek.broker.purgatory import Delayed
-from odradek.controller.control_requests import (
+from odradek.controller.image.control_requests import (
     LeaderAndIsr,
     LeaderAndIsrPartition,
     StopReplica,
@@ -22,7 +22,7 @@ from odradek.controller.control_requests import (
     UpdateMetadata,
     UpdateMetadataPartition,
 )
-from odradek.controller.image import LEADER_DURING_DELETE, BrokerImage, PartitionState
+from odradek.controller.image.image import LEADER_DURING_DELETE, BrokerImage, PartitionState
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.slicing import SLICE_MS

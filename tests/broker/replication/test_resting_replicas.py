@@ -9,8 +9,8 @@ import pytest
 
 from odradek.broker.replication.full_directories import GRACE_MS
 from odradek.broker.replication.resting_replicas import REPORT_MAX_MS, REPORT_MS
-from odradek.controller.control_requests import UpdateMetadata, UpdateMetadataPartition
-from odradek.controller.image import BrokerImage, PartitionState
+from odradek.controller.image.control_requests import UpdateMetadata, UpdateMetadataPartition
+from odradek.controller.image.image import BrokerImage, PartitionState
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from tests.support.replicas import BROKER_ID, TOPIC_ID, Replicas

@@ -21,7 +21,7 @@ from odradek.broker.settings.alter import (
 from odradek.broker.settings.dynamic import DynamicSettings, check_names_and_values
 from odradek.broker.settings.load import make_settings, with_dynamic
 from odradek.broker.settings.types import SettingsError
-from odradek.controller.image import HASHED_PARTITION_COUNT
+from odradek.controller.image.image import HASHED_PARTITION_COUNT
 from odradek.protocol.errors import BrokerError, ErrorCode
 from tests.golden.config_scenarios import scenarios
 from tests.support.recorded_configs import recorded, recorded_settings

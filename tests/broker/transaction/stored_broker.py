@@ -29,7 +29,7 @@ from odradek.broker.transaction.markers import TxnMarker
 from odradek.broker.transaction.metadata import TV_2, TxnTransitMetadata
 from odradek.broker.transaction.shard import TransactionShard
 from odradek.broker.transaction_markers import Marker, TransactionMarkers
-from odradek.controller.image import (
+from odradek.controller.image.image import (
     BrokerImage,
     Endpoint,
     Image,
@@ -37,7 +37,7 @@ from odradek.controller.image import (
     PartitionState,
     TopicImage,
 )
-from odradek.controller.metadata_cache import MetadataCache
+from odradek.controller.image.metadata_cache import MetadataCache
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import RecordBatch, iterate_batches
 from odradek.protocol.records.builder import build_batch

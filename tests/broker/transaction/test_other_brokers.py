@@ -14,7 +14,7 @@ from odradek.broker.transaction.marker_writer import BrokerMarkerWriter
 from odradek.broker.transaction.markers import TxnMarker
 from odradek.broker.transaction.verifier import CoordinatorVerifier
 from odradek.broker.transaction_verifier import PartitionErrors, VerifiedTransaction
-from odradek.controller.image import Image
+from odradek.controller.image.image import Image
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,

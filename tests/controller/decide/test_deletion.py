@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from odradek.controller.decide.deletion import DeleteReplicas, Deletions, RemoveTopic
-from odradek.controller.image import BrokerImage, Image, PartitionImage, TopicImage
+from odradek.controller.image.image import BrokerImage, Image, PartitionImage, TopicImage
 
 TOPIC = TopicImage("t", UUID(int=5), {0: PartitionImage(0, (1, 2)), 1: PartitionImage(1, (2,))})
 ALL = (("t", 0, 1), ("t", 0, 2), ("t", 1, 2))

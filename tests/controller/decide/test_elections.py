@@ -16,7 +16,7 @@ from odradek.controller.decide.elections import (
     needs_leader,
 )
 from odradek.controller.decide.isr import AlterIsr, check_sender, decide_alter_isr
-from odradek.controller.image import (
+from odradek.controller.image.image import (
     NO_LEADER,
     RECOVERED,
     RECOVERING,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.controller.decide.placement import alternate_racks, place
-from odradek.controller.image import BrokerImage
+from odradek.controller.image.image import BrokerImage
 from odradek.protocol.errors import BrokerError, ErrorCode
 
 

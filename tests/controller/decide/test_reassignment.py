@@ -15,7 +15,7 @@ from odradek.controller.decide.reassignment import (
     reassign_to,
     target_replicas,
 )
-from odradek.controller.image import (
+from odradek.controller.image.image import (
     BrokerImage,
     Image,
     PartitionImage,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from odradek.controller.decide.rebalance import decide_rebalance
-from odradek.controller.image import (
+from odradek.controller.image.image import (
     BrokerImage,
     Image,
     PartitionImage,

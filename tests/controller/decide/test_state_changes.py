@@ -17,7 +17,7 @@ from odradek.controller.decide.state_changes import (
     change_lines,
     unclean_lines,
 )
-from odradek.controller.image import (
+from odradek.controller.image.image import (
     BrokerImage,
     Image,
     PartitionImage,

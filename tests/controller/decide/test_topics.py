@@ -16,7 +16,7 @@ from odradek.controller.decide.topics import (
     decide_create_topic,
     is_good_topic_id,
 )
-from odradek.controller.image import BrokerImage, PartitionImage, TopicImage
+from odradek.controller.image.image import BrokerImage, PartitionImage, TopicImage
 from odradek.protocol.errors import BrokerError, ErrorCode
 
 ID = UUID(int=77)

@@ -16,7 +16,7 @@ from odradek.broker.group.offsets import OffsetAndMetadata
 from odradek.broker.group.offsets_log import OffsetsTransaction
 from odradek.broker.group.replay import GroupReplay
 from odradek.broker.settings.groups import ConsumerGroupSettings
-from odradek.controller.image import Image, PartitionImage, TopicImage
+from odradek.controller.image.image import Image, PartitionImage, TopicImage
 from odradek.protocol.compiler import encoder
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import iterate_batches

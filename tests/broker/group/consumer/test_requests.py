@@ -11,7 +11,7 @@ from odradek.broker.group.consumer.topics import TopicDirectory
 from odradek.broker.group.consumer.validate import check_request
 from odradek.broker.settings.groups import assignor_names
 from odradek.broker.settings.types import InvalidValueError
-from odradek.controller.image import BrokerImage, Image, PartitionImage, TopicImage
+from odradek.controller.image.image import BrokerImage, Image, PartitionImage, TopicImage
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

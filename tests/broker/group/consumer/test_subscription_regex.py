@@ -11,7 +11,7 @@ import re2
 from odradek.broker.group.consumer.regexes import RegexMatching
 from odradek.broker.group.consumer.subscription_regex import TopicRegex, check_regex
 from odradek.broker.group.consumer.topics import TopicDirectory
-from odradek.controller.image import Image, TopicImage
+from odradek.controller.image.image import Image, TopicImage
 from odradek.protocol.errors import BrokerError, ErrorCode
 
 LONGEST_NAME = "a" * 249

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from odradek.broker.node.following import newest_in_sync_replicas
-from odradek.controller.control_requests import UpdateMetadata, UpdateMetadataPartition
-from odradek.controller.image import PartitionState
-from odradek.controller.metadata_cache import MetadataCache
+from odradek.controller.image.control_requests import UpdateMetadata, UpdateMetadataPartition
+from odradek.controller.image.image import PartitionState
+from odradek.controller.image.metadata_cache import MetadataCache
 from tests.support.replicas import TOPIC_ID, Replicas
 
 

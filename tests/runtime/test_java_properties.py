@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.broker.settings.properties import PropertiesError, parse_properties
+from odradek.runtime.java_properties import PropertiesError, parse_properties
 
 
 @pytest.mark.parametrize(

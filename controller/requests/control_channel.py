@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from odradek.controller.control_request_receiver import ControlRequestReceiver
-from odradek.controller.control_requests import (
+from odradek.controller.image.control_requests import (
     ControlRequest,
     ControlRequestSender,
     ControlResponse,
 )
-from odradek.controller.image import BrokerImage
+from odradek.controller.image.image import BrokerImage
+from odradek.controller.requests.control_request_receiver import ControlRequestReceiver
 
 
 class ControlChannel(NamedTuple):

@@ -7,11 +7,6 @@ from uuid import UUID
 
 import pytest
 
-from odradek.controller.control_requests import (
-    ControlResponse,
-    LeaderAndIsr,
-    LeaderAndIsrPartition,
-)
 from odradek.controller.coordination.errors import (
     BadArguments,
     ConnectionLoss,
@@ -19,7 +14,12 @@ from odradek.controller.coordination.errors import (
     NoAuthorization,
 )
 from odradek.controller.decide.topics import CreateTopicSpec
-from odradek.controller.image import PartitionState
+from odradek.controller.image.control_requests import (
+    ControlResponse,
+    LeaderAndIsr,
+    LeaderAndIsrPartition,
+)
+from odradek.controller.image.image import PartitionState
 from odradek.controller.znodes.dynamic_configs import NOTHING_DELETED
 from odradek.protocol.errors import ErrorCode
 from odradek.runtime.pending import Pending

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Final
 
-from odradek.controller.control_requests import (
+from odradek.controller.image.control_requests import (
     ControlRequest,
     UpdateMetadata,
     apply_update_metadata,
     deleted_topics,
 )
-from odradek.controller.image import Image
+from odradek.controller.image.image import Image
 
 DELETED_MAX: Final = 1_000
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from odradek.controller.control_requests import UpdateMetadata, UpdateMetadataPartition
-from odradek.controller.image import PartitionState
-from odradek.controller.metadata_cache import DELETED_MAX, MetadataCache
+from odradek.controller.image.control_requests import UpdateMetadata, UpdateMetadataPartition
+from odradek.controller.image.image import PartitionState
+from odradek.controller.image.metadata_cache import DELETED_MAX, MetadataCache
 
 LEADER_DURING_DELETE = -2
 

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from odradek.controller.coordination.serial_executor import Work, shares
-from odradek.controller.image import (
+from odradek.controller.image.image import (
     LEADER_DURING_DELETE,
     BrokerImage,
     Image,

@@ -16,7 +16,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from odradek.controller.control_requests import (
+from odradek.controller.coordination.errors import CoordinationError
+from odradek.controller.coordination.serial_executor import Defer, SerialExecutor
+from odradek.controller.coordination.session import CoordinationSession
+from odradek.controller.image.control_requests import (
     ControlRequest,
     ControlRequestHandler,
     ControlResponse,
@@ -25,11 +28,8 @@ from odradek.controller.control_requests import (
     deleted_topics,
     with_removed_topics,
 )
-from odradek.controller.coordination.errors import CoordinationError
-from odradek.controller.coordination.serial_executor import Defer, SerialExecutor
-from odradek.controller.coordination.session import CoordinationSession
-from odradek.controller.image import INTERNAL_TOPICS, LEADER_DURING_DELETE
-from odradek.controller.metadata_cache import MetadataCache
+from odradek.controller.image.image import INTERNAL_TOPICS, LEADER_DURING_DELETE
+from odradek.controller.image.metadata_cache import MetadataCache
 from odradek.controller.znodes.dynamic_configs import BROKERS, TOPICS, read_topic_configs
 from odradek.protocol.errors import ErrorCode
 from odradek.runtime.pending import Pending

@@ -1,0 +1,1 @@
+"""The image of the cluster, and the requests by which a controller changes it."""
