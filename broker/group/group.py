@@ -8,15 +8,13 @@ from __future__ import annotations
 from odradek.broker.group.classic.consumer_protocol import CONSUMER_PROTOCOL, subscribed_topics
 from odradek.broker.group.classic.records import group_record
 from odradek.broker.group.classic.state import NEVER, ClassicGroup, GroupState
+from odradek.broker.group.consumer.convert import GroupBody
 from odradek.broker.group.consumer.records import encode, group_tombstones
 from odradek.broker.group.consumer.state import ConsumerGroup
 from odradek.broker.group.offsets import GroupOffsets
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.records.record import Record
 from odradek.protocol.topic_partition import TopicPartition
-
-GroupBody = ClassicGroup | ConsumerGroup | None
-"""None: no member has joined, the group only has offsets."""
 
 
 class Group:

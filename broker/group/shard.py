@@ -20,7 +20,7 @@ from odradek.broker.group.classic.events import Join, JoinResult, LeavingMember,
 from odradek.broker.group.classic.offsets import check_transactional_commit
 from odradek.broker.group.classic.service import ClassicGroups
 from odradek.broker.group.classic.state import NEVER, ClassicGroup
-from odradek.broker.group.consumer.heartbeat import JOIN_EPOCH, HeartbeatRequest, HeartbeatResult
+from odradek.broker.group.consumer.heartbeat import JOIN_EPOCH, ConsumerHeartbeat, HeartbeatResult
 from odradek.broker.group.consumer.service import Committed, ConsumerGroups, not_found
 from odradek.broker.group.consumer.state import ConsumerGroup
 from odradek.broker.group.consumer.topics import TopicDirectory
@@ -188,7 +188,7 @@ class Shard(CoordinatorShard[GroupContext, GroupReplay]):
                 return Pending.of([ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving))
 
     def consumer_heartbeat(
-        self, group_id: str, request: HeartbeatRequest
+        self, group_id: str, request: ConsumerHeartbeat
     ) -> Pending[HeartbeatResult | BrokerError]:
         """A ConsumerGroupHeartbeat request.
 
@@ -199,8 +199,10 @@ class Shard(CoordinatorShard[GroupContext, GroupReplay]):
             # Before the decision, since members of this group may be removed.
             self._consumer.reclaim_memory(self._body(group_id), request)
             present = self.groups.get(group_id)
-            committed = self._consumer.join_group(group_id, present, request)
             group = present or Group(group_id)
+            committed = self._consumer.join_group(
+                group_id, group.body, request, is_new=present is None
+            )
         else:
             known = self.groups.get(group_id)
             if known is None:

@@ -11,7 +11,7 @@ Source: Kafka's GroupCoordinatorService.consumerGroupHeartbeat.
 
 from __future__ import annotations
 
-from odradek.broker.group.consumer.heartbeat import HeartbeatRequest, HeartbeatResult
+from odradek.broker.group.consumer.heartbeat import ConsumerHeartbeat, HeartbeatResult
 from odradek.broker.group.consumer.model import topic_order
 from odradek.broker.group.consumer.validate import check_request
 from odradek.broker.handlers.handler import Context, WhenDone
@@ -35,7 +35,7 @@ def run(
     shard = groups.shard_of(request.group_id)
     names = request.subscribed_topic_names
     reported = request.topic_partitions
-    heartbeat = HeartbeatRequest(
+    heartbeat = ConsumerHeartbeat(
         member_id=request.member_id or groups.new_uuid(),
         epoch=request.member_epoch,
         client_id=context.client_id or "",

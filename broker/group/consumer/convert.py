@@ -50,6 +50,9 @@ from odradek.protocol.decode_error import DecodeError
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.stored.group_metadata import GroupMetadataKey
 
+GroupBody = ClassicGroup | ConsumerGroup | None
+"""What the members of a group are in; None: no member has joined, the group only has offsets."""
+
 # From the classic protocol.
 
 

@@ -39,7 +39,7 @@ JOIN_EPOCH: Final = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatRequest:
+class ConsumerHeartbeat:
     """A ConsumerGroupHeartbeat request; None in a field means that it has not changed."""
 
     member_id: str
@@ -68,7 +68,7 @@ class HeartbeatResult:
     assigned: OwnedPartitions | None = None
 
 
-def heartbeat(decision: Decision, request: HeartbeatRequest) -> HeartbeatResult:
+def heartbeat(decision: Decision, request: ConsumerHeartbeat) -> HeartbeatResult:
     """A member that joins or stays.
 
     raises  BrokerError GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,
@@ -143,7 +143,7 @@ def check_capacity(group: ConsumerGroup, member_id: str, settings: ConsumerGroup
 # Finding the member.
 
 
-def _find(decision: Decision, request: HeartbeatRequest) -> ConsumerMember:
+def _find(decision: Decision, request: ConsumerHeartbeat) -> ConsumerMember:
     if request.instance_id is not None:
         return find_static(
             decision,
@@ -179,7 +179,7 @@ def find_static(
     instance_id: str,
     *,
     may_join: bool,
-    request: HeartbeatRequest | None,
+    request: ConsumerHeartbeat | None,
 ) -> ConsumerMember:
     """A member by its instance id; one that has restarted replaces its former member.
 
@@ -231,7 +231,7 @@ def check_static(known: ConsumerMember | None, member_id: str, instance_id: str)
     return known
 
 
-def _check_epoch(member: ConsumerMember, request: HeartbeatRequest) -> None:
+def _check_epoch(member: ConsumerMember, request: ConsumerHeartbeat) -> None:
     epoch = request.epoch
     if epoch in (JOIN_EPOCH, member.member_epoch):
         return

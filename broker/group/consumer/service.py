@@ -25,6 +25,7 @@ from odradek.broker.group.classic.state import MEMBER_BYTES, ClassicGroup, Group
 from odradek.broker.group.consumer import classic_members
 from odradek.broker.group.consumer.classic_members import Joining
 from odradek.broker.group.consumer.convert import (
+    GroupBody,
     check_upgrade,
     downgrade_to_classic,
     may_downgrade,
@@ -32,7 +33,7 @@ from odradek.broker.group.consumer.convert import (
 )
 from odradek.broker.group.consumer.decision import Decision
 from odradek.broker.group.consumer.heartbeat import (
-    HeartbeatRequest,
+    ConsumerHeartbeat,
     HeartbeatResult,
     find_leaving,
     heartbeat,
@@ -52,7 +53,6 @@ from odradek.broker.group.consumer.replay import replay
 from odradek.broker.group.consumer.state import LEAVE_STATIC_EPOCH, NAME_BYTES, ConsumerGroup
 from odradek.broker.group.consumer.topics import TopicDirectory
 from odradek.broker.group.context import GroupContext
-from odradek.broker.group.group import Group, GroupBody
 from odradek.broker.group.offsets_log import OffsetsLog
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.stored.group_metadata import GroupMetadataKey
@@ -90,7 +90,7 @@ class ConsumerGroups:
 
     # ConsumerGroupHeartbeat.
 
-    def reclaim_memory(self, body: GroupBody, request: HeartbeatRequest) -> None:
+    def reclaim_memory(self, body: GroupBody, request: ConsumerHeartbeat) -> None:
         """Before a member joins: remove unjoined classic members, of any group, if memory is
         short."""
         names = (request.member_id, request.topic_regex or "", *(request.topic_names or ()))
@@ -102,17 +102,18 @@ class ConsumerGroups:
         )
 
     def join_group(
-        self, group_id: str, group: Group | None, request: HeartbeatRequest
+        self, group_id: str, body: GroupBody, request: ConsumerHeartbeat, *, is_new: bool
     ) -> Committed[HeartbeatResult | BrokerError]:
-        """The heartbeat of a member that joins; `group` is None if it creates the group.
+        """The heartbeat of a member that joins.
 
+        is_new  whether it creates the group: nothing is stored of it
         raises  BrokerError as `heartbeat` does, GROUP_ID_NOT_FOUND if a classic group cannot be
                 upgraded, and the error of an append that wrote nothing
         """
-        decision = self._entered(group_id, group)
+        decision = self._entered(group_id, body, is_new=is_new)
         return self._commit(decision, heartbeat(decision, request))
 
-    def _entered(self, group_id: str, group: Group | None) -> Decision:
+    def _entered(self, group_id: str, body: GroupBody, *, is_new: bool) -> Decision:
         """A decision that begins with the records of an upgrade.
 
         1. There is no group: nothing.
@@ -121,9 +122,9 @@ class ConsumerGroups:
         4. A classic group with members: its tombstone, and the members as consumers.
         """
         memory = self._context.memory
-        if group is None:
+        if is_new:
             return self._decision(ConsumerGroup(group_id, memory))
-        match group.body:
+        match body:
             case ConsumerGroup() as consumer:
                 return self._decision(consumer)
             case ClassicGroup() as classic if classic.state is not GroupState.EMPTY:
@@ -140,7 +141,7 @@ class ConsumerGroups:
                 return decision
 
     def heartbeat(
-        self, group: ConsumerGroup, request: HeartbeatRequest
+        self, group: ConsumerGroup, request: ConsumerHeartbeat
     ) -> Committed[HeartbeatResult | BrokerError]:
         """The heartbeat of a member that stays or leaves.
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from odradek.broker.coordinator_log.loader import load_steps
 from odradek.broker.group.classic.events import Join, JoinResult, LeavingMember, Sync, SyncResult
-from odradek.broker.group.consumer.heartbeat import HeartbeatRequest, HeartbeatResult
+from odradek.broker.group.consumer.heartbeat import ConsumerHeartbeat, HeartbeatResult
 from odradek.broker.group.consumer.state import ConsumerGroup
 from odradek.broker.group.group import Group
 from odradek.broker.group.offsets import OffsetAndMetadata
@@ -110,7 +110,7 @@ class Talk(Host):
         reported = changes.get("reported")
         if isinstance(reported, dict):
             changes["reported"] = [(topic_id(name), list(one)) for name, one in reported.items()]
-        request = HeartbeatRequest(
+        request = ConsumerHeartbeat(
             member_id=member_id,
             epoch=epoch,
             client_id="client",
