@@ -292,10 +292,10 @@ class Controller:
         fails  BrokerError NOT_CONTROLLER, STALE_BROKER_EPOCH; CoordinationError
         """
         altered = self._submit_to_active(
-            lambda active: active.alter_isr(broker_id, broker_epoch, proposals)
+            lambda active: active.isr_changes.alter_isr(broker_id, broker_epoch, proposals)
         )
         keys = [TopicPartition(topic, one.partition) for topic, one in proposals]
-        self._submit_active(lambda active: active.on_isr_altered(keys))
+        self._submit_active(lambda active: active.reassignments.on_isr_changed(keys))
         return altered
 
     def shut_down_broker(self, broker_id: int, broker_epoch: int) -> Pending[list[TopicPartition]]:
@@ -303,7 +303,9 @@ class Controller:
 
         fails  BrokerError NOT_CONTROLLER, BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH
         """
-        return self._submit_to_active(lambda active: active.shut_down(broker_id, broker_epoch))
+        return self._submit_to_active(
+            lambda active: active.brokers.shut_down(broker_id, broker_epoch)
+        )
 
     def elect_leaders(
         self, kind: ElectionType, partitions: Sequence[TopicPartition]
@@ -312,11 +314,11 @@ class Controller:
 
         fails  BrokerError NOT_CONTROLLER; CoordinationError
         """
-        return self._submit_to_active(lambda active: active.elect_leaders(kind, partitions))
+        return self._submit_to_active(lambda active: active.elections.elect(kind, partitions))
 
     def alter_reassignments(self, targets: Targets) -> Pending[Refusals]:
         """AlterPartitionReassignments; resolves to the partitions refused; fails as above."""
-        return self._submit_to_active(lambda active: active.alter_reassignments(targets))
+        return self._submit_to_active(lambda active: active.reassignments.alter(targets))
 
     def update_features(
         self, updates: Sequence[FeatureUpdate], *, validate_only: bool, requested_by: str
@@ -357,8 +359,10 @@ class Controller:
         if self._is_suspended or self._is_closed:
             return
         self.receiver.tick()
-        if self._active is not None and self._active.is_rebalance_due(self._clock.now_ms()):
-            self._submit_active(lambda active: active.rebalance())
+        if self._active is not None and self._active.elections.is_rebalance_due(
+            self._clock.now_ms()
+        ):
+            self._submit_active(lambda active: active.elections.rebalance())
         if self._active is not None and self._active.has_changes_to_log:
             self._submit_active(_nothing)
         failed, self._failed = self._failed, {}
@@ -525,9 +529,9 @@ class Controller:
         if self._active is None or not is_true(config.get(UNCLEAN_KEY, "")):
             return
         if entity_type == TOPICS:
-            self._submit_active(lambda active: active.on_unclean_enabled(entity))
+            self._submit_active(lambda active: active.elections.on_unclean_enabled(entity))
         elif entity_type == BROKERS and entity in (zk_data.DEFAULT_ENTITY, str(self.broker_id)):
-            self._submit_active(lambda active: active.on_unclean_enabled(None))
+            self._submit_active(lambda active: active.elections.on_unclean_enabled(None))
 
     def _dynamic_setting(self, name: str) -> str | None:
         stored = self.image.broker_configs

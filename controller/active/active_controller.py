@@ -31,13 +31,11 @@ from odradek.controller.active.feature_updates import FeatureResults, FeatureUpd
 from odradek.controller.active.isr_changes import IsrChanges
 from odradek.controller.active.leader_elections import LeaderElections
 from odradek.controller.active.partition_states import ControllerSettings, PartitionStates
-from odradek.controller.active.reassignments import Reassignments, Refusals, Targets
+from odradek.controller.active.reassignments import Reassignments
 from odradek.controller.active.topic_changes import TopicChanges
 from odradek.controller.active.topic_deletion import TopicDeletion
 from odradek.controller.coordination.serial_executor import Work, shares
 from odradek.controller.coordination.session import CoordinationSession
-from odradek.controller.decide.elections import ElectionType
-from odradek.controller.decide.isr import AlterIsr
 from odradek.controller.image.control_requests import (
     ControlBatch,
     ControlRequest,
@@ -45,12 +43,12 @@ from odradek.controller.image.control_requests import (
     LeaderAndIsr,
     StopReplica,
 )
-from odradek.controller.image.image import Image, PartitionImage, PartitionState
+from odradek.controller.image.image import Image, PartitionImage
 from odradek.controller.requests.control_channel import ControlChannel
 from odradek.controller.znodes import admin_znodes, zk_data
 from odradek.controller.znodes.cluster_reading import Warn, read_brokers, read_states
 from odradek.controller.znodes.fenced_writes import FencedWrites
-from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -97,12 +95,12 @@ class ActiveController:
             min_isr_of=min_isr_of,
         )
         self._deletion = TopicDeletion(states)
-        self._reassignments = Reassignments(states)
-        self._elections = LeaderElections(states)
+        self.reassignments = Reassignments(states)
+        self.elections = LeaderElections(states)
         self._features = FeatureUpdates(self._fence, warn)
-        self._isr_changes = IsrChanges(states, self._reassignments)
-        self._brokers = BrokerChanges(states, self._deletion, self._reassignments)
-        self._topics = TopicChanges(states, self._deletion, self._reassignments, new_topic_id)
+        self.isr_changes = IsrChanges(states, self.reassignments)
+        self.brokers = BrokerChanges(states, self._deletion, self.reassignments)
+        self._topics = TopicChanges(states, self._deletion, self.reassignments, new_topic_id)
 
     @property
     def image(self) -> Image:
@@ -147,11 +145,11 @@ class ActiveController:
         batch = ControlBatch()
         batch.add_all_metadata(states.image, brokers)
         await states.send(batch)
-        await self._brokers.start_replicas(everything)
+        await self.brokers.start_replicas(everything)
         await states.elect_leaderless()
-        await self._reassignments.load()
+        await self.reassignments.load()
         await self._deletion.resume()
-        await self._elections.on_requests_changed()
+        await self.elections.on_requests_changed()
 
     @property
     def has_changes_to_log(self) -> bool:
@@ -171,21 +169,21 @@ class ActiveController:
         """A watch of this controller fired."""
         match path:
             case zk_data.BROKER_IDS:
-                await self._brokers.on_brokers_changed()
+                await self.brokers.on_brokers_changed()
             case zk_data.BROKER_TOPICS:
                 await self._topics.on_topics_changed()
             case zk_data.DELETE_TOPICS:
                 await self._topics.on_deletions_changed()
             case zk_data.LOG_DIRECTORY_EVENTS:
-                await self._brokers.on_log_directory_events()
+                await self.brokers.on_log_directory_events()
             case zk_data.ISR_CHANGES:
-                await self._isr_changes.on_notifications()
+                await self.isr_changes.on_notifications()
             case admin_znodes.REASSIGN_PARTITIONS:
-                await self._reassignments.on_requests_changed()
+                await self.reassignments.on_requests_changed()
             case admin_znodes.PREFERRED_REPLICA_ELECTION:
-                await self._elections.on_requests_changed()
+                await self.elections.on_requests_changed()
             case _ if path.startswith(zk_data.BROKER_IDS + "/"):
-                await self._brokers.on_broker_changed(int(path[len(zk_data.BROKER_IDS) + 1 :]))
+                await self.brokers.on_broker_changed(int(path[len(zk_data.BROKER_IDS) + 1 :]))
             case _ if path.startswith(zk_data.BROKER_TOPICS + "/"):
                 await self._topics.on_topic_changed(path[len(zk_data.BROKER_TOPICS) + 1 :])
 
@@ -209,58 +207,22 @@ class ActiveController:
                 await self._deletion.on_stopped(broker_id, request, response)
             case LeaderAndIsr(partitions=partitions) if response.error is ErrorCode.NONE:
                 keys = [TopicPartition(one.topic, one.partition) for one in partitions]
-                await self._brokers.on_leadership_taken(broker_id, keys, response.partition_errors)
+                await self.brokers.on_leadership_taken(broker_id, keys, response.partition_errors)
                 if response.log_epochs:
-                    await self._isr_changes.raise_epochs(response.log_epochs)
+                    await self.isr_changes.raise_epochs(response.log_epochs)
             case _:
                 pass
-
-    async def shut_down(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
-        """`BrokerChanges.shut_down`."""
-        return await self._brokers.shut_down(broker_id, broker_epoch)
-
-    async def alter_isr(
-        self, broker_id: int, broker_epoch: int, proposals: Sequence[tuple[str, AlterIsr]]
-    ) -> list[PartitionState | ErrorCode]:
-        """`IsrChanges.alter_isr`; after the response `on_isr_altered` is called."""
-        return await self._isr_changes.alter_isr(broker_id, broker_epoch, proposals)
-
-    async def on_isr_altered(self, partitions: Sequence[TopicPartition]) -> None:
-        """Leaders have altered in-sync replicas: reassignments may be complete."""
-        await self._reassignments.on_isr_changed(partitions)
-
-    async def elect_leaders(
-        self, kind: ElectionType, partitions: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, int | BrokerError]:
-        """`LeaderElections.elect`."""
-        return await self._elections.elect(kind, partitions)
-
-    async def alter_reassignments(self, targets: Targets) -> Refusals:
-        """`Reassignments.alter`."""
-        return await self._reassignments.alter(targets)
 
     async def list_reassignments(
         self, partitions: Sequence[TopicPartition] | None
     ) -> dict[TopicPartition, PartitionImage]:
-        """`Reassignments.under_way`."""
-        return self._reassignments.under_way(partitions)
-
-    async def on_unclean_enabled(self, topic: str | None) -> None:
-        """`LeaderElections.on_unclean_enabled`."""
-        await self._elections.on_unclean_enabled(topic)
-
-    def is_rebalance_due(self, now_ms: int) -> bool:
-        """`LeaderElections.is_rebalance_due`."""
-        return self._elections.is_rebalance_due(now_ms)
-
-    async def rebalance(self) -> None:
-        """`LeaderElections.rebalance`."""
-        await self._elections.rebalance()
+        """What is under way when the requests that came before are done; see `Reassignments`."""
+        return self.reassignments.under_way(partitions)
 
     async def update_features(
         self, updates: Sequence[FeatureUpdate], *, validate_only: bool, requested_by: str
     ) -> tuple[int, FeatureResults]:
-        """`FeatureUpdates.update`."""
+        """Finalize levels of features that all registered brokers support; see `FeatureUpdates`."""
         return await self._features.update(
             updates,
             list(self.image.brokers.values()),
