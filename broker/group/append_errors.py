@@ -22,7 +22,7 @@ from odradek.protocol.errors import ErrorCode
 
 
 class AppendPurpose(Enum):
-    """What the records of an append are about: error after a timeout, error when too large."""
+    """The records of an append: their error after a timeout, and when they are too large."""
 
     CLASSIC_GROUP = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_SERVER_ERROR)
     CONSUMER_GROUP = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR)

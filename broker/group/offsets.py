@@ -17,7 +17,7 @@ class OffsetAndMetadata(NamedTuple):
 
     offset: int
     leader_epoch: int
-    """Of the last consumed record, -1 unknown."""
+    """Leader epoch of the last consumed record, -1 unknown."""
     metadata: str
     commit_ms: int
     """Wall time."""
@@ -29,7 +29,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class FetchedOffset(NamedTuple):
-    """What OffsetFetch returns for one partition; `committed` is None if there is nothing."""
+    """The result of OffsetFetch for one partition; `committed` is None if there is nothing."""
 
     partition: TopicPartition
     committed: OffsetAndMetadata | None

@@ -1,4 +1,4 @@
-"""Which groups of a shard have offsets in open transactions, by producer id.
+"""The groups of a shard that have offsets in open transactions, by producer id.
 
 Pure.  Source: Kafka's GroupMetadataManager.openGroupsForProducer.
 """

@@ -27,7 +27,7 @@ OFFSET_KEY: Final = 1
 OFFSET_VALUE: Final = 3
 EXPIRING_OFFSET_VALUE: Final = 1
 BATCH_BYTES_MAX: Final = 64 * 1024
-"""Of a batch of tombstones, which takes a millisecond or two to build."""
+"""Size of a batch of tombstones, which takes a millisecond or two to build."""
 RECORD_OVERHEAD_MAX: Final = 32
 """Bytes of a record without its key and value, at most."""
 

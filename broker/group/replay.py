@@ -80,7 +80,7 @@ class GroupReplay:
         """Committed offsets whose last record is unreadable -> the offset of that record."""
         self._open: dict[int, OpenOffsets] = {}
         self._open_of: dict[tuple[str, TopicPartition], dict[int, None]] = {}
-        """Which producers have an offset of a partition in `_open`; also some that had one."""
+        """The producers with an offset of a partition in `_open`; also some that had one."""
         self._decoders: dict[tuple[type, int], Decoder] = {}
         self._keys: dict[bytes, tuple[str, TopicPartition]] = {}
         """Decoded keys, since a group commits the same partitions repeatedly."""

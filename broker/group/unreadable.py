@@ -84,7 +84,7 @@ class LostOffset(NamedTuple):
     topic: str
     partition: int
     log_offset: int
-    """Of the unreadable record."""
+    """Offset of the unreadable record."""
     has_older: bool
     """An older committed offset is known."""
 

@@ -1,4 +1,4 @@
-"""What consumers put into the protocol metadata and assignments of a classic group.
+"""The protocol metadata and assignments of consumers in a classic group.
 
 Pure.  Source: Kafka's ConsumerProtocol, ClassicGroup.isSubscribedToTopic.
 """

@@ -33,7 +33,7 @@ logger = logging.getLogger("odradek.groups")
 
 
 class ClassicGroups:
-    """What a shard does with classic groups.
+    """Performs the effects of classic groups in one shard.
 
     on_changed  called with the id of a group after each event but a Heartbeat or an OffsetCommit:
                 its deadline may have moved, or it may be blank

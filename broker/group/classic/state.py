@@ -153,7 +153,7 @@ class ClassicGroup:
         self.group_id = group_id
         self.memory = memory or MemberMemory()
         self.member_bytes = 0
-        """What this group's members use of `memory`."""
+        """Bytes of `memory` that the members of this group use."""
         self.state = GroupState.EMPTY
         self.generation = 0
         """Grows with each completed rebalance; the first members see 1."""

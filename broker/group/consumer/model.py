@@ -60,7 +60,7 @@ class SubscriptionType(StrEnum):
 
 
 class ClassicMetadata(NamedTuple):
-    """What only a classic member has; a downgrade needs it."""
+    """The fields of a member of the classic protocol; a downgrade needs them."""
 
     session_timeout_ms: int
     protocols: Protocols
@@ -111,7 +111,7 @@ class TopicFacts(NamedTuple):
     name: str
     partition_count: int
     racks: tuple[tuple[str, ...], ...] = ()
-    """Of each partition's replicas, ascending; empty where none are known."""
+    """Racks of each partition's replicas, ascending; empty where none are known."""
 
 
 _SIGN_BITS: Final = 1 << 127 | 1 << 63

@@ -177,7 +177,7 @@ def _step(member: ConsumerMember, goal: Goal, epoch: int) -> ConsumerMember:
 def _given(
     member: ConsumerMember, goal: Goal, topic_id: Uuid, wanted: tuple[int, ...]
 ) -> dict[int, int]:
-    """Those of a topic's target partitions that the member owns or that are free.
+    """The target partitions of a topic that the member owns or that are free.
 
     Partitions that it must still revoke are its own.
     """

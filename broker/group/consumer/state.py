@@ -32,7 +32,7 @@ from odradek.broker.group.member_memory import MemberMemory
 NAME_BYTES: Final = 60
 """Memory of a string without its characters."""
 FIRST_EPOCH: Final = 1
-"""Of a group without records, and of its target."""
+"""Epoch of a group without records, and of its target."""
 NO_TARGET_EPOCH: Final = -1
 """After the tombstone of the target, which precedes that of the group."""
 NOT_OWNED: Final = -1
@@ -207,11 +207,11 @@ class ConsumerGroup:
         self.group_id = group_id
         self.memory = memory or MemberMemory()
         self.member_bytes = 0
-        """What this group's members use of `memory`."""
+        """Bytes of `memory` that the members of this group use."""
         self.epoch = FIRST_EPOCH
         """Grows with every change that needs a new target assignment."""
         self.metadata_hash = 0
-        """Of the subscribed topics when the epoch began."""
+        """Hash of the subscribed topics when the epoch began."""
         self.target_epoch = FIRST_EPOCH
         """The epoch for which `targets` was computed."""
         self.target_timestamp_ms = 0

@@ -29,7 +29,7 @@ from odradek.protocol.errors import BrokerError, ErrorCode
 CHARACTERS_MAX: Final = 4_096
 """Compiling can take a time that grows with the square of the length."""
 MEMORY_BYTES_MAX: Final = 256 << 10
-"""Of one compiled expression with the states that it remembers."""
+"""Memory of one compiled expression with the states that it remembers."""
 
 _DESCRIPTIONS: Final = {
     "bad repetition operator": "invalid nested repetition operator",

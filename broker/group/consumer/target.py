@@ -28,9 +28,9 @@ class Target(NamedTuple):
     """A target assignment."""
 
     assignments: dict[str, Assignment]
-    """Of all members, by member id."""
+    """Assignments of all members, by member id."""
     changed: dict[str, Assignment]
-    """Those that differ from the present target or are not in it; they must be stored before the
+    """Assignments that differ from the present target or are not in it; they are stored before the
     assignment epoch."""
 
 
@@ -48,7 +48,7 @@ class Subscriptions:
         self._resolved = resolved
         self._known: dict[tuple[tuple[str, ...], str], tuple[Uuid, ...]] = {}
         self.partition_counts: dict[Uuid, int] = {}
-        """Of all topics that were in a result."""
+        """Numbers of partitions of all topics that were in a result."""
 
     def topic_ids(self, member: ConsumerMember) -> tuple[Uuid, ...]:
         """The ids of the topics, each once, in the order of `topic_order`."""

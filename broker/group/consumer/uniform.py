@@ -79,7 +79,7 @@ def _keep_within_quota(
     free: list[FreePartition],
     total: int,
 ) -> tuple[dict[str, Assignment], list[tuple[str, int]]]:
-    """What each member keeps, and how many more the others get; the surplus is added to `free`.
+    """Partitions that each member keeps, and how many more the others get; adds the rest to `free`.
 
     `total % len(members)` members get one more than the others.  A member that already has as many
     keeps them; the last members of the walk take those that are unclaimed by then.

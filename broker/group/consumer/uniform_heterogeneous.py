@@ -76,7 +76,7 @@ class _Plan:
         """Topic -> partition -> member."""
 
     def _merged(self, groups: list[list[int]]) -> list[list[int]]:
-        """Of each topic, the members of all subscriptions with it.
+        """The members of all subscriptions with each topic.
 
         groups  the members with each subscription
         """

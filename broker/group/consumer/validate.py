@@ -1,4 +1,4 @@
-"""What a ConsumerGroupHeartbeat must say, whatever the state of its group.
+"""Checks of a ConsumerGroupHeartbeat that hold in every state of its group.
 
 Pure.  Source: Kafka 4.3's GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid.
 """
