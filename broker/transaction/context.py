@@ -1,4 +1,4 @@
-"""What the shards of the transaction coordinator need from their node."""
+"""The parts of a node that the shards of the transaction coordinator use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request does to a transactional id: a transition to append, or an error.
+"""Decides what a request does to a transactional id: a transition to append, or an error.
 
 Pure.  ErrorCode.NONE: there is nothing to append, the response is a success.
 
@@ -252,7 +252,7 @@ def _prepare_end(
 
 
 def decide_complete(metadata: TransactionMetadata, *, now_ms: int) -> TxnTransitMetadata:
-    """What follows once every partition has its marker."""
+    """Decide the transition after every partition has its marker."""
     current = metadata.current
     is_commit = current.state is TransactionState.PREPARE_COMMIT
     producer_id, producer_epoch = current.producer_after_end

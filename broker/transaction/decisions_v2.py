@@ -1,4 +1,4 @@
-"""What ends a transaction of version 2 (KIP-890): each end raises the epoch of the producer.
+"""Decides the end of a transaction of version 2 (KIP-890), which raises the producer's epoch.
 
 So an EndTxn that arrives late carries an old epoch and cannot end the next transaction.  When the
 epochs are exhausted, the producer goes on with another id and epoch 0.

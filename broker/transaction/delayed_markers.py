@@ -1,4 +1,4 @@
-"""Which markers are not written yet, since when and why: for the log."""
+"""Markers that are not written yet, since when and why: for the log."""
 
 from __future__ import annotations
 

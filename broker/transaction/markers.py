@@ -84,7 +84,7 @@ class PendingMarkers:
 
 
 class MarkerOutcome(Enum):
-    """What follows from the result of one marker."""
+    """The consequence of the result of one marker."""
 
     WRITTEN = "written"
     RETRY = "retry"
@@ -119,7 +119,7 @@ def may_pass(error: ErrorCode) -> bool:
 
 
 def outcome_of(error: ErrorCode) -> MarkerOutcome:
-    """What the coordinator does after an error of WriteTxnMarkers.
+    """Decide what the coordinator does after an error of WriteTxnMarkers.
 
     Differs from Kafka, where an unexpected error is fatal: the request is sent again, and a line of
     the log says so (`DelayedMarkers`).

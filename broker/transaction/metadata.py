@@ -1,4 +1,4 @@
-"""What is known of one transactional id, and how a transition changes it.
+"""The state of one transactional id, and how a transition changes it.
 
 Pure.  A transition is decided (`decisions`), which makes its target state pending; appended; and
 applied once it is replicated.  While a state is pending, no other transition is decided.
@@ -29,7 +29,7 @@ Partitions = Mapping[TopicPartition, None]
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """What a producer says it has."""
+    """The producer id and epoch that a producer names."""
 
     producer_id: int
     producer_epoch: int
@@ -52,18 +52,18 @@ class EndTxnResult(NamedTuple):
 
 
 class TxnTransitMetadata(NamedTuple):
-    """What is stored of a transactional id, before or after a transition."""
+    """The stored state of a transactional id, before or after a transition."""
 
     producer_id: int
     last_producer_id: int
     """Before the last rotation; stored from version 1 of the value on."""
     producer_epoch: int
     last_producer_epoch: int
-    """Which the producer may still name in a repeated InitProducerId; not stored."""
+    """Epoch that the producer may still name in a repeated InitProducerId; not stored."""
     timeout_ms: int
     state: TransactionState
     partitions: Partitions
-    """Of the transaction; while it is prepared, those whose marker is missing."""
+    """Partitions of the transaction; while it is prepared, those whose marker is missing."""
     start_ms: int
     """When the first partition was added; -1 if there is no transaction."""
     last_update_ms: int
@@ -80,7 +80,7 @@ class TxnTransitMetadata(NamedTuple):
 
     @property
     def producer_after_end(self) -> ProducerIdAndEpoch:
-        """What the producer goes on with after the transaction that is prepared."""
+        """The id and epoch that the producer has after the prepared transaction."""
         if self.next_producer_id != NO_PRODUCER_ID:
             return ProducerIdAndEpoch(self.next_producer_id, 0)
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
@@ -128,7 +128,7 @@ class TransactionMetadata:
         self.has_failed_epoch_fence = True
 
     def prepare_complete(self, target: TxnTransitMetadata) -> TxnTransitMetadata:
-        """As `prepare`, after the end of the transaction was stored; so was the fence."""
+        """Prepare the completion; the end of the transaction was stored, and so was the fence."""
         self.has_failed_epoch_fence = False
         return self.prepare(target)
 

@@ -97,7 +97,7 @@ def read_key(data: bytes | None) -> str | None:
 
 
 def read_value(data: bytes) -> TxnTransitMetadata:
-    """What is stored of a transactional id.
+    """Read the stored state of a transactional id.
 
     raises  DecodeError, also for a version or a state that Kafka 3.9 does not know
     """

@@ -26,7 +26,7 @@ class TransactionState(IntEnum):
 
     @property
     def kafka_name(self) -> str:
-        """As in DescribeTransactions: `PrepareCommit`."""
+        """The name in DescribeTransactions, such as `PrepareCommit`."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
     @property

@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 
 ADD_PARTITIONS_TO_TXN_VERSION: Final = 5
 TRANSACTIONS_MAX: Final = 100
-"""Of one request."""
+"""Transactions that one request names."""
 
 Waiting = deque[tuple[VerifiedTransaction, Pending[PartitionErrors]]]
 Batch = list[tuple[VerifiedTransaction, Pending[PartitionErrors]]]
 
 
 class _Channel:
-    """What one coordinator is asked."""
+    """The verifications that one coordinator is asked for."""
 
     def __init__(self) -> None:
         self.waiting: Waiting = deque()
