@@ -179,7 +179,7 @@ class FetchPlan:
         self.session_id = NO_SESSION if session is None or is_closed else session.id
 
     def sent(self, key: PartitionKey) -> SentOffsets | None:
-        """What the client of an incremental fetch knows of a partition; None: nothing."""
+        """Offsets of a partition that the client of an incremental fetch knows; None: nothing."""
         if self._session is None or not self.is_incremental:
             return None
         cached = self._session.partitions.get(key)

@@ -23,7 +23,7 @@ UNDER_MIN_ISR: Final = -1
 
 
 class InSyncRules(NamedTuple):
-    """What decides whether another replica is in sync."""
+    """The limits by which another replica is in sync."""
 
     lag_time_max_ms: int
     """replica.lag.time.max.ms"""
@@ -37,9 +37,9 @@ class InSyncState(NamedTuple):
     """The in-sync replicas, and the change that the controller was asked for."""
 
     committed: tuple[int, ...]
-    """What the controller confirmed last."""
+    """Replicas that the controller confirmed last."""
     maximal: tuple[int, ...]
-    """What the high watermark waits for; the committed ones are among them."""
+    """Replicas that the high watermark waits for; the committed ones are among them."""
     proposed: tuple[int, ...] | None = None
     """The change in flight."""
 

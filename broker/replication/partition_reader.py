@@ -58,7 +58,7 @@ class PartitionRead:
 
 @dataclass(slots=True)
 class Reading:
-    """What all partitions of one fetch have in common.
+    """The limits and conditions that all partitions of one fetch share.
 
     read_committed  False for followers, which read all records
     replica_id      the follower; -1 for a consumer
@@ -156,7 +156,7 @@ class Reading:
         found: Iterable[tuple[PartitionKey, FetchPartition, Partition | None, ErrorCode]],
         record: Callable[[Partition, FetchPartition], None],
     ) -> int:
-        """The same as `count` for a follower's fetch, of which every partition is recorded.
+        """Count for a follower's fetch, as `count`, and record every partition.
 
         record  called for each partition in which the follower's log agrees with this one up to
                 where it fetches from

@@ -11,7 +11,7 @@ SHOWN_MAX: Final = 10
 
 
 class RefusedLeaderships:
-    """What was refused, and what is to be logged of it; bounded by the replicas of the broker."""
+    """Refused leaderships, and what is to be logged of them; bounded by the broker's replicas."""
 
     __slots__ = ("_epochs", "_unreported")
 

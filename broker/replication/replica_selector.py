@@ -1,4 +1,4 @@
-"""Which replica a consumer should fetch from: one in its rack (KIP-392).
+"""Chooses the replica that a consumer fetches from: one in its rack (KIP-392).
 
 Pure.  The leader is preferred if it is in the consumer's rack, or if no other in-sync replica that
 has the offset is; among several the one that has most, then the one that caught up last.

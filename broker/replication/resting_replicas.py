@@ -1,4 +1,4 @@
-"""Which replicas on full directories rest, so that the controller has others lead and in sync.
+"""Replicas on full directories rest, so that the controller has others lead and in sync.
 
 A replica that rests responds to LeaderAndIsr with KAFKA_STORAGE_ERROR, as one on a failed
 directory: the controller elects another leader, takes it out of the in-sync replicas, and sends

@@ -21,14 +21,14 @@ ReplicaKey = tuple[UUID, int]
 
 
 class RequestedPartition(NamedTuple):
-    """What a request says of one partition."""
+    """The fields of a request for one partition."""
 
     fetch_offset: int
     last_fetched_epoch: int
     log_start_offset: int
     leader_epoch: int
     truncation_count: int
-    """Of the log; not sent.  A response is dropped when it has changed."""
+    """Truncations of the log; not sent.  A response is dropped when the number has changed."""
 
 
 class FetchSessionHandler:
@@ -39,9 +39,9 @@ class FetchSessionHandler:
     id: int
     """0: the leader has given no session."""
     epoch: int
-    """Of the next request."""
+    """Epoch of the next request."""
     partitions: dict[ReplicaKey, RequestedPartition]
-    """What the leader knows; of the request under way, what it will know."""
+    """The partitions that the leader knows, those of the request under way included."""
 
     def __init__(self) -> None:
         self.id = NO_SESSION

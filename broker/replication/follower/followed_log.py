@@ -1,4 +1,4 @@
-"""What following reads of a log, and the offset to which a diverging log is truncated.
+"""The offsets of a log that a follower reads, and where a diverging log is truncated.
 
 Pure.
 Source: KIP-101, KIP-279, KIP-320, KIP-595; Kafka's AbstractFetcherThread.getOffsetTruncationState.

@@ -1,4 +1,4 @@
-"""What one response has for one replica, appended in parts between which the loop serves others."""
+"""Appends one response of one replica in parts, between which the loop serves others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from odradek.protocol.records.batch import whole_batch_size
 
 PART_BYTES_MAX: Final = 256 << 10
 PART_BATCHES_MAX: Final = 200
-"""What is appended without a look at the clock: 1 ms of checksums, parsing and writing."""
+"""Batches appended without a look at the clock: 1 ms of checksums, parsing and writing."""
 
 
 class PartialAppend:

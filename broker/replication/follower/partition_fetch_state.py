@@ -25,7 +25,7 @@ FIRST_BACKOFF_MS: Final = 20
 
 
 class ReplicaState(Enum):
-    """What a following replica does."""
+    """The activity of a following replica."""
 
     FETCHING = "Fetching"
     TRUNCATING = "Truncating"
@@ -127,7 +127,7 @@ class PartitionFetchState:
         return not was_awaited
 
     def requested(self) -> RequestedPartition:
-        """What a request says of it now."""
+        """The fields of the next request for this partition."""
         log = self.log
         fetch_offset = fetch_offset_of(log)
         return RequestedPartition(

@@ -35,7 +35,7 @@ class ReplicaFetchers:
 
     @property
     def fetchers(self) -> tuple[ReplicaFetcher, ...]:
-        """Those that have partitions."""
+        """The fetchers that have partitions."""
         return tuple(self._fetchers.values())
 
     def on_leader_change(self, partition: Partition) -> None:
