@@ -60,11 +60,11 @@ class DiskFindings:
 
 @dataclass(slots=True)
 class RebuildReport:
-    """What was changed in the tree, one line each for the operator."""
+    """Changes of the tree, one line each for the operator."""
 
     changes: list[str] = field(default_factory=list)
     losses: list[str] = field(default_factory=list)
-    """What could not be recovered."""
+    """Data that could not be recovered."""
 
 
 class Rebuild:

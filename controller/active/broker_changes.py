@@ -29,7 +29,7 @@ logger = logging.getLogger("odradek.controller")
 
 
 class BrokerChanges:
-    """What the active controller does about brokers.  Every method may raise ControllerMoved."""
+    """Acts for the active controller when brokers change; methods may raise ControllerMoved."""
 
     def __init__(
         self, states: PartitionStates, deletion: TopicDeletion, reassignments: Reassignments

@@ -30,7 +30,7 @@ FOLD_MS: Final = 1_000
 
 
 class StateChangeLog:
-    """That of one controller epoch."""
+    """The log lines of one controller epoch."""
 
     def __init__(self, min_isr_of: Callable[[str], int]) -> None:
         """min_isr_of  min.insync.replicas of a topic"""

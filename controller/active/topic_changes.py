@@ -19,7 +19,7 @@ from odradek.protocol.topic_partition import TopicPartition
 
 
 class TopicChanges:
-    """What the active controller does about topics.  Every method may raise ControllerMoved."""
+    """Acts for the active controller when topics change; methods may raise ControllerMoved."""
 
     def __init__(
         self,

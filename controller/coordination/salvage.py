@@ -22,7 +22,7 @@ from odradek.runtime.files import FileSystem
 
 @dataclass(slots=True)
 class Salvaged:
-    """What could be read of a tree."""
+    """The part of a tree that could be read."""
 
     tree: Tree
     problem: str | None
@@ -47,7 +47,7 @@ def salvage(files: FileSystem, folder: str) -> Salvaged:
 
 
 def damaged_files(files: FileSystem, folder: str) -> list[str]:
-    """What is wrong with each file, also with those that the newest tree does not need.
+    """The damage of each file, also of those that the newest tree does not need.
 
     raises  OSError
     """

@@ -96,9 +96,9 @@ class LoadedTree:
         self.journals = journals
         """All of the folder, oldest first."""
         self.good_bytes = 0
-        """Of the newest journal: up to the end of its last complete entry."""
+        """Bytes of the newest journal up to the end of its last complete entry."""
         self.torn_bytes = 0
-        """Of the newest journal: what a crash left after that."""
+        """Bytes of the newest journal that a crash left after that."""
         self.entry_count = 0
         """Complete entries in the newest journal."""
         self.problems = problems

@@ -82,7 +82,7 @@ class Znode:
         self.children: dict[str, None] = {}
 
     def restore(self, *, mzxid: int, pzxid: int, mtime_ms: int, version: int, creates: int) -> None:
-        """What a snapshot says of the changes since the node was created."""
+        """Restore the changes since the node was created, from a snapshot."""
         self.mzxid = mzxid
         self.pzxid = pzxid
         self.mtime_ms = mtime_ms

@@ -17,7 +17,7 @@ WATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 CLIENT_WATCHES_BYTES_MAX: Final = 128 * 1024 * 1024
 """Bytes that the watches of all network clients may take together."""
 _WATCH_BYTES: Final = 150
-"""Of a watch, besides its path."""
+"""Memory of a watch, besides its path."""
 
 Events = list[tuple[int, WatchEvent]]
 """(session id, event) in the order in which they fire."""
@@ -39,7 +39,7 @@ def _bytes_of(path: str) -> int:
 
 
 class Watches:
-    """Of all sessions, by path."""
+    """The watches of all sessions, by path."""
 
     def __init__(self, is_of_client: Callable[[int], bool]) -> None:
         """is_of_client  whether a session is one of a client over the network: only these are
@@ -80,7 +80,7 @@ class Watches:
     def fire_children(
         self, path: str, kind: WatchKind, events: Events, notified: Container[int] = ()
     ) -> None:
-        """The same for watches on children; sessions in `notified` get no event."""
+        """Add events of watches on children and remove these; none for sessions in `notified`."""
         for session_id in self._children.pop(path, {}):
             session = self._sessions[session_id]
             del session.children[path]

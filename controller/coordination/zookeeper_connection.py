@@ -53,7 +53,7 @@ beyond it a call would block."""
 RECONNECT_DELAY_S: Final = 0.05
 RECONNECT_DELAY_MAX_S: Final = 1.0
 OPENING_TIMEOUT_S: Final = 1.0
-"""Of the first attempt to connect."""
+"""Time-out of the first attempt to connect."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class Strategy(Enum):
 
 
 class ElectionType(IntEnum):
-    """What a client asks for with ElectLeaders."""
+    """The election that a client asks for with ElectLeaders."""
 
     PREFERRED = 0
     UNCLEAN = 1

@@ -23,7 +23,7 @@ class UpgradeType(IntEnum):
 
 
 class FeatureUpdate(NamedTuple):
-    """What is requested of one feature."""
+    """The change of one feature that is requested."""
 
     name: str
     level: int

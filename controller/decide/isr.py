@@ -31,7 +31,7 @@ class AlterIsr(NamedTuple):
     """The data version of the state znode that the leader knows."""
     leader_recovery_state: int = RECOVERED
     broker_epochs: Mapping[int, int] = MappingProxyType({})
-    """Of in-sync replicas, as far as the leader knows them; -1 is unknown."""
+    """Broker epochs of in-sync replicas, as far as the leader knows them; -1 is unknown."""
 
 
 def check_sender(image: Image, broker_id: int, broker_epoch: int) -> None:

@@ -130,5 +130,5 @@ def _check_target(image: Image, partition: PartitionImage, target: Sequence[int]
 
 
 def _buffer(brokers: Sequence[int]) -> str:
-    """As Scala shows it."""
+    """The brokers as Scala shows a Buffer."""
     return f"ArrayBuffer({', '.join(map(str, brokers))})"

@@ -1,4 +1,4 @@
-"""Which partitions go back to their preferred leaders by themselves.  Pure.
+"""Chooses the partitions that go back to their preferred leaders by themselves.  Pure.
 
 Source: Kafka's KafkaController.checkAndTriggerAutoLeaderRebalance.
 """

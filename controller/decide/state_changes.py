@@ -1,4 +1,4 @@
-"""What an operator should know of the partitions that a controller has changed: data, then lines.
+"""Changes of partitions that an operator should know: data, then lines of the log.
 
 A partition is *offline* without a leader that is online, *under min ISR* with fewer in-sync
 replicas than its topic's min.insync.replicas.  Changes are folded: partitions with the same change,
@@ -20,7 +20,7 @@ NAMED_MAX: Final = 5
 
 
 class Health(Enum):
-    """Of one partition."""
+    """The health of one partition."""
 
     IN_ORDER = "in order"
     UNDER_MIN_ISR = "under min ISR"
@@ -54,7 +54,7 @@ class PartitionHealth:
         """min_isr_of  min.insync.replicas of a topic"""
         self._min_isr_of = min_isr_of
         self._reported: dict[TopicPartition, PartitionChange] = {}
-        """What was reported last of those that are not in order."""
+        """Health and text that were reported last of partitions that are not in order."""
 
     def count(self, health: Health) -> int:
         """How many partitions are offline, or under min ISR."""
@@ -189,7 +189,7 @@ def _first(names: Sequence[str]) -> str:
 
 
 def summary(image: Image, counts: Mapping[Health, int]) -> str:
-    """What a controller has taken over."""
+    """The summary of the partitions that a controller has taken over."""
     partitions = sum(len(topic.partitions) for topic in image.topics.values())
     return (
         f"{len(image.brokers)} brokers, {len(image.topics)} topics, {partitions} partitions, "

@@ -50,7 +50,7 @@ class TopicCreationInputs(NamedTuple):
 
 
 class KnownTopics(NamedTuple):
-    """What the coordination service knows of topics of that name."""
+    """The topics of one name in the coordination service."""
 
     exists: bool
     is_marked_for_deletion: bool = False

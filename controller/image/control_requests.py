@@ -51,7 +51,7 @@ class LeaderAndIsr(NamedTuple):
     controller_id: int
     controller_epoch: int
     broker_epoch: int
-    """Of the receiver, as the controller knows it; the receiver refuses one below its own."""
+    """Epoch of the receiver, as the controller knows it; the receiver refuses one below its own."""
     partitions: tuple[LeaderAndIsrPartition, ...]
     leaders: tuple[BrokerImage, ...]
     """The registered brokers among the leaders of `partitions`."""
@@ -114,7 +114,7 @@ class ControlResponse(NamedTuple):
 
 
 class ControlRequestHandler(Protocol):
-    """What a broker does with control requests; implemented by `broker.replication`."""
+    """Applies control requests on a broker; implemented by `broker.replication`."""
 
     def apply(self, request: ControlRequest) -> Pending[ControlResponse]:
         """Apply a request on this broker; the next one is passed when this one is done.
@@ -183,7 +183,7 @@ class ControlBatch:
             self._metadata_brokers[broker] = None
 
     def add_all_metadata(self, image: Image, brokers: Iterable[int]) -> None:
-        """As `add_metadata` of all partitions of the image; a broker drops those not named."""
+        """Add UpdateMetadata of all partitions of the image; a broker drops those not named."""
         self.add_metadata(
             (TopicPartition(topic, one.partition) for topic, one in image.partitions()), brokers
         )

@@ -62,7 +62,7 @@ class PartitionState(NamedTuple):
     partition_epoch: int
     """The znode's data version."""
     controller_epoch: int
-    """Of the controller that wrote it last."""
+    """Epoch of the controller that wrote it last."""
     leader_recovery_state: int = RECOVERED
 
 

@@ -23,7 +23,7 @@ class ControlChannel(NamedTuple):
     broker_id: int
     """This broker."""
     receiver: ControlRequestReceiver
-    """Of this broker."""
+    """Receiver of this broker."""
     sender: ControlRequestSender
     """To other brokers."""
     on_response: Callable[[int, ControlRequest, ControlResponse], None]

@@ -63,7 +63,7 @@ NOTHING_DELETED: Final = {
     "retention.ms": "-1",
     "retention.bytes": "-1",
 }
-"""Of a topic whose own settings cannot be read.
+"""Settings of a topic whose own ones cannot be read.
 
 Differs from Kafka: there it has the broker's defaults, which would delete records.
 """

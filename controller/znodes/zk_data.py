@@ -133,7 +133,7 @@ def decode_topic_id(text: str) -> uuid.UUID:
 
 
 def encode_json(value: object) -> bytes:
-    """As Kafka's Json: without spaces, UTF-8 unescaped."""
+    """Encode JSON as Kafka does: without spaces, UTF-8 unescaped."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 

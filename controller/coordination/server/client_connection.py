@@ -66,7 +66,7 @@ _OPENED: Final = struct.Struct(">iiq")
 
 
 class ClientTransport(Protocol):
-    """What a connection sends through."""
+    """The transport that a connection sends through."""
 
     def send(self, content: bytes) -> None:
         """Send, in the order of the calls."""
@@ -85,7 +85,7 @@ class ClientTransport(Protocol):
 
 
 class ClientService:
-    """What the connections of one tree share."""
+    """The service that the connections of one tree share."""
 
     def __init__(
         self, embedded: EmbeddedTree, sessions: ClientSessions, limits: dict[str, int]

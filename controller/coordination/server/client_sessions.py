@@ -112,7 +112,7 @@ class ClientSessions:
         return session
 
     def password(self, session: ClientSession) -> bytes:
-        """What the client must show to resume the session."""
+        """The password that a client must send to resume the session."""
         return self._passwords.password(session.session_id)
 
     def detach(self, session: ClientSession, connection: SessionConnection) -> None:

@@ -13,7 +13,7 @@ WORDS: Final = (b"ruok", b"srvr", b"stat", b"conf")
 
 @dataclass(slots=True)
 class ServerStatistics:
-    """What the commands report."""
+    """The numbers that the commands report."""
 
     received: int = 0
     sent: int = 0

@@ -17,7 +17,7 @@ LONG: Final = struct.Struct(">q")
 MULTI_HEADER: Final = struct.Struct(">i?i")
 _STAT: Final = struct.Struct(">4q3iq2iq")
 ACL_VERSION: Final = 0
-"""Of every node: the ACL of a node never changes here."""
+"""ACL version of every node: the ACL of a node never changes here."""
 
 
 class MalformedFrame(Exception):
