@@ -1,4 +1,4 @@
-"""What follows from a failed cleaning.
+"""Decides what follows from a failed cleaning.
 
 1. The log cannot be cleaned: it is skipped until the broker starts again or the topic is created
    again (Kafka's uncleanable partitions).

@@ -102,7 +102,7 @@ class WorkerProcess:
         self.silence_s = SILENCE_S
         self._priority_least = priority_least
         self.priority = priority_least
-        """Of the next process."""
+        """Priority of the next process."""
         self.start_count = 0
         self._rate: float | None = None
         """The bound that was set last; None before a change: each job brings its own."""

@@ -36,7 +36,7 @@ from odradek.storage.segments.segment import Segment
 
 READ_BYTES: Final = 128 * 1024
 LEGACY_BYTES_MAX: Final = 1 << 20
-"""Of a message set, to tell it from damage."""
+"""Size of a message set, to tell it from damage."""
 STEP_RECORDS: Final = 100
 """Half a millisecond of work."""
 RETRY_MS: Final = 500
@@ -46,7 +46,7 @@ _START: Final = Struct(">qi")
 
 
 class Replay(Protocol):
-    """What the records make: the state of a coordinator, while its log is loaded."""
+    """The state of a coordinator that its records make, while its log is loaded."""
 
     wait_ms: int
     """How long the next step must wait, since the log cannot be read now."""
@@ -171,7 +171,7 @@ class _SegmentReader:
         self._start = 0
         """Position of `_data` in the file."""
         self._known: tuple[int, RecordBatch | None] = (-1, None)
-        """What `batch_at` returned last: each batch is also looked at as the one that follows."""
+        """The result of `batch_at` before: each batch is also looked at as the one that follows."""
 
     def _bytes(self, position: int, size: int) -> memoryview:
         """Fewer than `size` at the end of the file."""
@@ -184,7 +184,7 @@ class _SegmentReader:
         return memoryview(self._data)[at : at + size]
 
     def _whole(self, position: int) -> RecordBatch | None:
-        """What may be a batch, as long as its header says; None when its header cannot be one."""
+        """The bytes of a possible batch, by the length in its header; None: it cannot be one."""
         head = self._bytes(position, BATCH_OVERHEAD)
         if len(head) < BATCH_OVERHEAD or head[MAGIC_POSITION] != MAGIC:
             return None
@@ -226,7 +226,7 @@ class _SegmentReader:
         return None
 
     def damage_at(self, position: int) -> tuple[str, list[Record]]:
-        """What is wrong with the batch at a position, and those of its records that can be decoded.
+        """Describe the damage of a batch, and return those of its records that can be decoded.
 
         raises  BrokerError UNSUPPORTED_FOR_MESSAGE_FORMAT for a sound message set of magic 0 or 1
         """

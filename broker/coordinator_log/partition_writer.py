@@ -16,7 +16,7 @@ from odradek.protocol.records.batch import RecordBatch
 
 
 class Written(NamedTuple):
-    """What became of a batch; the offsets are -1 when it was not appended."""
+    """The result of an append; the offsets are -1 when the batch was not appended."""
 
     error: ErrorCode
     base_offset: int = -1

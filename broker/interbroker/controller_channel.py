@@ -63,7 +63,7 @@ class _Request(Generic[T]):
         self.read = read
         """Returns the result of a response; raises BrokerError."""
         self.call = call
-        """The same at the controller of this broker."""
+        """Asks the controller of this broker for the result."""
         self.result: Pending[T] = Pending()
 
 

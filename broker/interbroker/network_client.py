@@ -122,7 +122,7 @@ class NetworkClient:
 
     @property
     def address(self) -> str:
-        """Of the other broker, for logs."""
+        """Address of the other broker, for logs."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{host}:{self._port}"
 

@@ -70,7 +70,7 @@ def alter_partition_message(
 def alter_partition_proposals(
     topic: str, data: AlterPartitionRequestTopicData, version: int
 ) -> list[Proposal]:
-    """What the message asks for the partitions of one topic."""
+    """The proposals of the message for the partitions of one topic."""
     found = []
     for one in data.partitions:
         states = one.new_isr_with_epochs
@@ -125,7 +125,7 @@ def alter_partition_results(
     topic_id: Callable[[str], UUID],
     version: int,
 ) -> list[AlteredPartition]:
-    """What the controller responded, in the order of the proposals.
+    """The results of the controller, in the order of the proposals.
 
     A partition that it left out has UNKNOWN_SERVER_ERROR.
     """
