@@ -13,8 +13,8 @@ INTRODUCTION: Final = """\
 # Keys of pipeline files
 
 Every table and key of a pipeline file, and of a mirror file at the end;
-[Pipelines](pipelines/index.md) says what pipelines promise. A duration is numbers and units: `20 seconds`, `1h30m`, `PT20S`. A
-value may be `${NAME}` or `{ secret_file = "..." }`.
+[Pipelines](pipelines/index.md) says what pipelines promise. A duration is numbers and units:
+`20 seconds`, `1h30m`, `PT20S`. A value may be `${NAME}` or `{ secret_file = "..." }`.
 
 Editors complete and check files by the JSON Schema that `odradek pipeline schema` prints, and with
 `--mirror` that of mirror files. With Taplo or Even Better TOML, the first line of the file is:
