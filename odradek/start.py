@@ -18,6 +18,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from odradek.bounded_files import error_text
 from odradek.tools.settings_arguments import add_settings_arguments
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ HOST: Final = "127.0.0.1"
 PORT_MAX: Final = 65_535
 INSTRUMENTED: Final = ("odradek.api.versions", "odradek.api.report")
 """Settings of brokers for tests that need no control channel."""
+SHOWN_MAX: Final = 100
+"""Characters of a wrong port that are shown."""
+DIGITS_MAX: Final = 10
+"""Of a port and of a broker's id."""
 COLUMNS: Final = 80
 """Without a terminal."""
 
@@ -175,9 +180,10 @@ def _add_control_arguments(tests: argparse._ArgumentGroup) -> None:
 
 
 def _port(text: str) -> int:
-    port = int(text) if text.isdecimal() else -1
+    port = int(text) if text.isdecimal() and len(text) <= DIGITS_MAX else -1
     if not 0 <= port <= PORT_MAX:
-        raise argparse.ArgumentTypeError(f"{text} is not a port")
+        shown = text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
+        raise argparse.ArgumentTypeError(f"{shown} is not a port")
     return port
 
 
@@ -274,6 +280,9 @@ def main(arguments: Sequence[str]) -> int:
         with ephemeral.data_folder(former) if options.ephemeral else nullcontext() as folder:
             if options.stop_at_end_of_input:
                 ephemeral.stop_at_end_of_input()
+            for option, path in (("--save", options.save), ("--api-report", options.api_report)):
+                if path:
+                    ephemeral.check_written_file(f"the file of {option}", path)
             begin = _begin(options, folder)
             if not ready_file:
                 return _saved(_run(options, folder, begin), options, folder, begin)
@@ -294,7 +303,7 @@ def main(arguments: Sequence[str]) -> int:
     except ephemeral.StoppedEarly:
         return 0
     except OSError as error:
-        print(f"odradek: {error}", file=sys.stderr)
+        print(f"odradek: {error_text(error)}", file=sys.stderr)
         return 1
 
 
@@ -308,7 +317,8 @@ def _begin(options: argparse.Namespace, folder: DataFolder | None) -> Begin:
     from odradek.tools.snapshot import load
 
     asked = _overridden(options).get("broker.id", "")
-    broker_id = int(asked) if asked.isdecimal() else None
+    # Any other text is refused with the settings.
+    broker_id = int(asked) if asked.isdecimal() and len(asked) <= DIGITS_MAX else None
     snapshot = load(options.snapshot, folder.path, broker_id)
     chosen = snapshot.choose(broker_id)
     return Begin({**snapshot.settings, "broker.id": str(chosen)}, snapshot.ahead_ms)
@@ -374,7 +384,7 @@ def _controlled(
     try:
         control = ControlListener(host, port, _token(options))
     except OSError as error:
-        text = f"cannot serve the control channel on {host}:{port}: {error}"
+        text = f"cannot serve the control channel on {host}:{port}: {error_text(error)}"
         raise StartError(text) from error
     clock = AdvancedClock(SystemClock(), begin.ahead_ms)
     return control, clock, controlled_node(control, clock, folder.keep)

@@ -104,4 +104,5 @@ def unescape(text: str) -> str:
         else:
             parts.append(ESCAPES.get(escaped, escaped))
             position += 2
-    return "".join(parts)
+    # A pair of surrogates is one character of Java's UTF-16.
+    return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")

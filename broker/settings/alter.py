@@ -87,6 +87,8 @@ Decision = StoredConfigs | tuple[LoggerChange, ...]
 INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 LOG_LEVELS: Final = ("DEBUG", "ERROR", "FATAL", "INFO", "TRACE", "WARN")
 ROOT_LOGGER: Final = "root"
+FIXED_LISTENERS: Final = ("listeners", "advertised.listeners", "listener.security.protocol.map")
+"""Settings that Kafka changes while it runs, and that take a restart here."""
 VALUE_BYTES_MAX: Final = 2**15 - 1
 """Of a string of the protocol."""
 CHANGES_MAX: Final = 1_000
@@ -263,6 +265,12 @@ def check_step(before: BrokerSettings, after: BrokerSettings) -> None:
     becomes: Mapping[str, Any] = after.raw
     for name in THREAD_COUNTS:
         check_thread_count(name, was[name], becomes[name])
+    for name in FIXED_LISTENERS:
+        # Differs from Kafka: it binds and unbinds listeners while it runs.  A stored value that is
+        # not in force may be deleted.
+        if name in after.dynamic.broker and becomes[name] != was[name]:
+            allowed = "it cannot change while the broker runs: set it in the settings file, restart"
+            raise InvalidValueError(name, becomes[name], allowed)
     for name, local, whole in (
         ("ms", becomes["log.local.retention.ms"], after.log_retention_ms),
         ("bytes", becomes["log.local.retention.bytes"], after.log_retention_bytes),

@@ -16,7 +16,7 @@ from odradek.broker.settings.groups import (
     assignment_interval_ms,
     assignor_names,
 )
-from odradek.broker.settings.listeners import PORT_MAX
+from odradek.broker.settings.listeners import HOST_RULE, PORT_MAX, is_host
 from odradek.broker.settings.synonyms import RETENTION
 from odradek.broker.settings.types import InvalidValueError, value_text
 
@@ -25,7 +25,7 @@ ZOOKEEPER_DIGEST: Final = "odradek.zookeeper.digest"
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 
 ZOOKEEPER_HOST: Final = re.compile(
-    r"(?:\[[0-9a-fA-F:.]+(?:%[\w.-]+)?\]|[^\s\[\]:]+)(?::(?P<port>[0-9]{1,5}))?"
+    r"(?:\[[0-9a-fA-F:.]+(?:%[\w.-]+)?\]|(?P<name>[^\s\[\]:]+))(?::(?P<port>[0-9]{1,5}))?"
 )
 
 MEGABYTE: Final = 1024 * 1024
@@ -107,6 +107,9 @@ def check_zookeeper_connect(connect: str) -> None:
         allowed = f"Expected host:port,host:port/chroot, in which '{host}' is not host:port"
         is_valid = matched is not None and int(matched["port"] or 0) <= PORT_MAX
         require(is_valid, "zookeeper.connect", connect, allowed)
+        name = "" if matched is None else matched["name"]
+        allowed = f"Expected hosts, which '{host}' is not: {HOST_RULE}"
+        require(not name or is_host(name), "zookeeper.connect", connect, allowed)
 
 
 def check_zookeeper(settings: BrokerSettings) -> None:

@@ -15,9 +15,26 @@ PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """Kafka's security protocols."""
 
 LISTENER: Final = re.compile(
-    r"(?P<name>.*)://\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>-?[0-9]+)", re.ASCII
+    r"(?P<name>.*)://\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>-?[0-9]{1,10})", re.ASCII
 )
 PORT_MAX: Final = 65_535
+LABEL_MAX: Final = 63
+HOST_MAX: Final = 253
+HOST_RULE: Final = f"a host has at most {HOST_MAX} characters, 1 to {LABEL_MAX} between two dots"
+
+
+def is_host(text: str) -> bool:
+    """Whether the resolver can be asked for a name (RFC 1035); an address can be, too.
+
+    Python raises UnicodeError for others, in whatever thread connects.
+    """
+    labels = text.removesuffix(".").split(".")
+    if text.isascii():
+        return len(text) <= HOST_MAX and all(1 <= len(label) <= LABEL_MAX for label in labels)
+    try:
+        return len(text.encode("idna")) <= HOST_MAX
+    except UnicodeError:
+        return False
 
 
 class Listener(NamedTuple):
@@ -137,6 +154,8 @@ def parse_listener(key: str, text: str, item: str, protocols: Mapping[str, str])
     if matched is None or not 0 <= int(matched["port"]) <= PORT_MAX:
         allowed = f"{item} is not of the form NAME://host:port with a port of at most {PORT_MAX}"
         raise InvalidValueError(key, text, allowed)
+    if matched["host"] and not is_host(matched["host"]):
+        raise InvalidValueError(key, text, f"{item} has no host of that kind: {HOST_RULE}")
     name = matched["name"].upper()
     protocol = protocols.get(name)
     if protocol is None:

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
+from odradek.bounded_files import error_text, read_file
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.checks import check_settings, unknown_names
-from odradek.broker.settings.definitions import BROKER, base_name
+from odradek.broker.settings.definitions import BROKER, base_name, broker_definition
 from odradek.broker.settings.dynamic import NO_DYNAMIC_SETTINGS, DynamicSettings, overlaid, usable
 from odradek.broker.settings.listeners import parse_counts, parse_listeners, parse_protocol_map
 from odradek.broker.settings.rules import Value
@@ -22,6 +23,7 @@ from odradek.broker.settings.types import (
     InvalidValueError,
     SettingsError,
     parse_value,
+    shown_text,
     split_list,
 )
 from odradek.runtime.java_properties import PropertiesError, parse_properties
@@ -34,6 +36,7 @@ WITHOUT_FILE: Final = MappingProxyType(
 Differs from Kafka, whose defaults are every interface and a folder under /tmp: a broker that is
 started to try it is not open to the network, and its records survive a restart of the machine.
 """
+FILE_BYTES_MAX: Final = 4 << 20
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000
 
@@ -49,10 +52,10 @@ def load_settings(path: str | None, overrides: Sequence[str]) -> BrokerSettings:
         written.update(WITHOUT_FILE)
     else:
         try:
-            with open(path, "rb") as file:
-                written = parse_properties(file.read())
+            written = parse_properties(read_file(path, FILE_BYTES_MAX))
         except (OSError, PropertiesError) as error:
-            raise SettingsError(f"Cannot read the settings in {path}: {error}") from error
+            reason = error_text(error) if isinstance(error, OSError) else f"{path}: {error}"
+            raise SettingsError(f"Cannot read the settings in {reason}") from error
     for override in overrides:
         name, equals, text = override.partition("=")
         if not equals or not name.strip():
@@ -60,7 +63,23 @@ def load_settings(path: str | None, overrides: Sequence[str]) -> BrokerSettings:
         written[name.strip()] = text
         if path is None and name.strip() == "log.dir":
             del written["log.dirs"]
+    check_text(written)
     return make_settings(written, warnings=unknown_names(written))
+
+
+def check_text(written: Mapping[str, str]) -> None:
+    """Refuse what no path, log line or znode can contain.
+
+    raises  InvalidValueError
+    """
+    for name, text in written.items():
+        for part in (name, text):
+            if "\0" in part or any("\ud800" <= character <= "\udfff" for character in part):
+                allowed = "Expected text without NUL and lone surrogates"
+                definition = broker_definition(name)
+                is_secret = definition is not None and definition.is_sensitive
+                shown = "[hidden]" if is_secret else text
+                raise InvalidValueError(shown_text(name), shown, allowed)
 
 
 def make_settings(

@@ -78,13 +78,26 @@ class Definition(NamedTuple):
         return unit_of(self.name)
 
 
+SHOWN_MAX: Final = 100
+"""Characters of a value that a line for an operator shows."""
+ALLOWED_MAX: Final = 300
+
+
+def shown_text(text: str, characters_max: int = SHOWN_MAX) -> str:
+    """A text for one line of a terminal: cut, and what cannot be printed escaped."""
+    cut = text if len(text) <= characters_max else f"{text[:characters_max]}..."
+    return "".join(
+        character if character.isprintable() else ascii(character)[1:-1] for character in cut
+    )
+
+
 class SettingsError(ValueError):
     """Settings that a broker cannot run with; the text is one line, that of Kafka's responses."""
 
     @property
     def line(self) -> str:
         """The line for an operator whose broker does not start."""
-        return str(self)
+        return shown_text(str(self), ALLOWED_MAX)
 
 
 class InvalidValueError(SettingsError):
@@ -95,11 +108,13 @@ class InvalidValueError(SettingsError):
         super().__init__(f"Invalid value {shown_value} for configuration {name}: {allowed}")
         self.name = name
         self.allowed = allowed
+        self._shown_value = str(shown_value)
         self._hint = hint
 
     @property
     def line(self) -> str:
-        return f"{self}{self._hint}"
+        value, allowed = shown_text(self._shown_value), shown_text(self.allowed, ALLOWED_MAX)
+        return f"Invalid value {value} for configuration {self.name}: {allowed}{self._hint}"
 
 
 INTEGER_LIMITS: Final = {

@@ -20,6 +20,8 @@ import traceback
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from odradek.bounded_files import error_text
+
 if TYPE_CHECKING:
     from odradek.controller.coordination.tree import Tree
     from odradek.runtime.files import FileSystem
@@ -87,7 +89,8 @@ def _check(directories: Sequence[str]) -> Verdict | None:
             for lock in locks:
                 lock.release()
     except (DirectoryInUse, OSError) as error:
-        print(f"odradek: {error}", file=sys.stderr)
+        reason = error_text(error) if isinstance(error, OSError) else str(error)
+        print(f"odradek: {reason}", file=sys.stderr)
         return None
     _check_coordination(files, paths, verdict)
     return verdict

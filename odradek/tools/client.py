@@ -7,11 +7,13 @@ and the coordinators of groups.  PLAINTEXT only.
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
+from odradek.bounded_files import error_text
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import decoder, encoder
 from odradek.protocol.decode_error import DecodeError
@@ -45,6 +47,8 @@ TRANSACTION: Final = 1
 """Types of keys for which there are coordinators."""
 COORDINATORS_AT_ONCE: Final = 4
 """The first version of FindCoordinator that takes several keys."""
+SHOWN_MAX: Final = 100
+"""Characters of an address that an error shows."""
 FRAME_BYTES_MAX: Final = 100 << 20
 
 
@@ -66,11 +70,13 @@ def parse_bootstrap(text: str) -> list[tuple[str, int]]:
     raises  ClientError that names the part that is not an address
     """
     addresses = []
-    for part in text.split(","):
-        host, _, port = part.strip().rpartition(":")
-        is_port = port.isascii() and port.isdigit() and 0 < int(port) < 65536
+    # Apache's tools pass over blanks, and commas without an address.
+    for part in [part.strip() for part in text.split(",") if part.strip()] or [text.strip()]:
+        host, _, port = part.rpartition(":")
+        is_port = re.fullmatch("0*[0-9]{1,5}", port, re.ASCII) and 0 < int(port) < 65536
         if not host or not is_port:
-            raise ClientError(f"'{part.strip()}' is not an address of a broker (host:port)")
+            shown = part if len(part) <= SHOWN_MAX else f"{part[:SHOWN_MAX]}..."
+            raise ClientError(f"'{shown}' is not an address of a broker (host:port)")
         addresses.append((host.removeprefix("[").removesuffix("]"), int(port)))
     return addresses
 
@@ -87,7 +93,7 @@ class BrokerConnection:
             self._socket = socket.create_connection((host, port), wait_ms / 1000)
         except (OSError, UnicodeError) as error:
             raise BrokerUnreachable(
-                f"{self.address} cannot be reached: {_reason(error)}"
+                f"{self.address} cannot be reached: {error_text(error)}"
             ) from error
         try:
             self._socket.settimeout(timeout_ms / 1000)
@@ -136,14 +142,18 @@ class BrokerConnection:
                 )
             body = memoryview(self._read(size))
         except OSError as error:
-            raise BrokerUnreachable(f"{self.address} does not respond: {_reason(error)}") from error
+            raise BrokerUnreachable(
+                f"{self.address} does not respond: {error_text(error)}"
+            ) from error
         try:
             head, position = decoder(ResponseHeader, response_header_version(key, version))(body, 0)
             if head.correlation_id != self._correlation_id:
                 raise DecodeError(f"its correlation id is {head.correlation_id}")
             return decoder(response, version)(body, position)[0]
         except DecodeError as error:
-            raise ClientError(f"{self.address} sends an unreadable response: {error}") from error
+            # A cause is an error of Python, whose text says nothing to an operator.
+            reason = error if error.__cause__ is None else "it ends too early, or is no text"
+            raise ClientError(f"{self.address} sends an unreadable response: {reason}") from error
 
     def _read(self, size: int) -> bytes:
         data = bytearray()
@@ -157,10 +167,6 @@ class BrokerConnection:
     def close(self) -> None:
         """Close the socket."""
         self._socket.close()
-
-
-def _reason(error: OSError | UnicodeError) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 class Client:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from odradek.bounded_files import read_file
 from odradek.tools.client import CLIENT_ID, Client, ClientError
 
+FILE_BYTES_MAX: Final = 4 << 20
 SECURITY_PROTOCOL: Final = "security.protocol"
 
 
@@ -20,8 +22,7 @@ def read_properties(path: str) -> dict[str, str]:
     """
     from odradek.runtime.java_properties import PropertiesError, parse_properties
 
-    with open(path, "rb") as file:
-        text = file.read()
+    text = read_file(path, FILE_BYTES_MAX)
     try:
         return parse_properties(text)
     except PropertiesError as error:

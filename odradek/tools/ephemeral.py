@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Final
 
+from odradek.bounded_files import read_file
+
 FOLDER_PREFIX: Final = "odradek-ephemeral-"
 OWNED: Final = frozenset({"log.dir", "log.dirs"})
 """Settings that --ephemeral decides."""
@@ -127,8 +129,7 @@ def control_token(path: str) -> str:
     raises  OSError
     """
     try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            return file.read(TOKEN_FILE_MAX).strip()
+        return read_file(path, TOKEN_FILE_MAX).decode("ascii", errors="replace").strip()
     except FileNotFoundError:
         token = os.urandom(TOKEN_BYTES).hex()
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -139,9 +140,19 @@ def control_token(path: str) -> str:
 
 def check_ready_file(path: str) -> None:
     """raises  OSError when a file cannot be written there"""
-    folder = os.path.dirname(path)
+    check_written_file("the ready file", path)
+
+
+def check_written_file(meaning: str, path: str) -> None:
+    """Check at the start what is written at the end.
+
+    raises  OSError
+    """
+    folder = os.path.dirname(os.path.abspath(path))
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise OSError(f"the ready file cannot be written: {folder} is not a writable folder")
+        raise OSError(f"{meaning} cannot be written: {folder} is not a writable folder")
+    if os.path.isdir(path):
+        raise OSError(f"{meaning} cannot be written: {path} is a folder")
 
 
 def remove_ready_file(path: str) -> None:

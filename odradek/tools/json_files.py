@@ -5,14 +5,17 @@ Source: Kafka 3.9's org.apache.kafka.server.util.Json and its package json.
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 from typing import Any, Final
 
+from odradek.bounded_files import read_file
 from odradek.bounded_parsing import UnreadableText, first_json_value
 from odradek.tools.errors import ToolError
 from odradek.tools.options import INT32_MAX
 
-CHARACTERS_MAX: Final = 64 << 20
+BYTES_MAX: Final = 64 << 20
 """The size that a file of a tool may have."""
 
 
@@ -87,13 +90,12 @@ def read_text(path: str) -> str:
     raises  UnreadableFileError
     """
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            text = file.read(CHARACTERS_MAX + 1)
-    except (OSError, ValueError) as error:
+        content = read_file(path, BYTES_MAX)
+    except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise UnreadableFileError(f"{path} has {error.strerror}") from error
         raise UnreadableFileError(f"Unable to read file {path}") from error
-    if len(text) > CHARACTERS_MAX:
-        raise UnreadableFileError(f"{path} has more than {CHARACTERS_MAX} characters")
-    return text
+    return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", errors="replace").read()
 
 
 def parse_json(text: str) -> JsonReader | None:

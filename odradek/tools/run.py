@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from odradek.bounded_files import error_text
+
 KAFKA_VERSION: Final = "3.9.2"
 """The tools take the flags of this release and print its lines."""
 WRONG_USAGE: Final = 2
@@ -17,11 +19,17 @@ Differs from Kafka: its tools exit with 1, as they do when an action fails.
 
 
 def run_tool(run: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> int:
-    """Run one action and flush stdout; returns the exit code, 0 when stdout is closed."""
+    """Run one action and flush stdout; returns the exit code, 0 when stdout is closed.
+
+    An error of the system (a file that cannot be written, a full disk) is one line, and 1.
+    """
     try:
         code = run(arguments)
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):
+            print(f"odradek: {error_text(error)}", file=sys.stderr)
+            return 1
         # The reader of the pipe has ended (`| head`).  The action is done; Java ignores this too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

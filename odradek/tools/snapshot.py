@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Final, NamedTuple
 
-from odradek.bounded_parsing import parse_json
+from odradek.bounded_files import open_file
+from odradek.bounded_parsing import UnreadableText, parse_json
 
 CONTENTS: Final = "snapshot.json"
 FORMAT: Final = "odradek-snapshot"
@@ -191,7 +192,7 @@ def _opened(path: str) -> Iterator[tuple[tarfile.TarFile, Any]]:
     raises  SnapshotError; OSError
     """
     try:
-        with tarfile.open(path, "r:") as archive:
+        with open_file(path) as file, tarfile.open(fileobj=file, mode="r:") as archive:
             head = archive.next()
             if head is None or head.name != CONTENTS:
                 raise SnapshotError(f"{path} is not a snapshot of a broker")
@@ -208,7 +209,10 @@ def _opened(path: str) -> Iterator[tuple[tarfile.TarFile, Any]]:
         *(tarfile.TarError, EOFError),
         *(KeyError, ValueError, AttributeError, TypeError),
     ) as error:
-        raise SnapshotError(f"{path} is not a snapshot of a broker, or damaged: {error}") from error
+        # Other texts are those of Python.
+        is_readable = isinstance(error, tarfile.TarError | UnreadableText)
+        reason = f": {error}" if is_readable else ""
+        raise SnapshotError(f"{path} is not a snapshot of a broker, or damaged{reason}") from error
 
 
 def _snapshot(about: Any) -> Snapshot:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from pathlib import Path as FilePath
 from typing import Final
+
+from odradek.bounded_files import read_file
 
 TEXT_BYTES_MAX: Final = 4 << 20
 """The size of a pipeline file, an included file, a query, and the rows of a test."""
@@ -15,17 +15,9 @@ DESCRIPTOR_BYTES_MAX: Final = 64 << 20
 def read_bytes(path: FilePath, bytes_max: int = DESCRIPTOR_BYTES_MAX) -> bytes:
     """The content of a file.
 
-    raises  OSError, EFBIG for one that is larger, EINVAL for a name that no file can have
+    raises  OSError as `bounded_files.read_file`
     """
-    try:
-        with open(path, "rb") as file:
-            content = file.read(bytes_max + 1)
-    except ValueError as error:
-        # A name with a NUL, or with a lone surrogate.
-        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(path)) from error
-    if len(content) > bytes_max:
-        raise OSError(errno.EFBIG, f"more than {bytes_max} bytes", str(path))
-    return content
+    return read_file(path, bytes_max)
 
 
 def read_text(path: FilePath) -> str:

@@ -51,17 +51,30 @@ def test_unresolvable_host_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "localhost", "localhost:", ":9092", "a:0", "a:65536", "a:x", "a:1,", "a:1,b"]
+    "text", ["", "localhost", "localhost:", ":9092", "a:0", "a:65536", "a:x", "a:1,b", ",", " , "]
 )
 def test_invalid_address_is_an_error_before_a_connection(text: str) -> None:
     result = our_tool(["--bootstrap-server", text, "--list"])
-    wrong = text.split(",")[-1]
+    wrong = text.split(",")[-1] if text.strip(" ,") else text.strip()
     assert (result.exit_code, result.output) == (1, "")
     assert result.errors == f"'{wrong}' is not an address of a broker (host:port)\n"
 
 
 def test_several_addresses_are_separated_by_commas() -> None:
-    assert parse_bootstrap("a:1, b.c:23 ,[::1]:9092") == [("a", 1), ("b.c", 23), ("::1", 9092)]
+    expected = [("a", 1), ("b.c", 23), ("::1", 9092)]
+    assert parse_bootstrap("a:1, b.c:23 ,[::1]:9092") == expected
+    assert parse_bootstrap(" a:1 ,, b.c:23,[::1]:9092 , ") == expected
+
+
+def test_long_address_is_shown_cut() -> None:
+    with pytest.raises(ClientError) as raised:
+        parse_bootstrap(f"a:{'9' * 5_000}")
+    assert len(str(raised.value)) < 200
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 70])
+def test_host_that_no_resolver_takes_is_an_error_in_words(host: str) -> None:
+    fails(f"{host}:9092", "cannot be reached: the host is not a name that DNS can have\n")
 
 
 def test_first_reachable_address_is_used() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -130,6 +131,93 @@ def test_invalid_arguments_exit_with_2_and_unreadable_settings_with_1(
     )
     assert done.returncode == exit_code
     assert reason in done.stderr
+
+
+LONG = "9" * 5_000
+ODD: dict[str, tuple[list[str], int, str]] = {
+    "port": (["--port", LONG], 2, "... is not a port"),
+    "port of a listener": (
+        *(["--override", f"listeners=PLAINTEXT://127.0.0.1:{LONG}"], 1),
+        "for configuration listeners: ",
+    ),
+    "host": (
+        ["--override", "listeners=PLAINTEXT://a..b:1"],
+        1,
+        "listeners: PLAINTEXT://a..b:1 has",
+    ),
+    "advertised host": (
+        ["--override", f"advertised.listeners=PLAINTEXT://{'x' * 300}:1"],
+        *(1, "for configuration advertised.listeners: "),
+    ),
+    "host of ZooKeeper": (
+        ["--override", "zookeeper.connect=h:2181,a..b:2181"],
+        *(1, "h:2181,a..b:2181 for configuration zookeeper.connect: Expected hosts, which 'a..b:"),
+    ),
+    "path": (
+        ["--override", "log.dirs=/tmp/\udce9"],
+        1,
+        "/tmp/\\udce9 for configuration log.dirs: ",
+    ),
+    "id": (["--override", f"broker.id={LONG}"], 1, "for configuration broker.id: "),
+    "fifo": (["fifo"], 1, "Cannot read the settings in fifo: a named pipe, not a file"),
+    "device": (["/dev/zero"], 1, "Cannot read the settings in /dev/zero: more than 4194304 bytes"),
+    "folder": (["/"], 1, "Cannot read the settings in /: Is a directory"),
+    "snapshot": (["--ephemeral", "--from", "fifo"], 1, "odradek: fifo: a named pipe, not a file"),
+    "missing snapshot": (
+        *(["--ephemeral", "--from", "missing"], 1, "odradek: missing: No such file or directory"),
+    ),
+    "broker of a snapshot": (
+        ["--ephemeral", "--from", "missing", "--override", f"broker.id={LONG}"],
+        *(1, "odradek: missing: No such file or directory"),
+    ),
+    "token": (
+        ["--ephemeral", "--port", "0", "--control", "--control-token-file", "fifo"],
+        *(1, "fifo: a named pipe, not a file"),
+    ),
+    "place of a snapshot": (
+        *(["--ephemeral", "--save", "missing/file"], 1, "the file of --save cannot be written: "),
+    ),
+    "folder in place of a snapshot": (["--ephemeral", "--save", "."], 1, ": . is a folder"),
+    "place of a report": (
+        ["--ephemeral", "--api-report", "missing/file"],
+        *(1, "the file of --api-report cannot be written: "),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_value_ends_a_start_with_one_line(tmp_path: Path, name: str) -> None:
+    words, exit_code, reason = ODD[name]
+    os.mkfifo(tmp_path / "fifo")
+    done = subprocess.run(
+        [*START, *words], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == exit_code, done.stderr
+    *usage, line = done.stderr.splitlines()
+    assert reason in line
+    assert len(line) < 700
+    assert not usage or usage[0].startswith("usage: ")
+    assert "Traceback" not in done.stderr
+    assert "Errno" not in done.stderr
+    assert os.listdir(tmp_path) == ["fifo"]
+
+
+def test_settings_are_read_from_the_pipe_of_a_shell(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    with os.fdopen(write, "w") as pipe:
+        pipe.write("num.partitions=many\n")
+    done = subprocess.run(
+        [*START, f"/dev/fd/{read}"],
+        cwd=tmp_path,
+        pass_fds=[read],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    os.close(read)
+    assert done.returncode == 1
+    assert "Invalid value many" in done.stderr
 
 
 def test_failed_start_with_json_logs_reports_the_reason_in_json(tmp_path: Path) -> None:

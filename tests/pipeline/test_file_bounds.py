@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import resource
 import subprocess
@@ -102,6 +103,14 @@ def test_name_that_no_file_can_have_is_an_error_of_the_file(name: str, tmp_path:
     for read in (read_bytes, read_text):
         with pytest.raises(OSError, match="Invalid argument"):
             read(tmp_path / name)
+
+
+def test_named_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    for read in (read_bytes, read_text, load):
+        with pytest.raises(OSError, match="a named pipe, not a file"):
+            read(path)
 
 
 def test_file_at_its_bound_is_read(tmp_path: Path) -> None:

@@ -174,7 +174,8 @@ def parse_added(options: Options) -> dict[str, str]:
         except FileNotFoundError as error:
             raise ToolError(f"java.nio.file.NoSuchFileException: {path}") from error
         except (OSError, InvalidPropertiesError) as error:
-            raise ToolError(f"java.io.IOException: {path}: {error}") from error
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise ToolError(f"java.io.IOException: {path}: {reason}") from error
     text = options.value("add-config")
     if text is not None:
         added |= parse_pairs(text)

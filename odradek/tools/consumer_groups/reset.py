@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from odradek.bounded_files import read_file
 from odradek.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
@@ -30,6 +31,7 @@ from odradek.tools.errors import KafkaError, ToolError, partition_text
 from odradek.tools.java_hash_order import in_hash_order
 from odradek.tools.options import INT32_MAX, INT64_MAX, Options
 
+FILE_BYTES_MAX: Final = 64 << 20
 INACTIVE: Final = ("Empty", "Dead")
 LOGGER: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
@@ -151,8 +153,7 @@ def _shifted(
 def _from_file(client: Client, options: Options, group: str) -> Plan:
     path = options.value("from-file") or ""
     try:
-        with open(path, encoding="utf-8", errors="replace", newline="") as file:
-            text = file.read()
+        text = read_file(path, FILE_BYTES_MAX).decode(errors="replace")
     except OSError:
         raise ToolError(f"java.io.IOException: Unable to read file {path}") from None
     plan = parse_plans(text, options.values("group")).get(group)

@@ -50,11 +50,16 @@ class Scene:
         self._clients: list[NetworkClient] = []
 
     def client(
-        self, port: int, *, connect_timeout_ms: int = LONG_MS, request_timeout_ms: int = LONG_MS
+        self,
+        port: int,
+        *,
+        host: str = "127.0.0.1",
+        connect_timeout_ms: int = LONG_MS,
+        request_timeout_ms: int = LONG_MS,
     ) -> NetworkClient:
         client = NetworkClient(
             self.loop,
-            "127.0.0.1",
+            host,
             port,
             client_id="broker-1-to-0",
             connect_timeout_ms=connect_timeout_ms,
@@ -199,6 +204,16 @@ def test_refused_connection_fails_the_requests(scene: Scene) -> None:
     assert "refused" in scene.error(second)
     assert len(scene.closed) == 1
     assert scene.closed[0].startswith(f"127.0.0.1:{port}: ")
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 64, "\ud800"])
+def test_host_that_no_resolver_takes_fails_the_requests_without_a_traceback(
+    scene: Scene, host: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = scene.client(1, host=host)
+    assert "not a name that DNS can have" in scene.error(client.send(controlled_shutdown(), 3))
+    assert len(scene.closed) == 1
+    assert not caplog.records
 
 
 def test_connection_that_is_not_made_in_time_fails_the_requests(scene: Scene) -> None:

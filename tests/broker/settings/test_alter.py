@@ -20,7 +20,7 @@ from odradek.broker.settings.alter import (
 )
 from odradek.broker.settings.dynamic import DynamicSettings, check_names_and_values
 from odradek.broker.settings.load import make_settings, with_dynamic
-from odradek.broker.settings.types import SettingsError
+from odradek.broker.settings.types import SettingsError, value_text
 from odradek.controller.image.image import HASHED_PARTITION_COUNT
 from odradek.protocol.errors import BrokerError, ErrorCode
 from tests.golden.config_scenarios import scenarios
@@ -226,6 +226,33 @@ def test_dynamic_password_is_refused() -> None:
         decide_broker(SETTINGS, [change], per_broker=True, replaces=False)
     assert raised.value.code is ErrorCode.INVALID_CONFIG
     assert "s3cr3t" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("listeners", "PLAINTEXT://127.0.0.1:1"),
+        ("advertised.listeners", "PLAINTEXT://elsewhere:9092"),
+        ("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT"),
+    ],
+)
+@pytest.mark.parametrize("replaces", [True, False])
+def test_listeners_do_not_change_while_the_broker_runs(
+    name: str, text: str, *, replaces: bool
+) -> None:
+    settings = make_settings({"broker.id": "0", "advertised.listeners": "PLAINTEXT://here:9092"})
+    change = (ConfigChange(name, text),)
+    with pytest.raises(BrokerError, match="cannot change while the broker runs") as raised:
+        decide_broker(settings, change, per_broker=True, replaces=replaces)
+    assert raised.value.code == ErrorCode.INVALID_REQUEST
+    same = settings.written.get(name, value_text(settings.raw[name]))
+    assert same is not None
+    change = (ConfigChange(name, same),)
+    stored = decide_broker(settings, change, per_broker=True, replaces=replaces)
+    assert stored == {name: same}
+    deletion = (ConfigChange(name, None, ConfigOperation.DELETE),)
+    settings = with_dynamic(settings, DynamicSettings({}, {name: text}))
+    assert decide_broker(settings, deletion, per_broker=True, replaces=False) == {}
 
 
 def test_thread_count_is_compared_with_the_value_in_force() -> None:

@@ -1,5 +1,6 @@
 import ast
 import os
+import re
 from pathlib import Path
 from typing import get_type_hints
 
@@ -10,7 +11,7 @@ from odradek.broker.settings.definitions import BROKER
 from odradek.broker.settings.dynamic import DynamicSettings
 from odradek.broker.settings.listeners import Listener
 from odradek.broker.settings.load import load_settings, make_settings, with_dynamic
-from odradek.broker.settings.types import ConfigType, SettingsError
+from odradek.broker.settings.types import ConfigType, InvalidValueError, SettingsError
 from tests.repository.sources import product
 
 CONFIG = Path(__file__).parents[3] / "config"
@@ -93,6 +94,9 @@ def test_override_takes_precedence_over_the_file(tmp_path: Path) -> None:
     assert settings.listeners[0].port == 0
 
 
+LISTENERS = ("listeners", "advertised.listeners")
+
+
 @pytest.mark.parametrize("override", ["num.partitions", "=5", " =5", ""])
 def test_override_without_key_or_value_is_refused(override: str) -> None:
     with pytest.raises(SettingsError, match="Expected key=value"):
@@ -107,6 +111,71 @@ def test_unreadable_file_is_reported_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="hexadecimal") as raised:
         load_settings(str(bad), [])
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("key", ["log.dirs", "broker.rack", "zookeeper.connect", "no.such.key"])
+@pytest.mark.parametrize("text", ["a\0b", "a\ud800b", "\udce9"])
+@pytest.mark.parametrize("is_file", [True, False])
+def test_text_that_nothing_can_contain_is_refused_in_one_line(
+    tmp_path: Path, key: str, text: str, is_file: bool
+) -> None:
+    path = tmp_path / "server.properties"
+    escaped = "".join(f"\\u{ord(character):04x}" for character in text)
+    path.write_text(f"{key}={escaped}\n" if is_file else "")
+    with pytest.raises(InvalidValueError, match=re.escape(key)) as raised:
+        load_settings(str(path), [] if is_file else [f"{key}={text}"])
+    assert "without NUL" in raised.value.line
+    assert raised.value.line.isprintable()
+    assert raised.value.line.encode()
+
+
+def test_pair_of_surrogates_in_a_file_is_one_character(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text("broker.rack=\\ud83d\\ude00\n")
+    assert load_settings(str(path), []).raw["broker.rack"] == "\U0001f600"
+
+
+def test_secret_is_not_shown_when_it_is_refused() -> None:
+    with pytest.raises(InvalidValueError) as raised:
+        load_settings(None, ["ssl.key.password=secret\0"])
+    assert "secret" not in f"{raised.value}{raised.value.line}"
+
+
+HOSTS = ["a..b", ".a", f"{'x' * 64}.org", "y" * 300, f"{'x.' * 130}org"]
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        *(f"{key}=PLAINTEXT://{host}:1" for key in LISTENERS for host in HOSTS),
+        *(f"{key}=PLAINTEXT://h:{'9' * 5_000}" for key in LISTENERS),
+        *(f"zookeeper.connect={host}:2181" for host in [*HOSTS, "\xe4..b", "\xe4" * 64]),
+        f"zookeeper.connect=h,a..b:2181,{'z' * 1_000}/chroot",
+        f"zookeeper.connect=h:{'9' * 5_000}",
+        f"broker.id={'9' * 5_000}",
+        f"num.partitions={'x' * 5_000}",
+        f"log.retention.ms=a\nb{'9' * 5_000}",
+        f"log.cleaner.io.buffer.load.factor={'x' * 5_000}",
+        f"max.connections.per.ip.overrides=h:{'9' * 5_000}",
+    ],
+    ids=lambda override: override[:60],
+)
+def test_odd_value_is_refused_in_one_short_line(override: str) -> None:
+    with pytest.raises(InvalidValueError) as raised:
+        load_settings(None, [override])
+    line = raised.value.line
+    name, _, value = override.partition("=")
+    assert line.startswith(f"Invalid value {value[:1]}")
+    assert f" for configuration {name}: " in line
+    assert len(line) < 700
+    assert line.isprintable()
+
+
+@pytest.mark.parametrize("host", ["h", "a_b.c.", "h.example.org", "127.0.0.1", "x" * 63])
+def test_host_that_a_resolver_can_be_asked_for_is_taken(host: str) -> None:
+    listener = f"PLAINTEXT://{host}:1"
+    taken = load_settings(None, [f"zookeeper.connect={host}:1", f"advertised.listeners={listener}"])
+    assert [str(one) for one in taken.advertised_listeners] == [listener]
 
 
 def test_unknown_names_cause_a_warning_and_are_kept() -> None:
