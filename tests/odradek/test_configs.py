@@ -62,7 +62,10 @@ def test_entities_have_types_and_names(
     ("words", "message"),
     [
         (
-            ["--bootstrap-server", "127.0.0.1:1", "--describe", "--user", "a"],
+            [
+                *("--bootstrap-server", "127.0.0.1:1", "--alter", "--user", "a"),
+                *("--add-config", "consumer_byte_rate=1"),
+            ],
             "Configs of users are not supported by this tool\n",
         ),
         (

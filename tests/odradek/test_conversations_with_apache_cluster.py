@@ -63,6 +63,45 @@ def test_both_tools_describe_the_configs_of_all_topics_in_the_same_order(
     settle(cluster)
 
 
+QUOTA_ENTITIES = (
+    ["--user", "alice"],
+    ["--user-defaults"],
+    ["--client", "c 1"],
+    ["--client-defaults"],
+    ["--user", "alice", "--client", "c 1"],
+    ["--user", "alice", "--client-defaults"],
+    ["--ip", "127.0.0.9"],
+    ["--ip-defaults"],
+)
+
+
+def test_both_tools_describe_quotas_and_credentials_alike(
+    cluster: TestCluster, apache_tools: ApacheTools
+) -> None:
+    at = ["--bootstrap-server", cluster.bootstrap]
+    for number, entity in enumerate(QUOTA_ENTITIES):
+        quota = "connection_creation_rate=7" if "ip" in entity[0] else "request_percentage=0.0001"
+        if number % 2:
+            quota = quota if "ip" in entity[0] else "consumer_byte_rate=12345678"
+        done = apache_tools("configs", [*at, "--alter", *entity, "--add-config", quota])
+        assert done.exit_code == 0, done
+    credential = "SCRAM-SHA-256=[iterations=8192,password=p],SCRAM-SHA-512=[password=p]"
+    words = ["--alter", "--user", "bob", "--add-config", credential]
+    assert apache_tools("configs", [*at, *words]).exit_code == 0
+    for entity in (
+        *QUOTA_ENTITIES,
+        *(["--entity-type", kind] for kind in ("users", "clients", "ips")),
+        ["--entity-type", "users", "--entity-type", "clients"],
+        ["--user", "bob"],
+        ["--user", "nobody"],
+    ):
+        ours = our_tool("configs", [*at, "--describe", *entity])
+        apaches = apache_tools("configs", [*at, "--describe", *entity])
+        assert ours.exit_code == apaches.exit_code == 0
+        assert sorted(ours.output.splitlines()) == sorted(apaches.output.splitlines()), entity
+        assert bool(ours.output) == (entity[-1] != "nobody")
+
+
 def test_both_tools_print_brokers_directories_and_replicas_in_the_same_order(
     cluster: TestCluster, apache_tools: ApacheTools
 ) -> None:

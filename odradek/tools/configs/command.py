@@ -2,8 +2,9 @@
 
 Exit codes: 0 success; 1 failure; 2 an invalid command line.  The reason is on stderr.
 Differs from Kafka: brokers that cannot be reached are reported at once; no stack trace is printed
-but its first line; an invalid command line exits with 2 instead of 1; quotas (users, clients, ips),
-SCRAM credentials, client metrics and --zookeeper are not supported.
+but its first line; an invalid command line exits with 2 instead of 1; client metrics and
+--zookeeper are not supported, and quotas (users, clients, ips) and SCRAM credentials are described
+only.
 Source: Kafka 3.9's ConfigCommand.
 """
 
@@ -20,14 +21,17 @@ from odradek.tools.client import Client, ClientError
 from odradek.tools.client_config import InvalidPropertiesError, open_client, read_properties
 from odradek.tools.configs.options import (
     BROKERS,
+    CLIENTS,
     FLAGS,
     LOGGERS,
     SERVED,
     TOPICS,
+    USERS,
     entity_names,
     entity_types,
     parse_options,
 )
+from odradek.tools.configs.quotas import QUOTA_TYPES, credential_lines, quota_lines
 from odradek.tools.configs.resources import (
     RESOURCE_TYPES,
     SOURCES,
@@ -77,10 +81,13 @@ def _act(options: Options) -> None:
     bootstrap = options.value("bootstrap-server")
     if bootstrap is None:
         raise ConfigsError("Only --bootstrap-server is supported by this tool")
-    if kinds[0] not in SERVED:
+    has_quotas = kinds[0] in QUOTA_TYPES and options.has("describe")
+    if kinds[0] not in SERVED and not has_quotas:
         raise ConfigsError(f"Configs of {kinds[0]} are not supported by this tool")
     with closing(open_client(bootstrap, options.value("command-config"))) as client:
-        if options.has("describe"):
+        if has_quotas:
+            _describe_quotas(client, kinds, names)
+        elif options.has("describe"):
             _describe(client, kinds[0], names, every=options.has("all"))
         else:
             if len(names) != len(kinds):
@@ -97,6 +104,16 @@ def _describe(client: Client, kind: str, names: Sequence[str], *, every: bool) -
         resource = Resource(RESOURCE_TYPES[kind], name)
         for entry in describe(client, resource, with_synonyms=True, every=every):
             print(_line(entry))
+
+
+def _describe_quotas(client: Client, kinds: Sequence[str], names: Sequence[str]) -> None:
+    if len(names) > len(kinds):
+        raise ConfigsError("More entity names specified than entity types")
+    for line in quota_lines(client, kinds, names):
+        print(line)
+    if USERS in kinds and CLIENTS not in kinds and "" not in names:
+        for line in credential_lines(client, names):
+            print(line)
 
 
 def _line(entry: ConfigEntry) -> str:
