@@ -133,3 +133,43 @@ def test_both_brokers_rebuild_the_same_indexes_of_aborted_transactions(tmp_path:
             assert shown(Talk(broker.address)) == written
             assert broker.stop() == 0
         assert transaction_indexes(tmp_path / "copy") == stored
+
+
+def delete(path: Path) -> None:
+    path.unlink()
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def drop_last_entry(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-34])
+
+
+DAMAGES = (delete, empty, drop_last_entry)
+
+
+def test_neither_broker_misses_entries_of_a_transaction_index_alone(tmp_path: Path) -> None:
+    """A segment without aborted transactions has no such file, or an empty one."""
+    with zookeeper(tmp_path / "zookeeper") as coordinator:
+        address = f"{coordinator}/one"
+        settings = {**SETTINGS, "log.dirs": str(tmp_path / "data")}
+        with apache_kafka(tmp_path, zookeeper_address=address, overrides=settings) as apache:
+            history = TransactionHistory()
+            begin(history, apache.address)
+            go_on(history, apache.address)
+        stored = transaction_indexes(tmp_path / "data")
+        assert len(stored) >= len(DAMAGES)
+        for number, name in enumerate(stored):
+            DAMAGES[number % len(DAMAGES)](tmp_path / "data" / name)
+        left = transaction_indexes(tmp_path / "data")
+        shutil.copytree(tmp_path / "data", tmp_path / "copy")
+        with apache_kafka(tmp_path, zookeeper_address=address, overrides=settings) as apache:
+            apaches = shown(Talk(apache.address))
+        assert transaction_indexes(tmp_path / "data") == left != stored
+        ours = {**settings, "log.dirs": str(tmp_path / "copy"), "zookeeper.connect": address}
+        with odradek_broker(tmp_path / "ours", overrides=ours) as broker:
+            assert shown(Talk(broker.address)) == apaches
+            assert broker.stop() == 0
+        assert transaction_indexes(tmp_path / "copy") == left
