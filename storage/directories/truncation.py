@@ -37,6 +37,9 @@ class Truncations:
     def truncate_to(self, log: Log, offset: int, *, now_ms: int) -> FinishTruncation | None:
         """Drop the batches at or after an offset, and close the log for appends.
 
+        As `Log.truncate_to` it may leave some to the next truncation: a follower finds out in its
+        next fetch that its log still ends too late.
+
         returns  the job that remains; None: nothing was dropped, or the directory has failed
         raises   BrokerError IndexUnready: nothing was dropped; call again when the indexes are
                  rebuilt

@@ -563,8 +563,9 @@ class Log:
     def truncate_to(self, offset: int, *, now_ms: int = 0) -> UnfinishedTruncation | None:
         """Drop every batch whose last offset is >= `offset`; None when there is none.
 
-        The log takes no append until `finish_truncation`.  Before that the caller writes the
-        recovery points to disk, which may have gone back.
+        It may end above `offset` (`Segments.plan_truncation` says why): the caller repeats it when
+        it is finished.  The log takes no append until `finish_truncation`.  Before that the caller
+        writes the recovery points to disk, which may have gone back.
 
         raises  OSError, CorruptBatch; the log is offline then.  IndexUnready: nothing was dropped
         cost    30 us a segment
@@ -582,11 +583,9 @@ class Log:
         former_end, former_bytes = head.end_offset, self.size_bytes()
         try:
             # Before anything is changed: the indexes may have to be rebuilt first.
-            point = segments.plan_truncation(offset)
+            end_offset, point = segments.plan_truncation(offset)
             self.truncation.begin()
             segments.truncate_to(offset, point, now_ms=now_ms, paths=paths)
-            # Without a point the batches end before `offset`; offsets between were compacted away.
-            end_offset = offset if point is None else min(point.found.base_offset, offset)
             self.log_start_offset = min(self.log_start_offset, end_offset)
             self._on_truncated(end_offset)
             head.ensure_ready()

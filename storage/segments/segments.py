@@ -34,7 +34,6 @@ from typing import NamedTuple, overload
 
 from odradek.storage.files import names
 from odradek.storage.files.descriptors import Descriptors
-from odradek.storage.files.disk_errors import is_out_of_descriptors
 from odradek.storage.segments.segment import Segment, TruncationPoint
 
 _INDEX_SUFFIXES = (names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX)
@@ -142,41 +141,42 @@ class Segments:
         self.shared.files.rename(path, path + names.DELETED)
         paths.append(path + names.DELETED)
 
-    def plan_truncation(self, offset: int) -> TruncationPoint | None:
-        """Where the segment that may contain `offset` is to be truncated; None: nowhere.
+    def plan_truncation(self, offset: int) -> tuple[int, TruncationPoint | None]:
+        """What a truncation to `offset` does at first.
 
-        raises  as `Segment.plan_truncation`; nothing has changed then
+        Segments that are removed whole must be gone for good before the one before them is cut: a
+        power cut that took back the removal only would leave a hole below the recovery point, where
+        nothing looks for it.  So where both is due, the segments are removed now, and the next
+        truncation to `offset` cuts the file.  Kafka has no such order.
+
+        returns  (end, point): where the log ends then; where the segment that may contain `offset`
+                 is truncated, None: nowhere
+        raises   as `Segment.plan_truncation`; nothing has changed then
         """
-        return self._segments[self.number_of(offset)].plan_truncation(offset)
+        last = self._segments[self.number_of(offset)]
+        point = last.plan_truncation(offset)
+        if point is None:
+            # The batches end before `offset`; offsets between were compacted away.
+            return offset, None
+        if last is self.active:
+            return min(point.found.base_offset, offset), point
+        batch = last.last_batch()
+        assert batch is not None, "it has a batch at the point"
+        return batch.last_offset + 1, None
 
     def truncate_to(
         self, offset: int, point: TruncationPoint | None, *, now_ms: int, paths: list[str]
     ) -> None:
-        """Drop every batch whose last offset is >= `offset`.
+        """Remove the segments above `offset`, and cut the last one that remains.
 
-        point   what `plan_truncation` returned
+        point   where; what `plan_truncation` returned
         paths   grows by the names of the files of removed segments now
         raises  OSError, CorruptBatch: the segments must be loaded again then
         """
         while self.base_offsets[-1] > offset:
             self.remove_last(paths)
         if point is not None:
-            if paths:
-                self._sync_removals()
             self.active.truncate(point, now_ms)
-
-    def _sync_removals(self) -> None:
-        """Have the removal of segments on disk before the one before them is cut.
-
-        A power cut that takes back the removal only would leave a hole below the recovery point,
-        where nothing looks for it.  Kafka has no such order.  Without a free descriptor the order
-        is given up, as a truncation that is refused would leave the replica without a leader.
-        """
-        try:
-            self.shared.files.sync_directory(self.directory)
-        except OSError as error:
-            if not is_out_of_descriptors(error):
-                raise
 
     def remove_all(self, paths: list[str]) -> None:
         """Take every segment out of the log, the newest first; `add` must follow.

@@ -18,6 +18,7 @@ from odradek.storage.log.awaited_flush import AwaitedFlush
 from odradek.storage.log.flush import LogFlush
 from odradek.storage.producers.producer_state import ProducerStates
 from odradek.storage.producers.snapshot_files import SnapshotFiles
+from odradek.storage.segments.segment import TruncationPoint
 from odradek.storage.segments.segments import CleanedGroup, Segments
 from tests.sim.planting import Bugs
 
@@ -98,7 +99,12 @@ def truncation_is_not_synced(patch: pytest.MonkeyPatch) -> None:
 @BUGS.add
 def file_is_cut_before_removals_are_synced(patch: pytest.MonkeyPatch) -> None:
     """As in Kafka: a disk that reorders them leaves a hole."""
-    patch.setattr(Segments, "_sync_removals", lambda self: None)
+
+    def plan(self: Segments, offset: int) -> tuple[int, TruncationPoint | None]:
+        point = self[self.number_of(offset)].plan_truncation(offset)
+        return (offset if point is None else min(point.found.base_offset, offset)), point
+
+    patch.setattr(Segments, "plan_truncation", plan)
 
 
 @BUGS.add

@@ -281,8 +281,9 @@ class Scene:
         promise, log = self.promises[key], self.log(key)
         offset = max(0, min(offset, promise.end_offset - 1))
         promise.begin_truncation(offset)
-        job = self.broker.upkeep.truncations.truncate_to(log, offset, now_ms=NOW_MS)
-        self.perform([] if job is None else [job])
+        truncations = self.broker.upkeep.truncations
+        while (job := truncations.truncate_to(log, offset, now_ms=NOW_MS)) is not None:
+            self.perform([job])
         assert not log.is_truncating
         assert log.end_offset == promise.end_offset
         promise.epochs = [entry for entry in promise.epochs if entry[1] < log.end_offset]

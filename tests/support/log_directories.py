@@ -106,9 +106,11 @@ class Broker:
         """Truncate logs with all that follows; unknown ones are skipped."""
         for key, offset in offsets.items():
             log = self.manager.get(*key)
-            if log is not None:
+            while log is not None and not log.is_offline:
                 job = self.upkeep.truncations.truncate_to(log, offset, now_ms=self.now_ms)
-                self.perform([job] if job is not None else [])
+                if job is None:
+                    break
+                self.perform([job])
 
     def truncate_fully(self, topic: str, partition: int, offset: int) -> None:
         """Remove all batches of a log with all that follows."""

@@ -150,7 +150,10 @@ def last_offset_of(data: bytes) -> int:
 
 def truncate_log(log: Log, offset: int, *, now_ms: int = 0) -> bool:
     """Truncate with all that follows; whether batches were dropped."""
-    return _finish(log, log.truncate_to(offset, now_ms=now_ms))
+    has_dropped = False
+    while _finish(log, log.truncate_to(offset, now_ms=now_ms)):
+        has_dropped = True
+    return has_dropped
 
 
 def truncate_log_fully(

@@ -15,6 +15,7 @@ from odradek.storage.directories.disk_jobs import WriteCheckpoint
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
 from tests.support.log_directories import Broker, append
+from tests.support.logs import truncate_log
 
 PATH = f"/a/{CLEANER_OFFSET_FILE}"
 CONFIG = LogConfig(segment_bytes=300, cleanup_compact=True)
@@ -133,7 +134,7 @@ def test_truncation_that_a_crash_has_interrupted_moves_it_back_too() -> None:
     broker.flush(log)
     bases = log.base_offsets
     cleaned(broker, log, log.active.base_offset)
-    log.truncate_to(bases[2] + 1)
+    truncate_log(log, bases[2] + 1)
     files.kill()
     _, again = started(files)
     assert on_disk(files) == {("orders", 0): bases[2]}

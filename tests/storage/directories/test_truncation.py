@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from odradek.protocol.errors import BrokerError, ErrorCode
-from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.runtime.testing.memory_files import MemoryFile, MemoryFileSystem
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.directories.disk_jobs import DiskJob, WriteCheckpoint
 from odradek.storage.log.log import Log
@@ -18,6 +18,8 @@ from tests.support.log_directories import Broker, append
 from tests.support.logs import NOW_MS, batch, marker
 
 CONFIG = LogConfig(segment_bytes=400)
+END = 10
+"""Where the last of three segments begins: a truncation above it removes none."""
 
 
 def started(*folders: str) -> Broker:
@@ -52,14 +54,14 @@ def test_appends_are_refused_until_the_checkpoint_is_written() -> None:
     broker.flush(log)
     broker.perform(broker.upkeep.checkpoint())
     done: list[int] = []
-    job = begin(broker, log, 4)
+    job = begin(broker, log, END)
     broker.upkeep.truncations.when_done(log, lambda: done.append(log.end_offset))
     assert append_error(log) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     checkpoints = run(broker, job)
     assert append_error(log) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert done == []
     broker.perform(checkpoints)
-    assert done == [4]
+    assert done == [END]
     append(log, leader_epoch=9)
     log.check()
 
@@ -145,9 +147,9 @@ def test_producer_state_is_that_of_a_log_which_never_had_what_was_dropped() -> N
     for log in (whole, never):
         log.advance_high_watermark(5)
     whole.append([marker(producer_id=1, is_commit=False)], leader_epoch=0, now_ms=0)
-    job = begin(broker, whole, 17)
+    begin(broker, whole, 17)
     assert newest_batches(whole) != newest_batches(never)
-    broker.perform([job])
+    broker.truncate({("orders", 0): 17})
     assert newest_batches(whole) == newest_batches(never)
     assert whole.last_stable_offset == never.last_stable_offset == 0
     whole.producer_states.check()
@@ -157,13 +159,56 @@ def test_second_truncation_takes_the_place_of_the_first() -> None:
     broker = started()
     log = broker.create("orders", config=CONFIG)
     append(log, 12)
-    first = begin(broker, log, 8)
-    second = begin(broker, log, 3)
+    first = begin(broker, log, END + 1)
+    second = begin(broker, log, END)
     assert run(broker, first) == ()
     assert append_error(log) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     broker.perform([second])
     append(log, leader_epoch=9)
-    assert log.end_offset == 4
+    assert log.end_offset == END + 1
+
+
+@pytest.mark.parametrize("offset", range(1, 20))
+def test_truncation_waits_for_no_disk_and_cuts_after_removals_are_durable(
+    offset: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = started()
+    log = broker.create("orders", config=CONFIG)
+    append(log, 20)
+    synced: list[str] = []
+    unsynced_removals: list[str] = []
+    cuts: list[str] = []
+    rename, sync_directory = MemoryFileSystem.rename, MemoryFileSystem.sync_directory
+    truncate = MemoryFile.truncate
+
+    def note_rename(files: MemoryFileSystem, path: str, new_path: str) -> None:
+        rename(files, path, new_path)
+        unsynced_removals.append(path)
+
+    def note_sync(files: MemoryFileSystem, path: str) -> None:
+        sync_directory(files, path)
+        synced.append(path)
+        unsynced_removals.clear()
+
+    def note_cut(file: MemoryFile, size: int) -> None:
+        truncate(file, size)
+        assert not unsynced_removals
+        cuts.append("file")
+
+    monkeypatch.setattr(MemoryFileSystem, "rename", note_rename)
+    monkeypatch.setattr(MemoryFileSystem, "sync_directory", note_sync)
+    monkeypatch.setattr(MemoryFile, "truncate", note_cut)
+    ends: list[int] = []
+    while log.end_offset > offset:
+        job = begin(broker, log, offset)
+        assert synced == []
+        broker.perform([job])
+        synced.clear()
+        ends.append(log.end_offset)
+    assert ends[-1] == offset
+    assert len(ends) == 1 + bool(cuts and ends[0] > offset)
+    append(log, leader_epoch=9)
+    log.check()
 
 
 def test_log_that_is_deleted_while_it_is_truncated_calls_nothing_back() -> None:

@@ -78,16 +78,16 @@ def test_retention_by_the_start_of_the_log_names_it() -> None:
 def test_truncation_names_both_ends_and_the_bytes() -> None:
     folder, log = filled()
     size = log.size_bytes()
-    truncate_log(log, 12)
+    truncate_log(log, 28)
     assert [event.text for event in folder.events] == [
-        f"truncated to offset 12: it ended at 30, {size - log.size_bytes()} bytes are removed"
+        f"truncated to offset 28: it ended at 30, {size - log.size_bytes()} bytes are removed"
     ]
     folder.events.clear()
-    assert not truncate_log(log, 12)
+    assert not truncate_log(log, 28)
     assert folder.events == []
     truncate_log_fully(log, 100)
     (event,) = folder.events
-    assert event.text.startswith("truncated fully: it was 0 to 12, ")
+    assert event.text.startswith("truncated fully: it was 0 to 28, ")
     assert event.text.endswith("and goes on at offset 100")
 
 
