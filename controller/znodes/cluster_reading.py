@@ -27,7 +27,7 @@ from odradek.protocol.topic_partition import ZERO_UUID, TopicPartition
 Warn = Callable[[str], None]
 
 BYTES_OF_A_UNIT: Final = 512
-"""Of a topic's znode that is decoded in a unit of `Work`: some 30 partitions."""
+"""Bytes of a topic's znode that are decoded in a unit of `Work`: some 30 partitions."""
 
 
 async def read_brokers(session: CoordinationSession, warn: Warn) -> dict[int, BrokerImage]:
