@@ -90,9 +90,9 @@ class Pipeline:
         pipeline = self.checked()
         built = run.build(spark, pipeline, self._folder)
         if pipeline.pipeline.mode == "batch":
-            run.run_batch(pipeline, built, self._folder)
+            run.run_batch(built)
         else:
-            run.run_stream(pipeline, built, self._folder, say=_warn)
+            run.run_stream(built, say=_warn)
 
     def test(
         self, spark: SparkSession, view: str, given: Mapping[str, Sequence[Mapping[str, Any]]]

@@ -121,13 +121,11 @@ def run_file(pipeline: Pipeline, path: Path, choices: Choices) -> int:
     def work(spark: SparkSession, progress: Progress) -> None:
         built = run.build(spark, pipeline, folder)
         if head.mode == "batch":
-            run.run_batch(pipeline, built, folder)
+            run.run_batch(built)
             return
         with stop.deferred(), progress_shown(spark, progress):
             run.run_stream(
-                pipeline,
                 built,
-                folder,
                 say=warn,
                 is_stopped=stop.requested.is_set,
                 stopping=progress.stopping,

@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from odradek.pipeline.jobs.built import Built
 from odradek.pipeline.report.causes import messages
 from odradek.pipeline.report.failures import PartFailed, part
 from odradek.pipeline.spark.gateway import file_system
@@ -83,18 +83,13 @@ class LookupTable:
 
 
 @contextmanager
-def lookup_tables(
-    pipeline: Pipeline,
-    views: dict[str, DataFrame],
-    folder: Path,
-    say: Callable[[PartFailed, str], object],
-) -> Iterator[None]:
+def lookup_tables(built: Built, say: Callable[[PartFailed, str], object]) -> Iterator[None]:
     """Within, keep the static folders of a stream in memory, and read them when they are due.
 
-    views   of the pipeline
     say     called with a folder that cannot be read, and what follows
     raises  PartFailed for one that cannot be read at first
     """
+    pipeline = built.pipeline
     tables: list[LookupTable] = []
     ended = threading.Event()
     reader = threading.Thread(
@@ -106,8 +101,8 @@ def lookup_tables(
                 continue
             with part(("sources", name), pipeline):
                 every_ms = None if source.refresh is None else duration_ms(source.refresh)
-                path = resolve_path(folder, source.path)
-                tables.append(LookupTable(name, views[name].persist(), path, every_ms))
+                path = resolve_path(built.folder, source.path)
+                tables.append(LookupTable(name, built.views[name].persist(), path, every_ms))
                 tables[-1].read()
                 tables[-1].due_ms = _now_ms() + (every_ms or 0)
         if any(table.interval_ms is not None for table in tables):
@@ -122,7 +117,7 @@ def lookup_tables(
                 table.rows.unpersist()
 
 
-def restart_after(pipeline: Pipeline, folder: Path, failure: PartFailed) -> Restart | None:
+def restart_after(built: Built, failure: PartFailed) -> Restart | None:
     """The policy after a failure that names a file of a static folder, such as a removed one.
 
     A batch that was planned before its folder was read again reads the files of the old list.
@@ -130,9 +125,9 @@ def restart_after(pipeline: Pipeline, folder: Path, failure: PartFailed) -> Rest
     cause = failure.__cause__
     whole = "\n".join([failure.said, *([] if cause is None else messages(cause))])
     is_named = any(
-        resolve_path(folder, one.path) in whole
-        for one in pipeline.sources.values()
-        if isinstance(one, FileSource) and one.static
+        resolve_path(built.folder, source.path) in whole
+        for source in built.pipeline.sources.values()
+        if isinstance(source, FileSource) and source.static
     )
     return RESTART if is_named else None
 

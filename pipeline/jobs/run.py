@@ -21,8 +21,7 @@ from odradek.pipeline.jobs.sharing import SharedBatches, blamed, check_stateless
 from odradek.pipeline.jobs.topic_identities import TopicIdentities
 from odradek.pipeline.report.causes import has_overflow, lacks_topic
 from odradek.pipeline.report.failures import PartFailed, part
-from odradek.pipeline.sinks.write import batch_writer_of, start_writer, write_batch
-from odradek.pipeline.sinks.write import start as start_writing
+from odradek.pipeline.sinks.write import SinkQuery, start, start_writer, writer_of
 from odradek.pipeline.sources.read import read as read_source
 from odradek.pipeline.sources.unreadable_records import RecordsFailed
 from odradek.pipeline.spark.connectors import LAKES, PACKAGE, S3
@@ -141,7 +140,7 @@ def build_from(
             outputs[name + REJECTS] = (applied.rejects, dead_letters)
     for name, sink in pipeline.sinks.items():
         outputs[name] = (views[sink.source], sink)
-    return Built(outputs, views, decodings)
+    return Built(pipeline, folder, outputs, views, decodings)
 
 
 def _decoding(pipeline: Pipeline, step: AnyStep, folder: FilePath) -> Decoding | None:
@@ -211,14 +210,15 @@ def claim_folder(checkpoint: FilePath, mine: Mapping[str, object]) -> FilePath:
     return checkpoint
 
 
-def run_batch(pipeline: Pipeline, built: Built, folder: FilePath) -> None:
+def run_batch(built: Built) -> None:
     """Write all sinks, one after the other.
 
     raises  PartFailed
     """
+    pipeline = built.pipeline
     for name, (rows, sink) in built.outputs.items():
         with part(_where(pipeline, name), pipeline):
-            write_batch(rows, sink, pipeline, folder)
+            writer_of(sink, pipeline, built.folder).write(rows)
 
 
 def _where(pipeline: Pipeline, name: str) -> Path:
@@ -231,9 +231,9 @@ def _shared_query(pipeline: Pipeline, name: str) -> SharedQuery | None:
     return next((one for one in shared_queries(pipeline) if one.name == name), None)
 
 
-def _query_names(pipeline: Pipeline, built: Built) -> list[str]:
+def _query_names(built: Built) -> list[str]:
     """The queries of a stream: shared ones, then those of one sink."""
-    shared = shared_queries(pipeline)
+    shared = shared_queries(built.pipeline)
     are_shared = {name for query in shared for name in query.outputs}
     return [
         *(query.name for query in shared),
@@ -241,19 +241,17 @@ def _query_names(pipeline: Pipeline, built: Built) -> list[str]:
     ]
 
 
-def start_stream(
-    pipeline: Pipeline, built: Built, folder: FilePath, count: CountDeadLetters = _uncounted
-) -> list[StreamingQuery]:
+def start_stream(built: Built, count: CountDeadLetters = _uncounted) -> list[StreamingQuery]:
     """Start the queries: one for each sink, or for the sinks that share one.
 
     count   see `run_stream`
     raises  PartFailed, WrongCheckpoint
     """
-    claim(pipeline, folder)
+    claim(built.pipeline, built.folder)
     queries: list[StreamingQuery] = []
     try:
-        for name in _query_names(pipeline, built):
-            query = start_query(pipeline, built, folder, name, count)
+        for name in _query_names(built):
+            query = start_query(built, name, count)
             queries.append(query)
     except PartFailed:
         for query in queries:
@@ -263,9 +261,7 @@ def start_stream(
 
 
 def run_stream(
-    pipeline: Pipeline,
     built: Built,
-    folder: FilePath,
     *,
     say: Callable[[PartFailed, str], object],
     is_stopped: Callable[[], bool] = lambda: False,
@@ -279,57 +275,51 @@ def run_stream(
     raises  PartFailed, WrongCheckpoint
     """
 
-    def start(name: str) -> StreamingQuery:
-        return start_query(pipeline, built, folder, name, count)
+    def start_again(name: str) -> StreamingQuery:
+        return start_query(built, name, count)
 
-    checkpoint = claim(pipeline, folder)
+    pipeline = built.pipeline
+    checkpoint = claim(pipeline, built.folder)
     spark = next(iter(built.views.values())).sparkSession
     with (
         TopicIdentities(spark, pipeline, checkpoint) as topics,
-        lookup_tables(pipeline, built.views, folder, say),
+        lookup_tables(built, say),
     ):
         topics.check()
         wait(
             pipeline,
-            start_stream(pipeline, built, folder, count),
+            start_stream(built, count),
             topics=topics,
-            restarts=Restarts(pipeline, start, say, partial(restart_after, pipeline, folder)),
+            restarts=Restarts(pipeline, start_again, say, partial(restart_after, built)),
             skipper=RecordSkipper(pipeline, checkpoint),
             is_stopped=is_stopped,
             stopping=stopping,
         )
 
 
-def start_query(
-    pipeline: Pipeline, built: Built, folder: FilePath, name: str, count: CountDeadLetters
-) -> StreamingQuery:
+def start_query(built: Built, name: str, count: CountDeadLetters) -> StreamingQuery:
     """Start one query, whose checkpoint has been claimed.
 
     raises  PartFailed
     """
-    assert pipeline.pipeline.checkpoint is not None, "a stream has a checkpoint"
-    shared = _shared_query(pipeline, name)
-    if shared is not None:
-        return _start_shared(pipeline, built, folder, shared, count)
-    rows, sink = built.outputs[name]
-    with part(_where(pipeline, name), pipeline):
-        return start_writing(
-            rows,
-            sink,
-            pipeline,
-            folder,
-            name=name,
-            checkpoint=str(folder / pipeline.pipeline.checkpoint / name),
-        )
-
-
-def _start_shared(
-    pipeline: Pipeline, built: Built, folder: FilePath, query: SharedQuery, count: CountDeadLetters
-) -> StreamingQuery:
-    """raises  PartFailed"""
+    pipeline = built.pipeline
     head = pipeline.pipeline
     assert head.checkpoint is not None, "a stream has a checkpoint"
-    checkpoint = folder / head.checkpoint / query.name
+    shared = _shared_query(pipeline, name)
+    if shared is not None:
+        return _start_shared(built, shared, count)
+    rows, sink = built.outputs[name]
+    with part(_where(pipeline, name), pipeline):
+        query = SinkQuery(name, str(built.folder / head.checkpoint / name))
+        return start(writer_of(sink, pipeline, built.folder), rows, head, query)
+
+
+def _start_shared(built: Built, query: SharedQuery, count: CountDeadLetters) -> StreamingQuery:
+    """raises  PartFailed"""
+    pipeline = built.pipeline
+    head = pipeline.pipeline
+    assert head.checkpoint is not None, "a stream has a checkpoint"
+    checkpoint = built.folder / head.checkpoint / query.name
     rows = {name: built.outputs[name][0] for name in query.outputs}
     sinks = {name: built.outputs[name][1] for name in query.outputs}
     view = built.views[query.view]
@@ -337,26 +327,20 @@ def _start_shared(
     writers = {}
     for name, sink in sinks.items():
         with part(place_of(pipeline, name), pipeline):
-            writers[name] = batch_writer_of(
-                rows[name],
-                sink,
-                pipeline,
-                folder,
-                name=name,
-                checkpoint=str(checkpoint),
+            writer = writer_of(sink, pipeline, built.folder)
+            writers[name] = writer.batches(
+                rows[name], SinkQuery(name, str(checkpoint), is_shared=True)
             )
     batches = SharedBatches(
-        pipeline,
+        built,
         query,
-        folder,
-        built=built,
         writers=writers,
         checkpoint=checkpoint,
         count=lambda step, number: count(query.name, step, number),
     )
     with part(_where(pipeline, query.name), pipeline):
-        writer = view.writeStream.outputMode(query.output_mode).foreachBatch(batches)
-        return start_writer(writer, head, name=query.name, checkpoint=str(checkpoint))
+        stream = view.writeStream.outputMode(query.output_mode).foreachBatch(batches)
+        return start_writer(stream, head, name=query.name, checkpoint=str(checkpoint))
 
 
 def wait(

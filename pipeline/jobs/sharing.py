@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from odradek.bounded_parsing import parse_json
 from odradek.pipeline.jobs.built import Built
 from odradek.pipeline.report.failures import PartFailed, part
+from odradek.pipeline.sinks.write import WriteBatch
 from odradek.pipeline.spark.gateway import java_rows
 from odradek.pipeline.spec.event_time import event_times
 from odradek.pipeline.spec.key_lines import Path as Place
@@ -44,7 +45,6 @@ STATEFUL: Final = frozenset(
     }
 )
 """Nodes of Spark's plans whose rows depend on more than one row of the stream."""
-Write = Callable[[DataFrame, int], None]
 
 
 class SharedBatches:
@@ -57,20 +57,17 @@ class SharedBatches:
 
     def __init__(
         self,
-        pipeline: Pipeline,
-        query: SharedQuery,
-        folder: Path,
-        *,
         built: Built,
-        writers: Mapping[str, Write],
+        query: SharedQuery,
+        *,
+        writers: Mapping[str, WriteBatch],
         checkpoint: Path,
         count: Callable[[str, int], object],
     ) -> None:
-        self._pipeline = pipeline
-        self._query = query
-        self._folder = folder
         self._built = built
-        self._times = event_times(pipeline)
+        self._pipeline = built.pipeline
+        self._query = query
+        self._times = event_times(built.pipeline)
         self._writers = writers
         self._checkpoint = checkpoint
         self._count = count
@@ -126,7 +123,7 @@ class SharedBatches:
                     spark,
                     step,
                     views,
-                    self._folder,
+                    self._built.folder,
                     bound,
                     self._built.decodings.get(name),
                     keep if is_divided else None,

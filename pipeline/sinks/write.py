@@ -1,12 +1,14 @@
-"""Writes DataFrames to sinks."""
+"""Writes DataFrames to sinks: each kind of sink has a writer of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 from uuid import uuid4
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -34,71 +36,69 @@ from odradek.pipeline.spec.sinks import (
 )
 from odradek.pipeline.transforms.columns import StepInputError
 
+WriteBatch = Callable[[DataFrame, int], None]
+"""Writes a batch, which has a number, of a streaming query."""
 
-def write_batch(rows: DataFrame, sink: Sink, pipeline: Pipeline, folder: Path) -> None:
-    """Write all rows of a batch pipeline."""
+
+@dataclass(frozen=True, slots=True)
+class SinkQuery:
+    """The streaming query of a sink.
+
+    sink        the name of the sink
+    checkpoint  the folder of the query's progress
+    is_shared   the query has other sinks, too
+    """
+
+    sink: str
+    checkpoint: str
+    is_shared: bool = False
+
+
+class SinkWriter(Protocol):
+    """Writes rows to one sink.
+
+    table  where the query writes a table of a catalog itself
+    raises  StepInputError for rows that do not fit the sink; OSError
+    """
+
+    @property
+    def table(self) -> str | None: ...
+
+    def write(self, rows: DataFrame) -> None:
+        """Write all rows of a batch pipeline."""
+
+    def stream(self, rows: DataFrame, query: SinkQuery) -> DataStreamWriter:
+        """The writer of a query that has this sink alone."""
+
+    def batches(self, rows: DataFrame, query: SinkQuery) -> WriteBatch:
+        """The writer of the batches of a stream; keeps the sink's guarantee when one is repeated.
+
+        rows  the stream, whose columns those of each batch are
+        """
+
+
+def writer_of(sink: Sink, pipeline: Pipeline, folder: Path) -> SinkWriter:
+    """The writer of a sink of a pipeline, whose file is in `folder`."""
     match sink:
         case KafkaSink():
-            writer = _records(rows, sink, pipeline, folder).write.format("kafka")
-            writer.options(**_kafka_sink(sink, pipeline)).save()
+            return KafkaWriter(sink, pipeline, folder)
         case FileSink():
-            check_batch_folder(rows.sparkSession, sink.path, resolve_path(folder, sink.path))
-            batch = rows.write.format(sink.format).mode("append").options(**texts(sink.options))
-            if sink.partition_by:
-                batch = batch.partitionBy(*sink.partition_by)
-            batch.save(resolve_path(folder, sink.path))
+            return FileWriter(sink, resolve_path(folder, sink.path))
         case TableSink():
-            upsert(rows, resolve_url(folder, sink.url), sink, owner=str(folder / sink.source))
-        case SparkSink():
-            save(rows, sink, folder)
+            return TableWriter(sink, resolve_url(folder, sink.url), folder)
         case HttpSink():
-            # A run that is repeated is another batch: nothing says which rows were sent.
-            send(rows, sink, batch=str(uuid4()))
+            return WebhookWriter(sink)
+        case SparkSink():
+            return ConnectorWriter(sink, folder)
         case ConsoleSink():
-            rows.show(sink.rows, truncate=False)
+            return ConsoleWriter(sink)
 
 
-def start(
-    rows: DataFrame,
-    sink: Sink,
-    pipeline: Pipeline,
-    folder: Path,
-    *,
-    name: str,
-    checkpoint: str,
-) -> StreamingQuery:
+def start(writer: SinkWriter, rows: DataFrame, head: Head, query: SinkQuery) -> StreamingQuery:
     """Begin to write a stream."""
-    writer: DataStreamWriter
-    match sink:
-        case KafkaSink() if sink.is_exactly_once:
-            batches = _transactions(rows.sparkSession, sink, pipeline, name, checkpoint)
-            writer = _records(rows, sink, pipeline, folder).writeStream
-            writer = writer.outputMode(sink.output_mode).foreachBatch(batches)
-        case KafkaSink():
-            writer = _records(rows, sink, pipeline, folder).writeStream.format("kafka")
-            writer = writer.options(**_kafka_sink(sink, pipeline)).outputMode(sink.output_mode)
-        case FileSink():
-            check_folder(rows.sparkSession, resolve_path(folder, sink.path), checkpoint)
-            writer = rows.writeStream.format(sink.format).options(**texts(sink.options))
-            if sink.partition_by:
-                writer = writer.partitionBy(*sink.partition_by)
-            writer = writer.option("path", resolve_path(folder, sink.path)).outputMode("append")
-        case TableSink():
-            batches = batch_writer(resolve_url(folder, sink.url), sink, owner=checkpoint)
-            writer = rows.writeStream.outputMode(sink.output_mode).foreachBatch(batches)
-        case HttpSink():
-            writer = rows.writeStream.outputMode(sink.output_mode)
-            writer = writer.foreachBatch(webhook_writer(sink, Path(checkpoint)))
-        case SparkSink() if sink.foreach_batch:
-            writer = rows.writeStream.outputMode(sink.output_mode)
-            writer = writer.foreachBatch(lambda batch, _: save_batch(batch, sink, folder))
-        case SparkSink():
-            writer = stream_writer(rows, sink, folder)
-        case ConsoleSink():
-            writer = rows.writeStream.format("console").outputMode(sink.output_mode)
-            writer = writer.option("numRows", sink.rows).option("truncate", "false")
-    table = sink.table if isinstance(sink, SparkSink) and not sink.foreach_batch else None
-    return start_writer(writer, pipeline.pipeline, name=name, checkpoint=checkpoint, table=table)
+    stream = writer.stream(rows, query)
+    name, checkpoint = query.sink, query.checkpoint
+    return start_writer(stream, head, name=name, checkpoint=checkpoint, table=writer.table)
 
 
 def start_writer(
@@ -113,112 +113,213 @@ def start_writer(
     return writer.start() if table is None else writer.toTable(table)
 
 
-def batch_writer_of(
-    rows: DataFrame,
-    sink: Sink,
-    pipeline: Pipeline,
-    folder: Path,
-    *,
-    name: str,
-    checkpoint: str,
-) -> Callable[[DataFrame, int], None]:
-    """The writer of the batches of a stream, for a sink that shares its query with others.
+@dataclass(frozen=True, slots=True)
+class KafkaWriter:
+    """Writes records: with Spark's connector, or exactly once in transactions of the driver."""
 
-    It keeps the guarantee of the sink when a batch is written again.
+    sink: KafkaSink
+    pipeline: Pipeline
+    folder: Path
+    table: str | None = None
 
-    rows        the stream, whose columns those of each batch are
-    checkpoint  of the query
-    raises      StepInputError, OSError
-    """
-    match sink:
-        case KafkaSink():
-            return _batch_writer_to_kafka(rows, sink, pipeline, folder, name, checkpoint)
-        case FileSink():
-            path = resolve_path(folder, sink.path)
-            check_folder(rows.sparkSession, path, checkpoint)
-            return lambda batch, number: add_files(batch, sink, path, number)
-        case TableSink():
-            # Two sinks of a query may write to one table: each has a staging table.
-            owner = f"{checkpoint}/{name}"
-            return batch_writer(resolve_url(folder, sink.url), sink, owner=owner)
-        case HttpSink():
-            return webhook_writer(sink, Path(checkpoint), sender=name)
-        case SparkSink() if not sink.foreach_batch:
-            return lambda batch, number: save_numbered(
-                batch, sink, folder, writer=f"{query_id(Path(checkpoint))}-{name}", number=number
+    def write(self, rows: DataFrame) -> None:
+        """Write all rows of a batch pipeline, at least once."""
+        self._records(rows).write.format("kafka").options(**self._options()).save()
+
+    def stream(self, rows: DataFrame, query: SinkQuery) -> DataStreamWriter:
+        """The writer of a query that has this sink alone."""
+        if self.sink.is_exactly_once:
+            batches = self._transactions(rows, query)
+            writer = self._records(rows).writeStream.foreachBatch(batches)
+        else:
+            writer = self._records(rows).writeStream.format("kafka").options(**self._options())
+        return writer.outputMode(self.sink.output_mode)
+
+    def batches(self, rows: DataFrame, query: SinkQuery) -> WriteBatch:
+        """The writer of the batches of a stream."""
+        encoding = self._encoding(rows)
+        if self.sink.is_exactly_once:
+            in_transactions = self._transactions(rows, query)
+            return lambda batch, number: in_transactions(
+                records(batch, self.sink, encoding), number
             )
-        case SparkSink():
-            return lambda batch, _: save_batch(batch, sink, folder)
-        case ConsoleSink():
-            return lambda batch, _: write_batch(batch, sink, pipeline, folder)
+        options = self._options()
+
+        def write(batch: DataFrame, _: int) -> None:
+            records(batch, self.sink, encoding).write.format("kafka").options(**options).save()
+
+        return write
+
+    def _records(self, rows: DataFrame) -> DataFrame:
+        return records(rows, self.sink, self._encoding(rows))
+
+    def _encoding(self, rows: DataFrame) -> Encoding | None:
+        """How values are encoded; None for JSON.  A schema is registered now."""
+        if self.sink.format == "json":
+            return None
+        # Imported here: most pipelines need none of its libraries.
+        from odradek.pipeline.registry.writing import encoding_of
+
+        columns = value_columns(rows, self.sink)
+        return encoding_of(rows, columns, self.sink, self.pipeline.registries, self.folder)
+
+    def _transactions(self, rows: DataFrame, query: SinkQuery) -> WriteBatch:
+        """The writer of an exactly-once sink.
+
+        raises  StepInputError when the cluster does not allow the transaction time-out
+        """
+        assert self.sink.topic is not None, "the model checks it"
+        properties = producer_properties(self.sink, self.pipeline.clusters[self.sink.cluster])
+        fault = timeout_fault(properties)
+        if fault is not None:
+            raise StepInputError(fault)
+        spark = rows.sparkSession
+        begun = last_batch(spark, f"{query.checkpoint}/offsets")
+        return exactly_once_writer(
+            properties,
+            self.sink.topic,
+            owner=f"{self.pipeline.pipeline.name}-{query.sink}",
+            checkpoint=Path(query.checkpoint),
+            repeated=begun if begun != last_batch(spark, f"{query.checkpoint}/commits") else None,
+        )
+
+    def _options(self) -> dict[str, str]:
+        options = kafka_options(self.pipeline.clusters[self.sink.cluster]) | texts(
+            self.sink.options
+        )
+        return options if self.sink.topic is None else options | {"topic": self.sink.topic}
 
 
-def _batch_writer_to_kafka(
-    rows: DataFrame,
-    sink: KafkaSink,
-    pipeline: Pipeline,
-    folder: Path,
-    name: str,
-    checkpoint: str,
-) -> Callable[[DataFrame, int], None]:
-    encoding = _encoding(rows, sink, pipeline, folder)
-    if sink.is_exactly_once:
-        in_transactions = _transactions(rows.sparkSession, sink, pipeline, name, checkpoint)
-        return lambda batch, number: in_transactions(records(batch, sink, encoding), number)
-    options = _kafka_sink(sink, pipeline)
+@dataclass(frozen=True, slots=True)
+class FileWriter:
+    """Writes files to a folder; Spark's commit log there lists those of complete batches."""
 
-    def write(batch: DataFrame, _: int) -> None:
-        records(batch, sink, encoding).write.format("kafka").options(**options).save()
+    sink: FileSink
+    path: str
+    table: str | None = None
 
-    return write
+    def write(self, rows: DataFrame) -> None:
+        """Write all rows of a batch pipeline."""
+        check_batch_folder(rows.sparkSession, self.sink.path, self.path)
+        writer = rows.write.format(self.sink.format).mode("append")
+        writer = writer.options(**texts(self.sink.options))
+        if self.sink.partition_by:
+            writer = writer.partitionBy(*self.sink.partition_by)
+        writer.save(self.path)
 
+    def stream(self, rows: DataFrame, query: SinkQuery) -> DataStreamWriter:
+        """The writer of a query that has this sink alone."""
+        check_folder(rows.sparkSession, self.path, query.checkpoint)
+        writer = rows.writeStream.format(self.sink.format).options(**texts(self.sink.options))
+        if self.sink.partition_by:
+            writer = writer.partitionBy(*self.sink.partition_by)
+        return writer.option("path", self.path).outputMode("append")
 
-def _records(rows: DataFrame, sink: KafkaSink, pipeline: Pipeline, folder: Path) -> DataFrame:
-    """raises  StepInputError, OSError"""
-    return records(rows, sink, _encoding(rows, sink, pipeline, folder))
-
-
-def _encoding(
-    rows: DataFrame, sink: KafkaSink, pipeline: Pipeline, folder: Path
-) -> Encoding | None:
-    """How values are encoded; None for JSON.  A schema is registered now.
-
-    raises  StepInputError, OSError
-    """
-    if sink.format == "json":
-        return None
-    # Imported here: most pipelines need none of its libraries.
-    from odradek.pipeline.registry.writing import encoding_of
-
-    return encoding_of(rows, value_columns(rows, sink), sink, pipeline.registries, folder)
+    def batches(self, rows: DataFrame, query: SinkQuery) -> WriteBatch:
+        """The writer of the batches of a stream."""
+        check_folder(rows.sparkSession, self.path, query.checkpoint)
+        return lambda batch, number: add_files(batch, self.sink, self.path, number)
 
 
-def _transactions(
-    spark: SparkSession,
-    sink: KafkaSink,
-    pipeline: Pipeline,
-    name: str,
-    checkpoint: str,
-) -> Callable[[DataFrame, int], None]:
-    """The writer of an exactly-once sink.
+@dataclass(frozen=True, slots=True)
+class TableWriter:
+    """Merges rows into a table of a database."""
 
-    raises  StepInputError when the cluster does not allow the transaction time-out
-    """
-    assert sink.topic is not None, "the model checks it"
-    properties = producer_properties(sink, pipeline.clusters[sink.cluster])
-    fault = timeout_fault(properties)
-    if fault is not None:
-        raise StepInputError(fault)
-    begun = last_batch(spark, f"{checkpoint}/offsets")
-    return exactly_once_writer(
-        properties,
-        sink.topic,
-        owner=f"{pipeline.pipeline.name}-{name}",
-        checkpoint=Path(checkpoint),
-        repeated=begun if begun != last_batch(spark, f"{checkpoint}/commits") else None,
-    )
+    sink: TableSink
+    url: str
+    folder: Path
+    table: str | None = None
+
+    def write(self, rows: DataFrame) -> None:
+        """Write all rows of a batch pipeline."""
+        upsert(rows, self.url, self.sink, owner=str(self.folder / self.sink.source))
+
+    def stream(self, rows: DataFrame, query: SinkQuery) -> DataStreamWriter:
+        """The writer of a query that has this sink alone."""
+        writer = rows.writeStream.outputMode(self.sink.output_mode)
+        return writer.foreachBatch(self.batches(rows, query))
+
+    def batches(self, rows: DataFrame, query: SinkQuery) -> WriteBatch:
+        """The writer of the batches of a stream."""
+        # Two sinks of a query may write to one table: each has a staging table.
+        owner = f"{query.checkpoint}/{query.sink}" if query.is_shared else query.checkpoint
+        return batch_writer(self.url, self.sink, owner=owner)
 
 
-def _kafka_sink(sink: KafkaSink, pipeline: Pipeline) -> dict[str, str]:
-    options = kafka_options(pipeline.clusters[sink.cluster]) | texts(sink.options)
-    return options if sink.topic is None else options | {"topic": sink.topic}
+@dataclass(frozen=True, slots=True)
+class WebhookWriter:
+    """Sends a request for each row."""
+
+    sink: HttpSink
+    table: str | None = None
+
+    def write(self, rows: DataFrame) -> None:
+        """Write all rows of a batch pipeline."""
+        # A run that is repeated is another batch: nothing says which rows were sent.
+        send(rows, self.sink, batch=str(uuid4()))
+
+    def stream(self, rows: DataFrame, query: SinkQuery) -> DataStreamWriter:
+        """The writer of a query that has this sink alone."""
+        writer = rows.writeStream.outputMode(self.sink.output_mode)
+        return writer.foreachBatch(self.batches(rows, query))
+
+    def batches(self, rows: DataFrame, query: SinkQuery) -> WriteBatch:
+        """The writer of the batches of a stream."""
+        sender = query.sink if query.is_shared else None
+        return webhook_writer(self.sink, Path(query.checkpoint), sender=sender)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorWriter:
+    """Writes with a connector of Spark."""
+
+    sink: SparkSink
+    folder: Path
+
+    @property
+    def table(self) -> str | None:
+        """The table of a catalog that a query writes itself."""
+        return None if self.sink.foreach_batch else self.sink.table
+
+    def write(self, rows: DataFrame) -> None:
+        """Write all rows of a batch pipeline."""
+        save(rows, self.sink, self.folder)
+
+    def stream(self, rows: DataFrame, query: SinkQuery) -> DataStreamWriter:
+        """The writer of a query that has this sink alone."""
+        if not self.sink.foreach_batch:
+            return stream_writer(rows, self.sink, self.folder)
+        writer = rows.writeStream.outputMode(self.sink.output_mode)
+        return writer.foreachBatch(self.batches(rows, query))
+
+    def batches(self, rows: DataFrame, query: SinkQuery) -> WriteBatch:
+        """The writer of the batches of a stream."""
+        if self.sink.foreach_batch:
+            return lambda batch, _: save_batch(batch, self.sink, self.folder)
+
+        def write(batch: DataFrame, number: int) -> None:
+            writer = f"{query_id(Path(query.checkpoint))}-{query.sink}"
+            save_numbered(batch, self.sink, self.folder, writer=writer, number=number)
+
+        return write
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleWriter:
+    """Prints rows."""
+
+    sink: ConsoleSink
+    table: str | None = None
+
+    def write(self, rows: DataFrame) -> None:
+        """Write all rows of a batch pipeline."""
+        rows.show(self.sink.rows, truncate=False)
+
+    def stream(self, rows: DataFrame, query: SinkQuery) -> DataStreamWriter:
+        """The writer of a query that has this sink alone."""
+        writer = rows.writeStream.format("console").outputMode(self.sink.output_mode)
+        return writer.option("numRows", self.sink.rows).option("truncate", "false")
+
+    def batches(self, rows: DataFrame, query: SinkQuery) -> WriteBatch:
+        """The writer of the batches of a stream."""
+        return lambda batch, _: self.write(batch)

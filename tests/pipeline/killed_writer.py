@@ -14,34 +14,59 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
 
 from pyspark.sql import DataFrame
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from odradek.pipeline.cli import main
 from odradek.pipeline.jobs import run
-from odradek.pipeline.sinks.write import batch_writer_of
+from odradek.pipeline.sinks.write import SinkQuery, SinkWriter, WriteBatch, writer_of
+from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.sinks import Sink
 
 
-def killed_at(when: str, sink: str, batch: int) -> Callable[..., Callable[[DataFrame, int], None]]:
-    """`batch_writer_of` whose writer for a sink kills its process group."""
+@dataclass
+class KilledWriter:
+    """A writer whose batches for a sink kill the process group."""
 
-    def writer_of(*arguments: Any, name: str, **named: Any) -> Callable[[DataFrame, int], None]:
-        write = batch_writer_of(*arguments, name=name, **named)
+    writer: SinkWriter
+    when: str
+    sink: str
+    batch: int
+    table: str | None = None
 
-        def write_and_kill(rows: DataFrame, number: int) -> None:
-            is_last = name == sink and number == batch
-            if is_last and when == "before":
+    def write(self, rows: DataFrame) -> None:
+        """Write all rows of a batch pipeline."""
+        self.writer.write(rows)
+
+    def stream(self, rows: DataFrame, query: SinkQuery) -> DataStreamWriter:
+        """The writer of a query that has this sink alone."""
+        return self.writer.stream(rows, query)
+
+    def batches(self, rows: DataFrame, query: SinkQuery) -> WriteBatch:
+        """The writer of the batches of a stream."""
+        write = self.writer.batches(rows, query)
+
+        def write_and_kill(batch: DataFrame, number: int) -> None:
+            is_last = query.sink == self.sink and number == self.batch
+            if is_last and self.when == "before":
                 os.killpg(0, signal.SIGKILL)
-            write(rows, number)
+            write(batch, number)
             if is_last:
                 os.killpg(0, signal.SIGKILL)
 
         return write_and_kill
 
-    return writer_of
+
+def killed_at(when: str, name: str, batch: int) -> Callable[[Sink, Pipeline, Path], SinkWriter]:
+    """`writer_of` with writers that kill the process group."""
+    return lambda sink, pipeline, folder: KilledWriter(
+        writer_of(sink, pipeline, folder), when, name, batch
+    )
 
 
 if __name__ == "__main__":
-    vars(run)["batch_writer_of"] = killed_at(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    vars(run)["writer_of"] = killed_at(sys.argv[1], sys.argv[2], int(sys.argv[3]))
     sys.exit(main(sys.argv[4:]))

@@ -173,7 +173,7 @@ def stored(
     folder.mkdir(exist_ok=True)
     text = (file.replace("{steps}", steps)).format(address=address, topic=topic)
     pipeline = parse(text, folder / "my.toml")
-    run.wait(pipeline, run.start_stream(pipeline, run.build(spark, pipeline, folder), folder))
+    run.wait(pipeline, run.start_stream(run.build(spark, pipeline, folder)))
     with closing(sqlite3.connect(folder / "shop.db")) as database:
         return database.execute("SELECT id, name, credit FROM customers ORDER BY id").fetchall()
 

@@ -256,5 +256,5 @@ def test_example_writes_the_expected_output(
     head = pipeline.pipeline.model_copy(update={"mode": "available_now", "trigger": None})
     pipeline = pipeline.model_copy(update={"pipeline": head})
     built = run.build(spark, pipeline, tmp_path)
-    run.run_stream(pipeline, built, tmp_path, say=print)
+    run.run_stream(built, say=print)
     check(spark, broker, tmp_path)

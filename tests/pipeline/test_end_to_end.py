@@ -133,7 +133,7 @@ def test_query_continues_after_its_broker_was_killed_and_restarted(
         create_topics(broker.address, "orders", "copied")
         pipeline = parse(BROKER_DIES.format(address=broker.address), tmp_path / "copies.toml")
         orders = Orders(broker.address)
-        (query,) = run.start_stream(pipeline, run.build(spark, pipeline, tmp_path), tmp_path)
+        (query,) = run.start_stream(run.build(spark, pipeline, tmp_path))
         try:
             for _ in range(3):
                 wait_until_copied(broker.address, orders.count + 1, query)

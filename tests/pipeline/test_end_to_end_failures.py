@@ -75,7 +75,7 @@ def ran(spark: SparkSession, broker: BrokerProcess, folder: Path, **changes: str
     (folder / "shop.toml").write_text(text)
     pipeline = parse(text, folder / "shop.toml")
     built = run.build(spark, pipeline, folder)
-    run.wait(pipeline, run.start_stream(pipeline, built, folder))
+    run.wait(pipeline, run.start_stream(built))
     return pipeline
 
 

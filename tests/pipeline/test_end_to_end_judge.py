@@ -134,7 +134,7 @@ def outcome(spark: SparkSession, address: str, folder: Path) -> dict[str, Any]:
     folder.mkdir()
     fill(address)
     pipeline = parse(FILE.format(address=address), folder / "judged.toml")
-    run.wait(pipeline, run.start_stream(pipeline, run.build(spark, pipeline, folder), folder))
+    run.wait(pipeline, run.start_stream(run.build(spark, pipeline, folder)))
     found: dict[str, Any] = {
         topic: sorted(
             (one.partition(), repr(one.key()), one.value() or b"", repr(one.headers()))

@@ -133,7 +133,7 @@ def test_keys_values_and_headers_are_written_unchanged(
     source = SOURCE + 'subscribe = ["stone"]\nheaders = true\n'
     sink = '[sinks.out]\nkind = "kafka"\nfrom = "rows"\ncluster = "main"\n'
     pipeline = parse(head + source + sink + 'topic = "stone-copy"\nvalue = "value"\n', tmp_path)
-    run.run_batch(pipeline, run.build(spark, pipeline, tmp_path), tmp_path)
+    run.run_batch(run.build(spark, pipeline, tmp_path))
     copies = {
         one.value(): (one.partition(), one.key(), one.headers())
         for one in read_records(broker.address, "stone-copy")
@@ -161,7 +161,7 @@ def advance(spark: SparkSession, broker: BrokerProcess, folder: Path, source: st
     """Run a stream until it has read the present records; returns all rows of its sink."""
     head = HEAD.format(name="stream", mode="available_now", address=broker.address)
     pipeline = parse(head + SOURCE + source + STREAM, folder / "my.toml")
-    run.wait(pipeline, run.start_stream(pipeline, run.build(spark, pipeline, folder), folder))
+    run.wait(pipeline, run.start_stream(run.build(spark, pipeline, folder)))
     rows = spark.read.schema("topic STRING, partition INT, offset LONG").json(str(folder / "out"))
     return rows.orderBy("topic", "partition", "offset").collect()
 
@@ -242,9 +242,7 @@ partition_by = ["id"]
     for count, batch in enumerate((rows[:2], rows[2:])):
         made = spark.createDataFrame(batch, schema).coalesce(1).write.mode("append")
         made.format(kind).options(header="true", sep=";").save(str(tmp_path / "in"))
-        run.wait(
-            pipeline, run.start_stream(pipeline, run.build(spark, pipeline, tmp_path), tmp_path)
-        )
+        run.wait(pipeline, run.start_stream(run.build(spark, pipeline, tmp_path)))
         sent = [json.loads(one) for one in read_topic(broker.address, topic)]
         assert len(sent) == len(rows[: 2 + count])
     found = sorted((one["id"], one.get("name"), one.get("price")) for one in sent)

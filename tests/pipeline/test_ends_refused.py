@@ -44,9 +44,9 @@ def run_text(spark: SparkSession, folder: Path, text: str) -> None:
     pipeline = parse(text, folder / "my.toml")
     built = run.build(spark, pipeline, folder)
     if pipeline.pipeline.mode == "batch":
-        run.run_batch(pipeline, built, folder)
+        run.run_batch(built)
     else:
-        run.wait(pipeline, run.start_stream(pipeline, built, folder))
+        run.wait(pipeline, run.start_stream(built))
 
 
 def refused(spark: SparkSession, folder: Path, text: str) -> str:

@@ -291,7 +291,7 @@ def test_row_far_ahead_drops_no_other_row_and_late_rows_are_counted(
     try:
         built = run.build(spark, pipeline, tmp_path)
         with progress_shown(spark, progress):
-            run.wait(pipeline, run.start_stream(pipeline, built, tmp_path))
+            run.wait(pipeline, run.start_stream(built))
         metrics = scraped(port)
     finally:
         spark.streams.removeListener(progress)

@@ -91,7 +91,7 @@ def prepared(address: str, name: str) -> None:
 def run_here(spark: SparkSession, folder: Path, file: str) -> None:
     """Run a file to its end in this process."""
     pipeline = parse(file, folder / "my.toml")
-    run.wait(pipeline, run.start_stream(pipeline, run.build(spark, pipeline, folder), folder))
+    run.wait(pipeline, run.start_stream(run.build(spark, pipeline, folder)))
 
 
 def output(address: str, topic: str, isolation: str = "read_committed") -> list[Sent]:

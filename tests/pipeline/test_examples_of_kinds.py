@@ -61,7 +61,7 @@ def run_example(spark: SparkSession, name: str, folder: Path, **environment: str
     (folder / "orders").mkdir()
     (folder / "orders" / "one.json").write_text(ORDERS)
     pipeline = load(pipelines.EXAMPLES / f"{name}.toml", outside=Outside(environment))
-    run.run_batch(pipeline, run.build(spark, pipeline, folder), folder)
+    run.run_batch(run.build(spark, pipeline, folder))
 
 
 def test_examples_of_sinks_write_to_files_a_table_and_the_terminal(

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from odradek.pipeline.cases.report import assert_cases
 from odradek.pipeline.jobs import inspection, run
+from odradek.pipeline.jobs.built import Built
 from odradek.pipeline.jobs.lookup_tables import lookup_tables, restart_after
 from odradek.pipeline.report.failures import PartFailed
 from odradek.pipeline.spark.gateway import file_system
@@ -126,9 +127,7 @@ def running(spark: SparkSession, folder: Path) -> Iterator[None]:
 
     def work() -> None:
         run.run_stream(
-            pipeline,
             built,
-            folder,
             say=lambda failure, what_next: said.append(f"{failure}; {what_next}"),
             is_stopped=stopped.is_set,
         )
@@ -144,11 +143,11 @@ def running(spark: SparkSession, folder: Path) -> Iterator[None]:
 
 
 def test_failure_that_names_a_file_of_a_table_is_followed_by_a_start(tmp_path: Path) -> None:
-    pipeline = parse(FILE, tmp_path / "my.toml")
+    built = Built(parse(FILE, tmp_path / "my.toml"), tmp_path, {}, {}, {})
     lost = PartFailed(("sinks", "out"), f"File file:{tmp_path}/shops/0.csv does not exist")
-    assert restart_after(pipeline, tmp_path, lost) is not None
+    assert restart_after(built, lost) is not None
     other = PartFailed(("sinks", "out"), f"File file:{tmp_path}/in/0.csv does not exist")
-    assert restart_after(pipeline, tmp_path, other) is None
+    assert restart_after(built, other) is None
 
 
 def test_files_that_are_added_replaced_and_removed_are_seen_after_the_refresh(
@@ -210,7 +209,7 @@ def test_file_that_is_removed_while_its_folder_is_listed_is_no_failure(
 
     monkeypatch.setattr("odradek.pipeline.jobs.lookup_tables.file_system", listing)
     said: list[str] = []
-    with lookup_tables(pipeline, built.views, tmp_path, lambda *what: said.append(str(what))):
+    with lookup_tables(built, lambda *what: said.append(str(what))):
         assert [row.shop for row in built.views["shops"].collect()] == [2]
     assert not removed.exists()
     assert not said
@@ -243,7 +242,7 @@ def test_folder_that_cannot_be_read_again_is_reported_and_read_later(
         said.append(f"{failure}; {what_next}")
         is_said.set()
 
-    with lookup_tables(pipeline, built.views, tmp_path, say):
+    with lookup_tables(built, say):
         assert built.views["shops"].count() == 0
         (tmp_path / "shops" / "0.parquet").write_text("no parquet")
         assert is_said.wait(TIMEOUT_S)
@@ -299,6 +298,6 @@ def test_table_has_the_rows_of_a_case_a_preview_and_a_batch(
     inspection.preview(spark, pipeline, tmp_path, lines.append, count=10, step="named")
     assert any(re.search(r"\b7\b.*\bone\b", line) for line in lines)
     batch = pipeline.in_mode("batch")
-    run.run_batch(batch, run.build(spark, batch, tmp_path), tmp_path)
+    run.run_batch(run.build(spark, batch, tmp_path))
     (row,) = spark.read.json(str(tmp_path / "out")).collect()
     assert (row["number"], row["name"]) == (7, "one")

@@ -78,7 +78,7 @@ def watched(
         text = FILE.format(address=broker.address, topic=topic, sink=topic)
         pipeline = parse(text, folder / "watched.toml")
         built = run.build(spark, pipeline, folder)
-        run.wait(pipeline, run.start_stream(pipeline, built, folder))
+        run.wait(pipeline, run.start_stream(built))
         assert ended.wait(END_TIMEOUT_S)
     finally:
         spark.streams.removeListener(progress)

@@ -304,7 +304,7 @@ def test_protobuf_is_read_with_and_without_a_registry(
 
 def run_all(spark: SparkSession, folder: Path, text: str) -> None:
     pipeline = parse(text, folder / "my.toml")
-    run.run_batch(pipeline, run.build(spark, pipeline, folder), folder)
+    run.run_batch(run.build(spark, pipeline, folder))
 
 
 def values_of(spark: SparkSession, broker: BrokerProcess, topic: str) -> list[bytes]:
@@ -481,7 +481,7 @@ def test_example_goes_on_when_producers_have_a_new_schema(
         value = {"id": number, "shop": "a", "amount": 2.5, "at": AT_MS + number * 3_600_000}
         send(broker, "orders", [avro(client, "orders", schema, {**value, "channel": "app"})])
         built = run.build(spark, pipeline, tmp_path)
-        run.wait(pipeline, run.start_stream(pipeline, built, tmp_path))
+        run.wait(pipeline, run.start_stream(built))
     written = [AvroDeserializer(client)(one, None) for one in values_of(spark, broker, "takings")]
     assert [(one["shop"], one["total"], one["orders"]) for one in written] == [("a", 2.5, 1)]
     assert client.get_versions("takings-value") == [1]

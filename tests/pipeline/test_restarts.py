@@ -70,7 +70,7 @@ def run_with_restarts(
 
     pipeline = parse(FILE.format(attempts=attempts), folder / "my.toml")
     built = run.build(spark, pipeline, folder)
-    run.run_stream(pipeline, built, folder, say=say)
+    run.run_stream(built, say=say)
     return said
 
 

@@ -114,7 +114,7 @@ def run_file(spark: SparkSession, text: str, folder: Path) -> None:
     """Run a pipeline to its end."""
     pipeline = parse(text, folder / "my.toml")
     built = run.build(spark, pipeline, folder)
-    run.wait(pipeline, run.start_stream(pipeline, built, folder))
+    run.wait(pipeline, run.start_stream(built))
 
 
 def test_unparsable_records_become_dead_letters_and_others_pass(

@@ -204,7 +204,7 @@ def test_every_kind_of_sink_gets_its_rows_from_one_query(
         text = FILE.format(address=broker.address, suffix="one", folder=tmp_path, hook=hook)
         pipeline = parse(text, tmp_path / "shop.toml")
         built = run.build(spark, pipeline, tmp_path)
-        queries = run.start_stream(pipeline, built, tmp_path, progress.count_dead_letters)
+        queries = run.start_stream(built, progress.count_dead_letters)
         run.wait(pipeline, queries)
     assert [query.name for query in queries] == ["lines_shared"]
     assert queries[0].recentProgress[-1]["batchId"] == FILE_COUNT - 1
@@ -245,7 +245,7 @@ def killed_and_finished(
             assert not commits.exists(), "Spark repeats the batch"
         pipeline = parse(text, file)
         built = run.build(spark, pipeline, folder)
-        run.run_stream(pipeline, built, folder, say=lambda failure, what_next: None)
+        run.run_stream(built, say=lambda failure, what_next: None)
     return check_output(spark, address, folder, suffix, keys)
 
 
@@ -278,7 +278,7 @@ def test_failure_names_the_sink_and_the_next_run_repeats_the_batch(
 
     def run_once() -> None:
         built = run.build(spark, pipeline, tmp_path)
-        run.run_stream(pipeline, built, tmp_path, say=lambda failure, what_next: None)
+        run.run_stream(built, say=lambda failure, what_next: None)
 
     with pytest.raises(PartFailed) as failed:
         run_once()
@@ -317,7 +317,7 @@ def test_aggregate_that_the_file_does_not_show_is_refused(
     pipeline = parse(text, tmp_path / "shop.toml")
     built = run.build(spark, pipeline, tmp_path)
     with pytest.raises(PartFailed, match="aggregates, and would do so batch by batch") as failed:
-        run.start_stream(pipeline, built, tmp_path)
+        run.start_stream(built)
     assert failed.value.where == ("sinks", "stored")
 
 

@@ -28,9 +28,9 @@ def go(spark: SparkSession, folder: Path, text: str, mode: str = "available_now"
     pipeline = parse(HEAD.format(mode=mode) + text, folder / "my.toml")
     built = run.build(spark, pipeline, folder)
     if mode == "batch":
-        run.run_batch(pipeline, built, folder)
+        run.run_batch(built)
     else:
-        run.wait(pipeline, run.start_stream(pipeline, built, folder))
+        run.wait(pipeline, run.start_stream(built))
 
 
 def put(folder: Path, name: str, first: int, count: int) -> None:

@@ -73,7 +73,7 @@ def test_history_of_a_day_is_followed_by_the_stream_without_a_seam(
     def go() -> None:
         pipeline = pipeline_of(read_document(HISTORY, path, outside), "available_now")
         built = run.build(spark, pipeline, tmp_path)
-        run.wait(pipeline, run.start_stream(pipeline, built, tmp_path))
+        run.wait(pipeline, run.start_stream(built))
 
     go()
     assert ids(tmp_path, "archive") == sorted(day)

@@ -106,7 +106,7 @@ def test_topic_created_again_between_two_runs_is_refused(
 
     def read() -> int:
         built = run.build(spark, pipeline, tmp_path)
-        run.run_stream(pipeline, built, tmp_path, say=lambda failure, after: None)
+        run.run_stream(built, say=lambda failure, after: None)
         return spark.read.parquet(str(tmp_path / "landed")).count()
 
     produce(broker.address, topic, [b"old"] * 5)
@@ -154,9 +154,7 @@ def test_topic_created_again_ends_a_running_stream(
     built = run.build(spark, pipeline, tmp_path)
     with pytest.raises(PartFailed, match=f"topic {topic} of cluster main was deleted and created"):
         run.run_stream(
-            pipeline,
             built,
-            tmp_path,
             say=lambda failure, after: None,
             is_stopped=is_stopped,
         )

@@ -105,7 +105,7 @@ def test_stream_keeps_state_over_batches_and_restarts(
         feed(tmp_path / "amounts", batches, first)
         pipeline = parse(text, tmp_path / "my.toml")
         built = run.build(spark, pipeline, tmp_path)
-        run.wait(pipeline, run.start_stream(pipeline, built, tmp_path))
+        run.wait(pipeline, run.start_stream(built))
     streamed = spark.read.schema(
         "id BIGINT, shop STRING, score DOUBLE, expected DOUBLE, is_anomaly BOOLEAN"
     ).json(str(tmp_path / "scored"))

@@ -33,9 +33,9 @@ def run_file(spark: SparkSession, text: str, path: Path) -> None:
     pipeline = parse(text, path)
     built = run.build(spark, pipeline, path.parent)
     if pipeline.pipeline.mode == "batch":
-        run.run_batch(pipeline, built, path.parent)
+        run.run_batch(built)
     else:
-        run.wait(pipeline, run.start_stream(pipeline, built, path.parent))
+        run.wait(pipeline, run.start_stream(built))
 
 
 def error_of(spark: SparkSession, folder: Path, text: str) -> str:

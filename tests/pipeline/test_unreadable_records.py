@@ -58,9 +58,7 @@ def test_record_with_a_timestamp_that_spark_cannot_read_is_named(
     text = FILE.format(address=broker.address, topics=key.format(topic=topic))
     pipeline = parse(text, tmp_path / "my.toml")
     with pytest.raises(PartFailed) as caught:
-        run.wait(
-            pipeline, run.start_stream(pipeline, run.build(spark, pipeline, tmp_path), tmp_path)
-        )
+        run.wait(pipeline, run.start_stream(run.build(spark, pipeline, tmp_path)))
     assert caught.value.where == ("sources", "records")
     assert f"the record at offset 2 of partition 1 of {topic} has a timestamp" in str(caught.value)
 
@@ -146,9 +144,7 @@ def run_to_end(spark: SparkSession, text: str, folder: Path) -> list[str]:
     pipeline = parse(text, folder / "my.toml")
     built = run.build(spark, pipeline, folder)
     run.run_stream(
-        pipeline,
         built,
-        folder,
         say=lambda failure, what_next: said.append(f"{failure}; {what_next}"),
     )
     return said

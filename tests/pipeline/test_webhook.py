@@ -131,7 +131,7 @@ def put(folder: Path, *batches: list[int]) -> None:
 def go(spark: SparkSession, folder: Path, text: str) -> None:
     """Run a file to its end."""
     pipeline = parse(text, folder / "my.toml")
-    run.wait(pipeline, run.start_stream(pipeline, run.build(spark, pipeline, folder), folder))
+    run.wait(pipeline, run.start_stream(run.build(spark, pipeline, folder)))
 
 
 def test_rows_are_sent_in_order_and_again_with_their_keys_when_a_batch_is_repeated(
