@@ -13,6 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from odradek.pipeline.jobs import run
 from odradek.pipeline.spec.load import parse
+from odradek.pipeline.spec.parse_step import Parse
+from odradek.pipeline.transforms.parse import parse as parse_rows
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 STATE = "state"
@@ -88,3 +90,26 @@ def start(rows: DataFrame, folder: Path, name: str) -> Any:
     writer = rows.writeStream.format("memory").queryName(f"{name}_results")
     writer = writer.option("checkpointLocation", str(folder / STATE / name))
     return writer.trigger(availableNow=True).start()
+
+
+def outcome(spark: SparkSession, values: Sequence[bytes | None], **settings: Any) -> list[Any]:
+    """For each value in order: the tuple of its columns, or the reason of its dead letter."""
+    step = Parse.model_validate({"kind": "parse", "from": "rows", "keep": ["id"], **settings})
+    rows = spark.createDataFrame(list(enumerate(values)), "id INT, value BINARY")
+    keyed = rows.selectExpr("id", "value", "cast(cast(id as string) as binary) as key")
+    good, bad = parse_rows(keyed, step)
+    found: dict[int, Any] = {row.id: tuple(row)[1:] for row in good.collect()}
+    for row in bad.collect():
+        number = int(row.key)
+        assert number not in found, "a row is good or bad"
+        assert row.value == values[number], "a dead letter is what came"
+        found[number] = {one.key: bytes(one.value).decode() for one in row.headers}[
+            "odradek.reason"
+        ]
+    assert len(found) == len(values), "no row is lost"
+    return [found[number] for number in range(len(values))]
+
+
+def moment(value: datetime) -> datetime:
+    """Convert a time from Spark, which is local time without a zone."""
+    return value.astimezone(UTC)

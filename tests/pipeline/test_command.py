@@ -14,7 +14,7 @@ from odradek.pipeline.jobs.reachability import AvailabilityReporter
 from odradek.pipeline.spec.ends import Cluster
 from odradek.pipeline.spec.field_types import Length, Part
 from tests.pipeline.mirroring import file
-from tests.pipeline.test_spec import GOOD
+from tests.pipeline.pipeline_files import GOOD
 from tests.support.ports import free_port
 
 BLOCKED = """\

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -13,23 +12,16 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from odradek.pipeline.cli import main
 from odradek.pipeline.jobs import run
 from odradek.pipeline.spec.load import load
 from tests.pipeline.feeding import at
-from tests.pipeline.test_run import consume, produce
+from tests.pipeline.topics import consume, produce
 from tests.support.broker_process import BrokerProcess
 
 FOLDER = Path(__file__).parents[2] / "config" / "pipelines"
 FILES = sorted(FOLDER.glob("*.toml"))
 LATER_S = 100_000
 """The time of a row that advances the watermark beyond all others."""
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_example_passes_the_check(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", str(path)]) == 0
-    assert re.search(r"[12] sources?, ", capsys.readouterr().out)
 
 
 def lines(values: list[dict[str, object]]) -> list[bytes]:

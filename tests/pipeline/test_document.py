@@ -16,7 +16,7 @@ from odradek.pipeline.spec.load import load
 from odradek.pipeline.spec.model import Pipeline
 from odradek.pipeline.spec.problems import SpecError
 from odradek.pipeline.spec.sinks import ConsoleSink, KafkaSink
-from tests.pipeline.test_spec import GOOD
+from tests.pipeline.pipeline_files import GOOD
 
 PASSWORD = 'correct\'horse "battery" 漢字'
 

@@ -16,7 +16,7 @@ from odradek.pipeline.spec.load import parse
 from odradek.pipeline.spec.model import Pipeline
 from tests.pipeline.crashes import READ_TIMEOUT_S, create_topics
 from tests.pipeline.mirroring import create
-from tests.pipeline.test_run import payment, produce
+from tests.pipeline.topics import payment, produce
 from tests.support.broker_process import BrokerProcess
 from tests.support.ports import free_port
 

@@ -19,7 +19,7 @@ from odradek.pipeline.spec.load import parse
 from odradek.pipeline.spec.sinks import KafkaSink
 from tests.pipeline.crashes import create_topics
 from tests.pipeline.feeding import feed, in_batch
-from tests.pipeline.test_run import consume, payment, produce
+from tests.pipeline.topics import consume, payment, produce
 from tests.support.broker_process import BrokerProcess, odradek_broker
 
 HEAD = """\

@@ -28,10 +28,9 @@ from odradek.pipeline.spec.model import Pipeline
 from odradek.pipeline.spec.parse_step import Parse
 from odradek.pipeline.spec.problems import SpecError
 from tests.pipeline.crashes import create_topics
-from tests.pipeline.feeding import document, feed, in_batch
-from tests.pipeline.test_progress import scraped
-from tests.pipeline.test_run import consume
-from tests.pipeline.test_transforms_parse import moment, outcome
+from tests.pipeline.feeding import document, feed, in_batch, moment, outcome
+from tests.pipeline.scraping import scraped
+from tests.pipeline.topics import consume
 from tests.support.broker_process import BrokerProcess
 from tests.support.ports import free_port
 

@@ -16,7 +16,7 @@ from odradek.pipeline.jobs import run
 from odradek.pipeline.spec.document import Outside
 from odradek.pipeline.spec.load import PARTS, load
 from tests.pipeline.crashes import read_records
-from tests.pipeline.test_reference import faults
+from tests.pipeline.pipeline_files import faults
 from tests.support.broker_process import BrokerProcess
 
 EXAMPLES = sorted(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.pipeline.crashes import FILE, LAST_TIMEOUT_S, Orders, Report, create_topics, one_run
+from tests.pipeline.lakes import CATALOG, CREDENTIALS, ids, job
 from tests.support import fetched_connectors
 from tests.support.broker_process import odradek_broker
 from tests.support.compacted import wait_until
@@ -18,11 +19,6 @@ from tests.support.pipeline_job import PipelineJob
 KILLS = 4
 RATE_PER_SECOND = 10
 BUCKET = "lake"
-CATALOG = """
-"spark.sql.catalog.lake" = "org.apache.iceberg.spark.SparkCatalog"
-"spark.sql.catalog.lake.type" = "hadoop"
-"spark.sql.catalog.lake.warehouse" = "{warehouse}"
-"""
 SINKS = """
 [sinks.delta]
 kind = "spark"
@@ -44,7 +40,6 @@ S3 = """
 "spark.hadoop.fs.s3a.endpoint" = "{server}"
 "spark.hadoop.fs.s3a.path.style.access" = true
 """
-CREDENTIALS = {"AWS_ACCESS_KEY_ID": "reader", "AWS_SECRET_ACCESS_KEY": "of-the-lake"}
 SECRET = CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
 FROM_FILES = """
 [sources.files]
@@ -91,27 +86,6 @@ from = "iceberg"
 format = "json"
 path = "from-iceberg-{mode}"
 """
-
-
-def job(file: Path, log: str) -> None:
-    """Run a file to its end."""
-    environment = {**fetched_connectors.environment(), **CREDENTIALS}
-    run = PipelineJob(
-        file,
-        log=file.with_name(log),
-        arguments=["--mode", "available_now"],
-        environment=environment,
-    )
-    try:
-        run.finish(timeout_s=LAST_TIMEOUT_S)
-    finally:
-        run.close()
-
-
-def ids(folder: Path, name: str) -> list[int]:
-    """The ids in the files of a sink that lists what a table has."""
-    files = (folder / name).glob("part-*")
-    return sorted(json.loads(line)["id"] for file in files for line in file.read_text().split())
 
 
 def write_files(folder: Path, address: str, places: dict[str, str]) -> Path:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.pipeline import mirroring
 from tests.pipeline.crashes import create_topics, read_topic
-from tests.pipeline.test_run import produce
+from tests.pipeline.topics import produce
 from tests.support import newest_pyspark
 from tests.support.broker_process import odradek_broker
 from tests.support.class_archives import NEWEST_SPARK, options, spark_environment

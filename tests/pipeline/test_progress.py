@@ -10,11 +10,9 @@ from threading import Event
 from types import SimpleNamespace
 from typing import Any
 from urllib.error import URLError
-from urllib.request import urlopen
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import QueryProgressEvent
 from rich.console import Console
@@ -31,7 +29,8 @@ from odradek.pipeline.report.progress import (
 )
 from odradek.pipeline.spec.load import parse
 from tests.pipeline.crashes import create_topics
-from tests.pipeline.test_run import produce
+from tests.pipeline.scraping import scraped
+from tests.pipeline.topics import produce
 from tests.support.broker_process import BrokerProcess
 from tests.support.ports import free_port
 
@@ -283,18 +282,6 @@ def test_terminal_shows_an_updated_table() -> None:
     text = console.export_text()
     for cell in ("query", "behind", "landed", "12,345", "2,500", "210 ms", "1,234,567", "running"):
         assert cell in text
-
-
-def scraped(port: int, host: str = "127.0.0.1") -> dict[tuple[str, ...], float]:
-    """The served samples: (name without prefix, values of labels) -> value."""
-    with urlopen(f"http://{host}:{port}/metrics", timeout=END_TIMEOUT_S) as response:
-        families = list(text_string_to_metric_families(response.read().decode()))
-    assert all(family.documentation for family in families)
-    return {
-        (sample.name.removeprefix("odradek_pipeline_"), *sample.labels.values()): sample.value
-        for family in families
-        for sample in family.samples
-    }
 
 
 def test_prometheus_metrics_match_sparks_progress() -> None:

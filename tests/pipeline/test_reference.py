@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 from jsonschema.validators import validator_for
@@ -20,7 +18,7 @@ from odradek.pipeline.spec.model import Pipeline
 from odradek.pipeline.spec.reference import json_schema, mirror_tables, pipeline_tables
 from odradek.pipeline.spec.restart import Restart
 from tests.pipeline.mirroring import file
-from tests.pipeline.test_spec import GOOD
+from tests.pipeline.pipeline_files import GOOD, faults
 from tests.support.tool_cache import PROJECT
 
 FILES = (
@@ -28,14 +26,6 @@ FILES = (
     *sorted((PROJECT / "examples/pipeline").glob("*.toml")),
     *sorted((PROJECT / "tests/pipeline/samples").glob("*.toml")),
 )
-
-
-def faults(text: str, model: type[Pipeline | Mirror] = Pipeline) -> list[str]:
-    """What an editor marks: the places of errors."""
-    schema = json_schema(model)
-    validator: Any = validator_for(schema)(schema)
-    found = validator.iter_errors(tomllib.loads(text))
-    return [".".join(map(str, error.absolute_path)) for error in found]
 
 
 def test_every_key_of_every_kind_has_a_type_and_a_meaning() -> None:

@@ -15,7 +15,7 @@ import fastavro
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
-from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
@@ -33,6 +33,7 @@ from odradek.pipeline.spec.document import Outside, read_document
 from odradek.pipeline.spec.load import load, parse
 from odradek.pipeline.spec.problems import SpecError
 from odradek.pipeline.spec.registries import Registry
+from tests.pipeline.topics import avro
 from tests.support.broker_process import BrokerProcess
 from tests.support.schema_registry import SchemaRegistry, schema_registry
 from tests.support.tool_cache import PROJECT
@@ -86,12 +87,6 @@ def send(broker: BrokerProcess, topic: str, values: Sequence[bytes | None]) -> N
     for value in values:
         producer.produce(topic, value, key=b"k", partition=0)
     assert producer.flush(30) == 0
-
-
-def avro(client: SchemaRegistryClient, topic: str, schema: Any, value: Any) -> bytes:
-    serializer = AvroSerializer(client, json.dumps(schema))
-    written: bytes = serializer(value, SerializationContext(topic, MessageField.VALUE))
-    return written
 
 
 def rows_and_reasons(

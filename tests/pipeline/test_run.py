@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from time import monotonic
-from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from odradek.pipeline.jobs import run
 from odradek.pipeline.sinks.records import records
 from odradek.pipeline.spec.load import parse
 from odradek.pipeline.spec.sinks import KafkaSink
+from tests.pipeline.topics import READ_TIMEOUT_S, consume, payment, produce, read_messages
 from tests.support.broker_process import BrokerProcess
 
-READ_TIMEOUT_S = 180.0
 AT_MS = 1_767_225_600_123
 
 FILE = """\
@@ -66,48 +64,6 @@ from = "parsed"
 path = "landed"
 format = "parquet"
 """
-
-
-def produce(address: str, topic: str, values: list[bytes]) -> None:
-    """Write records without keys."""
-    producer = Producer({"bootstrap.servers": address})
-    for value in values:
-        producer.produce(topic, value)
-    assert producer.flush(READ_TIMEOUT_S) == 0
-
-
-def consume(
-    address: str, topic: str, count: int
-) -> list[tuple[bytes | None, bytes | None, dict[str, Any]]]:
-    """Key, value and headers of the first `count` records."""
-    found = read_messages(address, topic, count)
-    return [(one.key(), one.value(), headers_of(one)) for one in found]
-
-
-def headers_of(message: Message) -> dict[str, Any]:
-    """Header name -> value; of several with one name the last one."""
-    return dict[str, Any](message.headers() or [])
-
-
-def read_messages(address: str, topic: str, count: int) -> list[Message]:
-    """The first records of partition 0."""
-    settings = {"bootstrap.servers": address, "group.id": "none", "enable.auto.commit": False}
-    consumer = Consumer(settings)
-    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-    found: list[Message] = []
-    deadline_s = monotonic() + READ_TIMEOUT_S
-    while len(found) < count and monotonic() < deadline_s:
-        one = consumer.poll(0.5)
-        # librdkafka returns an error until it knows the leader of the topic.
-        if one is not None and one.error() is None:
-            found.append(one)
-    consumer.close()
-    return found
-
-
-def payment(number: int) -> bytes:
-    """One record."""
-    return json.dumps({"merchant": f"m{number % 3}", "amount": float(number)}).encode()
 
 
 def run_file(spark: SparkSession, text: str, folder: Path) -> None:

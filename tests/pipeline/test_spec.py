@@ -7,60 +7,13 @@ from pathlib import Path
 import pytest
 
 from odradek.pipeline.spec.key_lines import lines_of
-from odradek.pipeline.spec.load import load, parse
+from odradek.pipeline.spec.load import load
 from odradek.pipeline.spec.model import Pipeline
 from odradek.pipeline.spec.problems import SpecError
 from odradek.pipeline.spec.sinks import KafkaSink
 from odradek.pipeline.spec.sources import KafkaSource
 from odradek.pipeline.spec.steps import Window
-
-FILE = Path("my.toml")
-
-GOOD = """\
-[pipeline]
-name = "payments"
-checkpoint = "state"
-trigger = "2 seconds"
-
-[clusters.main]
-bootstrap_servers = "127.0.0.1:9092"
-
-[sources.payments]
-kind = "kafka"
-cluster = "main"
-subscribe = ["payments"]
-starting_offsets = { payments = { 0 = 5, 1 = -2 } }
-
-[steps.parsed]
-kind = "parse"
-from = "payments"
-format = "json"
-schema = "merchant STRING, amount DOUBLE, at TIMESTAMP"
-rejects = "payments-rejected"
-rejects_cluster = "main"
-
-[steps.windows]
-kind = "window"
-from = "parsed"
-time = "at"
-watermark = "1 minute"
-length = "10 seconds"
-group_by = ["merchant"]
-aggregates = { n = "count(*)", total = "sum(amount)" }
-
-[sinks.out]
-kind = "kafka"
-from = "windows"
-cluster = "main"
-topic = "per-merchant"
-"""
-
-
-def problems(text: str) -> list[str]:
-    """The errors of a file."""
-    with pytest.raises(SpecError) as caught:
-        parse(text, FILE)
-    return [str(problem) for problem in caught.value.problems]
+from tests.pipeline.pipeline_files import GOOD, problems
 
 
 def test_valid_file_is_parsed_into_its_model(tmp_path: Path) -> None:

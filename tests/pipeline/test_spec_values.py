@@ -9,7 +9,7 @@ import pytest
 from odradek.pipeline.cli import main
 from odradek.pipeline.spec.load import load, parse
 from odradek.pipeline.spec.problems import SpecError
-from tests.pipeline.test_spec import FILE, GOOD, problems
+from tests.pipeline.pipeline_files import FILE, GOOD, problems
 
 SUBSCRIBE = 'subscribe = ["payments"]\nstarting_offsets = { payments = { 0 = 5, 1 = -2 } }\n'
 TOPIC = "'^[A-Za-z0-9._-]{1,249}$'"

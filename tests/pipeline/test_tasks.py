@@ -15,8 +15,8 @@ from odradek.pipeline.jobs import run
 from odradek.pipeline.spec.document import Outside, read_document
 from odradek.pipeline.spec.load import pipeline_of
 from tests.pipeline.crashes import create_topics, read_topic
-from tests.pipeline.test_lakes import CATALOG, ids, job
-from tests.pipeline.test_registry import avro
+from tests.pipeline.lakes import CATALOG, ids, job
+from tests.pipeline.topics import avro
 from tests.support.broker_process import BrokerProcess, odradek_broker
 from tests.support.schema_registry import schema_registry
 

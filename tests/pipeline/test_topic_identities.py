@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from odradek.pipeline.jobs import run
 from odradek.pipeline.report.failures import PartFailed
 from odradek.pipeline.spec.load import parse
-from tests.pipeline.test_run import produce
+from tests.pipeline.topics import produce
 from tests.support.broker_process import BrokerProcess
 
 TIMEOUT_S = 60.0

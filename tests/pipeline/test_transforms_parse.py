@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -16,30 +15,7 @@ from pyspark.sql.types import StructType
 from odradek.pipeline.spec.parse_step import Parse
 from odradek.pipeline.spec.row_schema import columns_of
 from odradek.pipeline.transforms.parse import parse
-
-
-def outcome(spark: SparkSession, values: Sequence[bytes | None], **settings: Any) -> list[Any]:
-    """For each value in order: the tuple of its columns, or the reason of its dead letter."""
-    step = Parse.model_validate({"kind": "parse", "from": "rows", "keep": ["id"], **settings})
-    rows = spark.createDataFrame(list(enumerate(values)), "id INT, value BINARY")
-    keyed = rows.selectExpr("id", "value", "cast(cast(id as string) as binary) as key")
-    good, bad = parse(keyed, step)
-    found: dict[int, Any] = {row.id: tuple(row)[1:] for row in good.collect()}
-    for row in bad.collect():
-        number = int(row.key)
-        assert number not in found, "a row is good or bad"
-        assert row.value == values[number], "a dead letter is what came"
-        found[number] = {one.key: bytes(one.value).decode() for one in row.headers}[
-            "odradek.reason"
-        ]
-    assert len(found) == len(values), "no row is lost"
-    return [found[number] for number in range(len(values))]
-
-
-def moment(value: datetime) -> datetime:
-    """Convert a time from Spark, which is local time without a zone."""
-    return value.astimezone(UTC)
-
+from tests.pipeline.feeding import moment, outcome
 
 JSON: list[tuple[bytes | None, Any]] = [
     (b'{"a":"x","b":1.5}', ("x", 1.5)),
