@@ -96,8 +96,8 @@ def create_table(
 ) -> str:
     """CREATE TABLE with the types of columns, and a primary key."""
     columns = [
-        f"{quoted_name(one.name)} {_type(one.dataType, database, is_key=one.name in keys)}"
-        for one in fields
+        f"{quoted_name(field.name)} {_type(field.dataType, database, is_key=field.name in keys)}"
+        for field in fields
     ]
     if keys:
         columns.append(f"PRIMARY KEY ({', '.join(map(quoted_name, keys))})")

@@ -17,7 +17,7 @@ from odradek.pipeline.spec.parse_step import Parse
 
 
 def in_json(spark: SparkSession, pipeline: Pipeline, folder: Path) -> Pipeline:
-    """The same with parse steps that read JSON where they read a registry's records, or Protobuf.
+    """A pipeline with parse steps that read JSON where they read a registry's records, or Protobuf.
 
     folder  of the pipeline file
     raises  GivenRowsError for a step whose schema is in a registry only
@@ -55,7 +55,7 @@ def _schema(name: str, step: Parse, folder: Path) -> str:
 
 
 def _columns(spark: SparkSession, schema: str) -> str:
-    """As in CREATE TABLE."""
+    """The columns as in CREATE TABLE."""
     decoded = spark.range(0).select(from_avro(F.lit(None).cast("binary"), schema).alias("row"))
     columns = decoded.schema["row"].dataType
     assert isinstance(columns, StructType), "the Avro schema is a record's"

@@ -50,12 +50,14 @@ def assert_cases(
     suite = load_suite(pipeline_file, cases, Outside(os.environ, settings))
     session = _session(suite.pipelines[0]) if spark is None else spark
     try:
-        failed = [one for one in run_suite(session, suite, pipeline_file) if not one.has_passed]
+        failed = [
+            result for result in run_suite(session, suite, pipeline_file) if not result.has_passed
+        ]
     finally:
         if spark is None:
             close_session(session)
     if failed:
-        lines = [line for one in failed for line in _lines(suite, one)]
+        lines = [line for result in failed for line in _lines(suite, result)]
         raise AssertionError("\n".join(["cases have failed", *lines]))
 
 
@@ -70,7 +72,7 @@ def run_cases(
     raises  SpecError, OSError
     """
     outside = Outside(os.environ, settings)
-    suites = [load_suite(pipeline_file, one, outside) for one in cases_files]
+    suites = [load_suite(pipeline_file, file, outside) for file in cases_files]
     try:
         session = _session(suites[0].pipelines[0])
     except NoConnector as error:
@@ -105,7 +107,7 @@ def _session(pipeline: Pipeline) -> SparkSession:
         key: value for key, value in pipeline.pipeline.spark.items() if key not in LIST_SETTINGS
     }
     settings: dict[str, object] = {**FEW_ROWS, **theirs}
-    wanted = [one for one in needs(pipeline) if one == "avro"]
+    wanted = [need for need in needs(pipeline) if need == "avro"]
     spark = open_session(
         f"{pipeline.pipeline.name} cases", needs=wanted, master=FEW_ROWS_MASTER, settings=settings
     )

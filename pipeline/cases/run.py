@@ -140,7 +140,7 @@ def _rows(built: Built, pipeline: Pipeline, name: str, folder: Path) -> list[Row
         rows = built.views[name]
     elif isinstance(sink, KafkaSink):
         if sink.value not in (None, "value"):
-            value = rows.select(*(column(rows, one) for one in value_columns(rows, sink))).schema
+            value = rows.select(*(column(rows, name) for name in value_columns(rows, sink))).schema
         rows, mode = records_of(rows, sink), sink.output_mode
     else:
         mode = getattr(sink, "output_mode", mode)
@@ -180,17 +180,18 @@ def _decoded(row: Row, schema: StructType, value: StructType | None, *, is_recor
 
     value  the columns of a record's value; None: they are not known
     """
-    decoded = {one.name: _text(row[one.name], one.dataType) for one in schema.fields}
+    decoded = {field.name: _text(row[field.name], field.dataType) for field in schema.fields}
     if is_record and isinstance(decoded.get("value"), str):
         with suppress(ValueError):
             decoded["value"] = _loads(decoded["value"])
             if value is not None and isinstance(decoded["value"], dict):
-                kinds = {one.name: one.dataType for one in value.fields}
+                kinds = {field.name: field.dataType for field in value.fields}
                 decoded["value"] = {
-                    name: _floats(one, kinds.get(name)) for name, one in decoded["value"].items()
+                    name: _floats(element, kinds.get(name))
+                    for name, element in decoded["value"].items()
                 }
     if isinstance(decoded.get("headers"), list):
-        decoded["headers"] = {one["key"]: one["value"] for one in decoded["headers"]}
+        decoded["headers"] = {header["key"]: header["value"] for header in decoded["headers"]}
     return decoded
 
 
@@ -204,9 +205,9 @@ def _text(value: Any, kind: object) -> Any:
         except UnicodeDecodeError:
             return value
     if isinstance(kind, ArrayType):
-        return [_text(one, kind.elementType) for one in value]
+        return [_text(element, kind.elementType) for element in value]
     if isinstance(kind, StructType):
-        return {one.name: _text(value[one.name], one.dataType) for one in kind.fields}
+        return {field.name: _text(value[field.name], field.dataType) for field in kind.fields}
     return _floats(value, kind)
 
 
@@ -216,12 +217,12 @@ def _floats(value: Any, kind: object) -> Any:
         case DoubleType() | FloatType() if isinstance(value, int | Decimal):
             return float(value)
         case ArrayType() if isinstance(value, list):
-            return [_floats(one, kind.elementType) for one in value]
+            return [_floats(element, kind.elementType) for element in value]
         case MapType() if isinstance(value, dict):
-            return {key: _floats(one, kind.valueType) for key, one in value.items()}
+            return {key: _floats(element, kind.valueType) for key, element in value.items()}
         case StructType() if isinstance(value, dict):
-            kinds = {one.name: one.dataType for one in kind.fields}
-            return {name: _floats(one, kinds.get(name)) for name, one in value.items()}
+            kinds = {field.name: field.dataType for field in kind.fields}
+            return {name: _floats(element, kinds.get(name)) for name, element in value.items()}
         case _:
             return value
 

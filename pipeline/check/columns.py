@@ -70,7 +70,7 @@ class Columns:
         return next((own for own in self.types if own.lower() == name.lower()), None)
 
     def plus(self, types: Mapping[str, Type]) -> Columns:
-        """These columns and more; a new one replaces one of the same name."""
+        """The columns and more; a new column replaces one of the same name."""
         merged = dict(self.types)
         for name, kind in types.items():
             merged[self.own(name) or name] = kind

@@ -25,7 +25,7 @@ class Finding:
 
 def similar(name: str, known: Iterable[str], cutoff: float = SIMILAR) -> str | None:
     """The known name that is most similar to a written one, ignoring case; or None."""
-    names = {one.lower(): one for one in known}
+    names = {candidate.lower(): candidate for candidate in known}
     found = get_close_matches(name.lower(), names, n=1, cutoff=cutoff)
     return names[found[0]] if found else None
 

@@ -293,8 +293,8 @@ class Analysis:
         assert text is not None, "a query or a file"
         found, said = check_query(text, self.views, has_others=self.has_others)
         key = "query" if step.query is not None else "file"
-        for one, is_warning in said:
-            self.wrong((*where, key), one, is_warning=is_warning)
+        for mistake, is_warning in said:
+            self.wrong((*where, key), mistake, is_warning=is_warning)
         return found
 
     def sink(self, where: Path, sink: Any, rows: Columns) -> None:
@@ -323,7 +323,7 @@ class Analysis:
             return None
         found = kind_of(kind)
         if allowed and found is not None and found not in allowed:
-            names = " or ".join(one.upper() for one in allowed)
+            names = " or ".join(kind_allowed.upper() for kind_allowed in allowed)
             self.wrong(where, f"{name} is {shown(kind)}; allowed: {names}")
         return kind
 
@@ -347,7 +347,7 @@ def of_schema(text: str) -> Columns:
         kind = exp.DataType.build(f"STRUCT<{text}>", dialect="spark")
     except SqlglotError:
         return UNKNOWN
-    types = {one.name: one.args.get("kind") for one in kind.expressions}
+    types = {column.name: column.args.get("kind") for column in kind.expressions}
     return Columns(
         {name: of if isinstance(of, exp.DataType) else None for name, of in types.items()}
     )
@@ -356,12 +356,12 @@ def of_schema(text: str) -> Columns:
 def of_avro(text: str) -> Columns:
     """The columns of an Avro schema; the types of nested ones are not followed."""
     fields = parse_json(text)["fields"]
-    return Columns({one["name"]: _avro_type(one["type"]) for one in fields})
+    return Columns({field["name"]: _avro_type(field["type"]) for field in fields})
 
 
 def _avro_type(kind: Any) -> Type:
     if isinstance(kind, list):
-        others = [one for one in kind if one != "null"]
+        others = [other for other in kind if other != "null"]
         return _avro_type(others[0]) if len(others) == 1 else None
     if isinstance(kind, dict):
         logical = AVRO_TIMES.get(kind.get("logicalType", ""))

@@ -48,7 +48,7 @@ def session_of(pipeline: Pipeline, *, is_read: bool, jars: Path | None) -> Itera
     is_read  sources are read, and so their connectors are needed
     raises   NoConnector; PySparkException
     """
-    wanted = [one for one in needs(pipeline) if is_read or one != "kafka"]
+    wanted = [need for need in needs(pipeline) if is_read or need != "kafka"]
     spark = open_session(
         pipeline.pipeline.name,
         needs=wanted,
@@ -221,12 +221,12 @@ def _few(spark: SparkSession, pipeline: Pipeline, name: str, folder: Path, count
 def _print(rows: DataFrame, count: int, print_line: Callable[[str], None]) -> None:
     texts = [
         F.coalesce(
-            F.try_validate_utf8(F.col(_quoted(one.name)).cast("string")),
-            F.base64(_quoted(one.name)),
-        ).alias(one.name)
-        if isinstance(one.dataType, BinaryType)
-        else F.col(_quoted(one.name))
-        for one in rows.schema.fields
+            F.try_validate_utf8(F.col(_quoted(field.name)).cast("string")),
+            F.base64(_quoted(field.name)),
+        ).alias(field.name)
+        if isinstance(field.dataType, BinaryType)
+        else F.col(_quoted(field.name))
+        for field in rows.schema.fields
     ]
     shown: Any = rows.select(*texts)
     for line in shown._show_string(count, CELL_LENGTH_MAX, False).rstrip().splitlines():
@@ -238,10 +238,10 @@ def _quoted(name: str) -> str:
 
 
 def _columns(schema: StructType) -> Iterator[str]:
-    width = max((len(one.name) for one in schema.fields), default=0)
-    for one in schema.fields:
-        null = "" if one.nullable else " NOT NULL"
-        yield f"{one.name:<{width}}  {one.dataType.simpleString().upper()}{null}"
+    width = max((len(field.name) for field in schema.fields), default=0)
+    for field in schema.fields:
+        null = "" if field.nullable else " NOT NULL"
+        yield f"{field.name:<{width}}  {field.dataType.simpleString().upper()}{null}"
 
 
 def _place(pipeline: Pipeline, name: str) -> tuple[str, str]:

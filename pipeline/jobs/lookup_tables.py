@@ -30,7 +30,7 @@ from odradek.pipeline.spec.sources import FileSource
 ATTEMPTS_MAX: Final = 3
 """How often a folder is read whose files change meanwhile."""
 RESTART: Final = Restart(attempts_max=ATTEMPTS_MAX)
-"""Of a query whose batch has read a file that was removed or replaced at this moment."""
+"""Restart of a query whose batch has read a file that was removed or replaced at this moment."""
 
 
 @dataclass(slots=True)
@@ -77,8 +77,9 @@ class LookupTable:
         found = system.listFiles(path, True)
         files = []
         while found.hasNext():
-            one = found.next()
-            files.append((one.getPath().toString(), one.getLen(), one.getModificationTime()))
+            status = found.next()
+            path_text = status.getPath().toString()
+            files.append((path_text, status.getLen(), status.getModificationTime()))
         return sorted(files)
 
 
@@ -138,9 +139,9 @@ def _read_when_due(
     ended: threading.Event,
     say: Callable[[PartFailed, str], object],
 ) -> None:
-    read_again = [one for one in tables if one.interval_ms is not None]
+    read_again = [candidate for candidate in tables if candidate.interval_ms is not None]
     while True:
-        table = min(read_again, key=lambda one: one.due_ms)
+        table = min(read_again, key=lambda candidate: candidate.due_ms)
         if ended.wait(max(table.due_ms - _now_ms(), 0) / 1_000):
             return
         try:

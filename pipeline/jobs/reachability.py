@@ -43,11 +43,11 @@ def check_clusters(
     deadline_s = time.monotonic() + timeout_s
     for name, cluster in clusters:
         while True:
-            refused = [_refusal(one.strip()) for one in cluster.bootstrap_servers.split(",")]
+            refused = [_refusal(server.strip()) for server in cluster.bootstrap_servers.split(",")]
             if None in refused:
                 break
             if time.monotonic() >= deadline_s:
-                said = "; ".join(one for one in refused if one is not None)
+                said = "; ".join(reason for reason in refused if reason is not None)
                 raise Unreachable(f"{table}{name}: no broker responds: {said}")
             wait(0.2)
 
@@ -91,13 +91,13 @@ class AvailabilityReporter:
     def check(self) -> None:
         """Connect to every cluster once; costs two seconds for a broker that does not respond."""
         for name, cluster in self._clusters:
-            refused = [_refusal(one.strip()) for one in cluster.bootstrap_servers.split(",")]
+            refused = [_refusal(server.strip()) for server in cluster.bootstrap_servers.split(",")]
             self._note(name, None in refused)
             since_s = self._away_since_s.get(name)
             if None not in refused and since_s is None:
                 self._away_since_s[name] = now_s = self._now_s()
                 clock = time.strftime("%H:%M:%S", time.localtime(now_s))
-                why = "; ".join(one for one in refused if one is not None)
+                why = "; ".join(reason for reason in refused if reason is not None)
                 self._report(f"WARN cluster {name} is unavailable since {clock}: {why}")
             elif None in refused and since_s is not None:
                 away_s = self._now_s() - self._away_since_s.pop(name)

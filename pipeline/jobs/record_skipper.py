@@ -75,7 +75,11 @@ class RecordSkipper:
         try:
             ranges = log.ranges(number)
             for source in sources:
-                mine = [one for one in ranges if _is_only_read_by(one.topic, source, sources)]
+                mine = [
+                    batch_range
+                    for batch_range in ranges
+                    if _is_only_read_by(batch_range.topic, source, sources)
+                ]
                 skipped = self._change(log, number, source, mine)
                 if skipped is not None:
                     return skipped

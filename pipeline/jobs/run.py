@@ -67,7 +67,7 @@ def needs(pipeline: Pipeline) -> Iterator[str]:
         elif isinstance(end, TableSource | TableSink):
             yield f"jdbc:{database_of(end.url)}"
         elif isinstance(end, SparkSource | SparkSink):
-            yield from (f"{PACKAGE}{one}" for one in end.packages)
+            yield from (f"{PACKAGE}{package}" for package in end.packages)
             if end.format in LAKES and not end.packages:
                 yield end.format
         place = getattr(end, "path", None)
@@ -167,8 +167,8 @@ def claim(pipeline: Pipeline, folder: FilePath) -> FilePath:
     mine: dict[str, object] = {
         "pipeline": pipeline.pipeline.name,
         "sources": {
-            name: one.model_dump(include={"kind", "cluster", "subscribe", "pattern", "path"})
-            for name, one in pipeline.sources.items()
+            name: source.model_dump(include={"kind", "cluster", "subscribe", "pattern", "path"})
+            for name, source in pipeline.sources.items()
         },
         "queries": {query.name: sorted(query.outputs) for query in shared_queries(pipeline)}
         or PER_SINK,
@@ -228,7 +228,7 @@ def _where(pipeline: Pipeline, name: str) -> Path:
 
 
 def _shared_query(pipeline: Pipeline, name: str) -> SharedQuery | None:
-    return next((one for one in shared_queries(pipeline) if one.name == name), None)
+    return next((query for query in shared_queries(pipeline) if query.name == name), None)
 
 
 def _query_names(built: Built) -> list[str]:

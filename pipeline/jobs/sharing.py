@@ -109,7 +109,7 @@ class SharedBatches:
         views = dict(self._built.views)
         rejects: dict[str, DataFrame] = {}
         views[self._query.view] = keep(batch) if readers[self._query.view] > 1 else batch
-        uses_sql = any(isinstance(self._pipeline.steps[one], Sql) for one in self._query.steps)
+        uses_sql = any(isinstance(self._pipeline.steps[name], Sql) for name in self._query.steps)
         if uses_sql:
             # The session is the query's own.
             views[self._query.view].createOrReplaceTempView(self._query.view)

@@ -80,7 +80,7 @@ class TopicIdentities:
         logged = set(_logged_topics(self._checkpoint))
         present: dict[str, dict[str, str]] = {}
         for name, source in self._sources.items():
-            topics = set(source.topics) or {one for one in logged if _matches(source, one)}
+            topics = set(source.topics) or {topic for topic in logged if _matches(source, topic)}
             recorded = self._ids.get(source.cluster, {})
             ids = self._described(source.cluster, topics)
             for topic, topic_id in sorted(ids.items()):

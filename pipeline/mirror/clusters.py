@@ -140,9 +140,9 @@ class Cluster:
         raises  ClusterFailed
         """
         return {
-            name: len(one.partitions)
-            for name, one in self._metadata().topics.items()
-            if one.error is None
+            name: len(topic.partitions)
+            for name, topic in self._metadata().topics.items()
+            if topic.error is None
         }
 
     def _metadata(self) -> Any:
@@ -165,7 +165,7 @@ class Cluster:
             return {}
         described = self._admin.describe_topics(TopicCollection(names))
         found = {name: self._result(future).topic_id for name, future in described.items()}
-        return {name: str(one) for name, one in found.items() if one is not None}
+        return {name: str(value) for name, value in found.items() if value is not None}
 
     def first_offsets_from(
         self, timestamp_ms: int, partitions: Iterable[PartitionKey]
@@ -296,9 +296,12 @@ class Cluster:
                     yield (
                         group,
                         {
-                            (one.topic, one.partition): (one.offset, one.metadata or "")
-                            for one in result.topic_partitions
-                            if one.offset >= 0 and one.error is None
+                            (partition.topic, partition.partition): (
+                                partition.offset,
+                                partition.metadata or "",
+                            )
+                            for partition in result.topic_partitions
+                            if partition.offset >= 0 and partition.error is None
                         },
                     )
 
@@ -333,9 +336,11 @@ class Cluster:
             [request], request_timeout=RESPONSE_TIMEOUT_S
         )
         for future in futures.values():
-            for one in self._result(future).topic_partitions:
-                if one.error is not None:
-                    raise ClusterFailed(f"cluster {self.alias}: group {group}: {one.error.str()}")
+            for partition in self._result(future).topic_partitions:
+                if partition.error is not None:
+                    raise ClusterFailed(
+                        f"cluster {self.alias}: group {group}: {partition.error.str()}"
+                    )
 
     def _result(self, future: Future[Any], *, unless: Container[int] = (), about: str = "") -> Any:
         deadline_s = time.monotonic() + RESPONSE_TIMEOUT_S * 2

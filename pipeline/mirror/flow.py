@@ -223,7 +223,8 @@ class Flow:
         )
         lost = self._checkpoints.restart(self._policy.target_topic(topic))
         self._to_target.publish(
-            self._policy.checkpoints_topic, ((one.key(), one.value(), Headers()) for one in lost)
+            self._policy.checkpoints_topic,
+            ((checkpoint.key(), checkpoint.value(), Headers()) for checkpoint in lost),
         )
         self._publish(syncs)
 
@@ -235,8 +236,8 @@ class Flow:
         with self._lock:
             syncs = [
                 sync
-                for one in written
-                for sync in self._offsets.note(one.topic, one.partition, one.run)
+                for pair in written
+                for sync in self._offsets.note(pair.topic, pair.partition, pair.run)
             ]
         self._publish(syncs)
 
@@ -289,20 +290,22 @@ class Flow:
         self._to_source.publish(HEARTBEATS, [record])
 
     def _groups(self) -> None:
-        groups = [one for one in self._source.groups() if self._wanted_group.fullmatch(one)]
+        groups = [group for group in self._source.groups() if self._wanted_group.fullmatch(group)]
         changed: list[Checkpoint] = []
         for group, offsets in self._source.offsets(groups):
             with self._lock:
                 found = list(
                     translated(group, offsets, self._offsets.translate, self._policy.target_topic)
                 )
-            changed += [one for one in found if self._checkpoints.must_publish(one)]
+            changed += [
+                checkpoint for checkpoint in found if self._checkpoints.must_publish(checkpoint)
+            ]
         self._to_target.publish(
             self._policy.checkpoints_topic,
-            ((one.key(), one.value(), Headers()) for one in changed),
+            ((checkpoint.key(), checkpoint.value(), Headers()) for checkpoint in changed),
         )
-        for one in changed:
-            self._checkpoints.load(one)
+        for checkpoint in changed:
+            self._checkpoints.load(checkpoint)
         if self._mirror.groups.sync_offsets:
             self._commit(groups)
 

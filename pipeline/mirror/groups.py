@@ -30,13 +30,13 @@ class Checkpoints:
     def restart(self, topic: str) -> list[Checkpoint]:
         """Reset groups to the start of a topic that the target has lost; returns the changes."""
         lost = [
-            replace(one, target_offset=0)
+            replace(checkpoint, target_offset=0)
             for by_partition in self._last.values()
-            for one in by_partition.values()
-            if one.topic == topic
+            for checkpoint in by_partition.values()
+            if checkpoint.topic == topic
         ]
-        for one in lost:
-            self.load(one)
+        for checkpoint in lost:
+            self.load(checkpoint)
         return lost
 
     def must_publish(self, checkpoint: Checkpoint) -> bool:
@@ -77,7 +77,7 @@ def advances(
 ) -> dict[PartitionKey, CommittedOffset]:
     """The offsets to commit on the target: those greater than the committed ones."""
     return {
-        partition: (one.target_offset, one.metadata)
-        for partition, one in checkpoints.items()
-        if partition not in at_target or one.target_offset > at_target[partition]
+        partition: (checkpoint.target_offset, checkpoint.metadata)
+        for partition, checkpoint in checkpoints.items()
+        if partition not in at_target or checkpoint.target_offset > at_target[partition]
     }

@@ -179,7 +179,7 @@ def _record(
     value: bytes | None,
     headers: list[dict[str, Any]] | None,
 ) -> Record:
-    pairs = None if headers is None else [(one["key"], one["value"]) for one in headers]
+    pairs = None if headers is None else [(header["key"], header["value"]) for header in headers]
     return Record(offset, timestamp_ms, key, value, pairs)
 
 

@@ -21,7 +21,7 @@ DEFAULTS: Final = {
 """Requests without a response are repeated for some seconds."""
 CLIENTS_MAX: Final = 16
 NOT_FOUND: Final = frozenset({40401, 40402, 40403})
-"""Error codes: no such subject, version, schema.  Another 404 is none of a registry's."""
+"""Error codes: no such subject, version, schema.  Another 404 is not from a registry."""
 
 T = TypeVar("T")
 

@@ -38,7 +38,7 @@ def header(schema_id: int) -> bytes:
 
 
 def id_of(frame: bytes) -> int | None:
-    """The id of a record's schema; None for what is no frame."""
+    """The id of a record's schema; None for what is not a frame."""
     if len(frame) < HEADER_BYTES:
         return None
     magic, schema_id = _HEADER.unpack_from(frame)

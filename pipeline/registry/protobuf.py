@@ -174,7 +174,7 @@ def _value(field: FieldDescriptor, value: Any) -> Any:
     if inner is not None and inner.GetOptions().map_entry:
         of_values = inner.fields_by_name["value"]
         return {_key(key): _one(of_values, value[key]) for key in value}
-    return [_one(field, one) for one in value] if field.is_repeated else _one(field, value)
+    return [_one(field, element) for element in value] if field.is_repeated else _one(field, value)
 
 
 def _key(key: object) -> str:

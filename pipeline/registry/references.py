@@ -63,12 +63,12 @@ def _whole(parsed: Any, named: Mapping[str, Any], written: set[str]) -> Any:
         case str():
             return inner(named[parsed]) if parsed in named and parsed not in written else parsed
         case list():
-            return [inner(one) for one in parsed]
+            return [inner(element) for element in parsed]
         case {"name": str(name)}:
             written.add(name)
     part = {key: value for key, value in parsed.items() if not key.startswith("__")}
     containers: dict[str, Callable[[Any], Any]] = {
-        "fields": lambda fields: [{**one, "type": inner(one["type"])} for one in fields],
+        "fields": lambda fields: [{**field, "type": inner(field["type"])} for field in fields],
         "items": inner,
         "values": inner,
     }

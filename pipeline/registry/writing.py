@@ -152,7 +152,9 @@ def _registered_files(client: RegistryClient, sink: KafkaSink, files: Mapping[st
 
     def schema_of(name: str) -> Schema:
         needed = FileDescriptorProto.FromString(files[name]).dependency
-        references = [SchemaReference(one, one, versions[one]) for one in needed if one in versions]
+        references = [
+            SchemaReference(name, name, versions[name]) for name in needed if name in versions
+        ]
         return Schema(base64.b64encode(files[name]).decode(), "PROTOBUF", references)
 
     *imported, own = files

@@ -168,17 +168,17 @@ def has_overflow(error: BaseException | None) -> bool:
 def failed_part(where: Path, error: BaseException, pipeline: Pipeline) -> Path:
     """The part to blame for a failure in `where`: a source, if only a source can cause it."""
     whole = "\n".join(messages(error))
-    if _ABSENT.search(whole) or not any(one.search(whole) for one in _OF_A_SOURCE):
+    if _ABSENT.search(whole) or not any(pattern.search(whole) for pattern in _OF_A_SOURCE):
         return where
     above = {
-        name: one
-        for name, one in pipeline.sources.items()
-        if isinstance(one, KafkaSource) and name in pipeline.sources_of(str(where[1]))
+        name: source
+        for name, source in pipeline.sources.items()
+        if isinstance(source, KafkaSource) and name in pipeline.sources_of(str(where[1]))
     }
     named = [
         name
-        for name, one in above.items()
-        if any(re.search(rf"\b{re.escape(topic)}-\d+\b", whole) for topic in one.topics)
+        for name, source in above.items()
+        if any(re.search(rf"\b{re.escape(topic)}-\d+\b", whole) for topic in source.topics)
     ]
     suspects = named or list(above)
     return ("sources", suspects[0]) if len(suspects) == 1 else where

@@ -67,17 +67,17 @@ class ProgressCollector(Collector):
         for figures, kind in ((COUNTERS, CounterMetricFamily), (GAUGES, GaugeMetricFamily)):
             for name, text, figure in figures:
                 family = kind(PREFIX + name, text, labels=QUERY)
-                for one in queries:
-                    value = figure(one)
+                for query in queries:
+                    value = figure(query)
                     if value is not None:
-                        family.add_metric([one.name], value)
+                        family.add_metric([query.name], value)
                 yield family
         for steps, kind in ((STEP_COUNTERS, CounterMetricFamily), (STEP_GAUGES, GaugeMetricFamily)):
             for name, text, by_step in steps:
                 family = kind(PREFIX + name, text, labels=STEP)
-                for one in queries:
-                    for step, value in by_step(one).items():
-                        family.add_metric([one.name, step], value)
+                for query in queries:
+                    for step, value in by_step(query).items():
+                        family.add_metric([query.name, step], value)
                 yield family
         yield self._parts(queries)
         yield self._clusters()
@@ -85,9 +85,9 @@ class ProgressCollector(Collector):
     def _parts(self, queries: list[QueryProgress]) -> Metric:
         said = "Time of the last batch by Spark's parts."
         family = GaugeMetricFamily(PREFIX + "batch_part_seconds", said, labels=("query", "part"))
-        for one in queries:
-            for part, part_ms in one.batch_parts_ms.items():
-                family.add_metric([one.name, part], part_ms / 1_000)
+        for query in queries:
+            for part, part_ms in query.batch_parts_ms.items():
+                family.add_metric([query.name, part], part_ms / 1_000)
         return family
 
     def _clusters(self) -> Metric:

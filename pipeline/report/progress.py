@@ -161,7 +161,7 @@ class Progress(StreamingQueryListener):
 
     def losses(self) -> list[str]:
         """The rows that were dropped so far; one line per query and step."""
-        return [line for one in self.queries() for line in _losses(one)]
+        return [line for query in self.queries() for line in _losses(query)]
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Called by Spark when a query has no new rows."""
@@ -362,17 +362,17 @@ def _print_line(one: QueryProgress) -> None:
 def table_of(queries: list[QueryProgress]) -> Table:
     """The table for a terminal: one row per query."""
     table = Table(*COLUMNS)
-    for one in queries:
+    for query in queries:
         table.add_row(
-            one.name,
-            str(one.batch_id),
-            f"{one.rows_total:,}",
-            f"{one.rows_per_second:,.0f}",
-            f"{one.batch_ms:,} ms",
-            f"{one.offsets_behind:,}",
-            f"{sum(one.late.values()):,}",
-            f"{sum(one.ahead.values()):,}",
-            one.state,
+            query.name,
+            str(query.batch_id),
+            f"{query.rows_total:,}",
+            f"{query.rows_per_second:,.0f}",
+            f"{query.batch_ms:,} ms",
+            f"{query.offsets_behind:,}",
+            f"{sum(query.late.values()):,}",
+            f"{sum(query.ahead.values()):,}",
+            query.state,
         )
     return table
 

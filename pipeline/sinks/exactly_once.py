@@ -361,7 +361,7 @@ def unpacked(rows: bytes) -> Iterator[Record]:
 
 
 def _headers(pairs: list[dict[str, Any]] | None) -> list[tuple[str, str | bytes | None]] | None:
-    return None if pairs is None else [(one["key"], one["value"]) for one in pairs]
+    return None if pairs is None else [(pair["key"], pair["value"]) for pair in pairs]
 
 
 def batch_writer(

@@ -80,5 +80,7 @@ def last_batch(spark: SparkSession, log: str) -> int | None:
     files, path = file_system(spark, log)
     if not files.exists(path):
         return None
-    names = [one.getPath().getName().removesuffix(".compact") for one in files.listStatus(path)]
+    names = [
+        status.getPath().getName().removesuffix(".compact") for status in files.listStatus(path)
+    ]
     return max((int(name) for name in names if name.isdecimal()), default=None)

@@ -31,7 +31,7 @@ def records(rows: DataFrame, sink: KafkaSink, encoding: Encoding | None = None) 
     for name in ("topic", "partition", "headers"):
         if name in rows.columns and not (name == "topic" and sink.topic is not None):
             columns[name] = F.col(name)
-    return rows.select(*(one.alias(name) for name, one in columns.items()))
+    return rows.select(*(column.alias(name) for name, column in columns.items()))
 
 
 def value_columns(rows: DataFrame, sink: KafkaSink) -> list[str]:

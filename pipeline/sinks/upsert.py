@@ -164,14 +164,14 @@ def _one_per_key(rows: DataFrame, sink: TableSink) -> DataFrame:
         return rows.dropDuplicates(list(sink.keys))
     first = [] if sink.latest_by is None else [F.col(quoted(sink.latest_by)).alias("latest")]
     greatest = F.max(
-        F.struct(*first, F.struct(*(F.col(quoted(one)) for one in others)).alias("row"))
+        F.struct(*first, F.struct(*(F.col(quoted(other)) for other in others)).alias("row"))
     )
     grouped = rows.groupBy(*(quoted(key) for key in sink.keys))
-    values: dict[str, Column] = {one: F.col("_greatest.row").getField(one) for one in others}
+    values: dict[str, Column] = {other: F.col("_greatest.row").getField(other) for other in others}
     if sink.keep_by is None:
         chosen = grouped.agg(greatest.alias("_greatest"))
     else:
-        kept = [one for one in _stored(rows, sink) if one not in (*sink.keys, sink.latest_by)]
+        kept = [name for name in _stored(rows, sink) if name not in (*sink.keys, sink.latest_by)]
         known = [_newest_known(name, sink).alias(f"_k{n}") for n, name in enumerate(kept)]
         chosen = grouped.agg(greatest.alias("_greatest"), *known)
         names = values[sink.keep_by]
@@ -183,7 +183,10 @@ def _one_per_key(rows: DataFrame, sink: TableSink) -> DataFrame:
             unknown.append(F.when(is_unknown & earlier.isNull(), F.lit(name)))
         values[sink.keep_by] = F.array_compact(F.array(*unknown).cast("array<string>"))
     return chosen.select(
-        *(values[one].alias(one) if one in values else F.col(quoted(one)) for one in rows.columns)
+        *(
+            values[column].alias(column) if column in values else F.col(quoted(column))
+            for column in rows.columns
+        )
     )
 
 
@@ -226,7 +229,7 @@ def _divided(rows: DataFrame, sink: TableSink) -> tuple[DataFrame, DataFrame]:
 
 
 def _for_sqlite(rows: DataFrame) -> DataFrame:
-    formats = {one.name: SQLITE_FORMATS.get(type(one.dataType)) for one in rows.schema.fields}
+    formats = {field.name: SQLITE_FORMATS.get(type(field.dataType)) for field in rows.schema.fields}
     times = {
         name: F.date_format(quoted(name), how) for name, how in formats.items() if how is not None
     }
@@ -331,7 +334,7 @@ def _check_kept(connection: Any, merge: Merge) -> None:
         key = None
         if found.next():
             values = [found.getString(number + 1) for number in range(len(merge.keys))]
-            key = ", ".join(f"{n} = {one}" for n, one in zip(merge.keys, values, strict=True))
+            key = ", ".join(f"{n} = {value}" for n, value in zip(merge.keys, values, strict=True))
         found.close()
     finally:
         statement.close()

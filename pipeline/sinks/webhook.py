@@ -186,8 +186,8 @@ def send(rows: DataFrame, sink: HttpSink, *, batch: str, outage: Outage | None =
             while waiting:
                 waiting.popleft().result()
         finally:
-            for one in waiting:
-                one.cancel()
+            for request in waiting:
+                request.cancel()
 
 
 def _bodies(rows: DataFrame, sink: HttpSink) -> Iterator[bytes]:

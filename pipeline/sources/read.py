@@ -59,9 +59,9 @@ def read(
                 rows = rows.select(
                     *(
                         read_time(
-                            F.col(quoted(one.name)), one.dataType, source.epoch, one.name
-                        ).alias(one.name)
-                        for one in schema.fields
+                            F.col(quoted(field.name)), field.dataType, source.epoch, field.name
+                        ).alias(field.name)
+                        for field in schema.fields
                     )
                 )
         case TableSource():

@@ -101,7 +101,7 @@ def packages(needs: Iterable[str], version: str) -> list[str]:
                 f"there is no connector for {need}: fetched are those for {', '.join(NEEDS)};"
                 " put its driver and the other connectors into a folder and say --jars FOLDER"
             )
-        found += [f"{SPARK}:{one}:{version}" for one in SPARK_ARTIFACTS.get(need, ())]
+        found += [f"{SPARK}:{artifact}:{version}" for artifact in SPARK_ARTIFACTS.get(need, ())]
         found += OTHER_ARTIFACTS.get(need, ())
     return found
 
@@ -127,7 +127,7 @@ def _s3() -> list[str]:
     if not jars:
         raise NoConnector("PySpark has no Hadoop: put hadoop-aws into a folder, say --jars FOLDER")
     version = jars[0].stem.removeprefix("hadoop-client-api-")
-    clients = [f"software.amazon.awssdk:{one}:{S3_SDK_VERSION}" for one in S3_SDK]
+    clients = [f"software.amazon.awssdk:{module}:{S3_SDK_VERSION}" for module in S3_SDK]
     return [f"org.apache.hadoop:hadoop-aws:{version}", *clients]
 
 
@@ -163,7 +163,7 @@ def cache() -> Path:
 def fallback_version(artifact: str, version: str) -> str:
     """The newest known version of an artifact up to `version`, or else the oldest."""
     wanted = _minor(version)
-    fitting = [one for one in KNOWN[artifact] if _minor(one) <= wanted]
+    fitting = [version for version in KNOWN[artifact] if _minor(version) <= wanted]
     return fitting[-1] if fitting else KNOWN[artifact][0]
 
 
@@ -215,13 +215,13 @@ def missing(said: str, version: str) -> str | None:
     absent = list(dict.fromkeys(_MISSING.findall(said)))
     if not absent:
         return None
-    names = ", ".join(":".join(one) for one in absent)
+    names = ", ".join(":".join(artifact) for artifact in absent)
     if _UNREACHED.search(said):
         return (
             f"Maven Central cannot be reached, and {names} was not fetched before;"
             " put the jars into a folder and say --jars FOLDER"
         )
-    of_spark = [one for one in absent if one[1] in KNOWN]
+    of_spark = [artifact for artifact in absent if artifact[1] in KNOWN]
     if of_spark:
         newest = KNOWN[SPARK_ARTIFACTS["kafka"][0]][-1]
         return (

@@ -152,8 +152,8 @@ def _merged(ours: Mapping[str, str], theirs: Mapping[str, object]) -> dict[str, 
     for key, value in theirs.items():
         text = str(value).lower() if isinstance(value, bool) else str(value)
         if key in LIST_SETTINGS and key in ours:
-            names = [one.strip() for one in (*ours[key].split(","), *text.split(","))]
-            text = ",".join(dict.fromkeys(one for one in names if one))
+            names = [part.strip() for part in (*ours[key].split(","), *text.split(","))]
+            text = ",".join(dict.fromkeys(name for name in names if name))
         merged[key] = text
     return merged
 

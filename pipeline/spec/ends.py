@@ -39,7 +39,7 @@ Packages = Annotated[
 
 
 def _addresses(text: str) -> str:
-    given = [one for one in text.split(",") if one.strip()]
+    given = [address for address in text.split(",") if address.strip()]
     for address in given or [text]:
         host, _, port = address.strip().rpartition(":")
         is_host = re.fullmatch(r"[A-Za-z0-9._%-]+|\[[A-Fa-f0-9:.%]+\]", host) is not None

@@ -68,7 +68,9 @@ def _origin(steps: Mapping[str, AnyStep], view: str, column: str) -> tuple[str, 
             if not step.is_text or step.row_schema is None:
                 return view, column
             top = column.partition(".")[0].lower()
-            if any(one.lower() in (top, column.lower()) for one in columns_of(step.row_schema)):
+            if any(
+                parsed.lower() in (top, column.lower()) for parsed in columns_of(step.row_schema)
+            ):
                 return view, column
         elif isinstance(step, Map):
             known = {name.lower(): text for name, text in step.columns.items()}

@@ -56,13 +56,13 @@ def _normalized(duration: str) -> str:
     whole_ms = sum(int(number) * UNITS_MS[unit] for number, unit in parts)
     unit = parts[0][1]
     if len(parts) > 1:
-        unit = [one for one in UNITS_MS if whole_ms % UNITS_MS[one] == 0][-1]
+        unit = [name for name in UNITS_MS if whole_ms % UNITS_MS[name] == 0][-1]
     number = whole_ms // UNITS_MS[unit]
     return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
 
 
 def _parts(duration: str) -> list[tuple[str, str]]:
-    """Numbers and units; empty for a text that is no duration."""
+    """Numbers and units; empty for a text that is not a duration."""
     iso = _ISO_8601.fullmatch(duration.strip().upper())
     if iso is not None:
         return [(number, unit) for unit, number in iso.groupdict().items() if number is not None]

@@ -32,7 +32,7 @@ M = TypeVar("M", bound=BaseModel)
 
 def _by_kind(union: Any) -> dict[str | None, type[BaseModel]]:
     classes = get_args(get_args(union)[0])
-    return {get_args(one.model_fields["kind"].annotation)[0]: one for one in classes}
+    return {get_args(part.model_fields["kind"].annotation)[0]: part for part in classes}
 
 
 PARTS: Final[dict[str | int, dict[str | None, type[BaseModel]]]] = {
@@ -109,7 +109,7 @@ def checked(
     except ValidationError as error:
         errors = error.errors(include_url=False)
         details = _merged(errors[:ERRORS_MAX], document.table)
-        problems = [_problem(one, document, allowed) for one in details]
+        problems = [_problem(detail, document, allowed) for detail in details]
         raise SpecError(problems, more=max(0, len(errors) - ERRORS_MAX)) from error
     wrong = [
         placed(where, document.hidden.at(where, said), document.lines)
@@ -126,9 +126,9 @@ def _validated(document: Document, model: type[M]) -> M:
         return model.model_validate(document.table)
     except ValidationError as error:
         places = {
-            _in_file(one["loc"], document.table, one["type"])
-            for one in error.errors(include_url=False)[:ERRORS_MAX]
-            if one["type"].endswith("_type")
+            _in_file(detail["loc"], document.table, detail["type"])
+            for detail in error.errors(include_url=False)[:ERRORS_MAX]
+            if detail["type"].endswith("_type")
         }
         replaced = [where for where in sorted(places, key=str) if document.replace(where)]
         if not replaced:
@@ -184,7 +184,7 @@ def _merged(errors: Sequence[ErrorDetails], document: Any) -> list[ErrorDetails]
     2. A type error is dropped when an error inside the same table is more specific.
     3. Further type errors of one place are joined to the first.
     """
-    places = [_in_file(one["loc"], document, one["type"]) for one in errors]
+    places = [_in_file(error["loc"], document, error["type"]) for error in errors]
     found: dict[Path, ErrorDetails] = {}
     kept: list[ErrorDetails] = []
     for error, place in zip(errors, places, strict=True):

@@ -113,7 +113,7 @@ class Topics(Part):
     """For the partitions at the start of the mirror; later ones are read from their start."""
     max_offsets_per_trigger: Annotated[int, Field(ge=1, le=10_000_000)] = 100_000
     replication_factor: Annotated[int, Field(ge=1, le=32_767)] | None = None
-    """Of the topics created on the target; None: the default of that cluster."""
+    """Replication factor of topics created on the target; None: the default of that cluster."""
     sync_configs: bool = True
     """Copy changes of topics' configs to the target, each interval."""
     fail_on_data_loss: bool = True

@@ -112,8 +112,8 @@ class Pipeline(Part):
                 wanted += [step.source, step.right] if isinstance(step, Join) else [step.source]
         return self.model_copy(
             update={
-                "sources": {name: one for name, one in self.sources.items() if name in views},
-                "steps": {name: one for name, one in self.steps.items() if name in views},
+                "sources": {name: source for name, source in self.sources.items() if name in views},
+                "steps": {name: step for name, step in self.steps.items() if name in views},
                 "sinks": sinks,
             }
         )
@@ -273,15 +273,15 @@ def _source_rejects(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
 def _paths(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
     """Check that each folder has one writer: its commit log belongs to one query."""
     users = {
-        normpath(one.path): f"source {name} reads"
-        for name, one in pipeline.sources.items()
-        if isinstance(one, FileSource)
+        normpath(source.path): f"source {name} reads"
+        for name, source in pipeline.sources.items()
+        if isinstance(source, FileSource)
     }
-    for name, one in pipeline.sinks.items():
-        if isinstance(one, FileSink):
-            other = users.setdefault(normpath(one.path), f"sink {name} writes")
+    for name, sink in pipeline.sinks.items():
+        if isinstance(sink, FileSink):
+            other = users.setdefault(normpath(sink.path), f"sink {name} writes")
             if other != f"sink {name} writes":
-                yield ("sinks", name, "path"), f"{other} {one.path!r} already; give another folder"
+                yield ("sinks", name, "path"), f"{other} {sink.path!r} already; give another folder"
 
 
 def _watermarks(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
@@ -350,13 +350,13 @@ def _registries(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
     for name, sink in pipeline.sinks.items():
         if isinstance(sink, KafkaSink):
             wanted.append((("sinks", name, "registry"), sink.registry))
-    for name, one in pipeline.registries.items():
-        fault = options_fault(one)
+    for name, registry in pipeline.registries.items():
+        fault = options_fault(registry)
         if fault is not None:
             yield ("registries", name, "options"), fault
-    for path, registry in wanted:
-        if registry is not None and registry not in pipeline.registries:
-            yield path, _unknown(registry, "registry", pipeline.registries)
+    for path, wanted_name in wanted:
+        if wanted_name is not None and wanted_name not in pipeline.registries:
+            yield path, _unknown(wanted_name, "registry", pipeline.registries)
 
 
 def _unknown(name: str, what: str, known: object) -> str:

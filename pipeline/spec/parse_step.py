@@ -69,7 +69,7 @@ class Parse(Step):
     `unavailable` that `keep` adds, an ARRAY<STRING>, has their names.  Deletions are never dead
     letters for that reason."""
     unavailable_placeholder: Text = "__debezium_unavailable_value"
-    """As in the configuration of the connector.  Debezium's `unavailable.value.placeholder`."""
+    """Placeholder of the connector.  Debezium's `unavailable.value.placeholder`."""
     keep: Names = []
     """Columns of the source that are kept unchanged.  The `key` of a Kafka source is bytes, which a
     JSON sink writes in base64; for text use a map step before: `key = "CAST(key AS STRING)"`."""

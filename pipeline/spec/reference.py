@@ -88,7 +88,7 @@ def json_schema(model: type[Pipeline | Mirror]) -> dict[str, Any]:
     schema = model.model_json_schema(by_alias=True)
     parts = [part for kinds in PARTS.values() for part in kinds.values()]
     models: list[type[BaseModel]] = [*parts, *MIRROR_PARTS.values(), Restart, model]
-    described = {one.__name__: one for one in models}
+    described = {part.__name__: part for part in models}
     for name, definition in (*schema.get("$defs", {}).items(), (model.__name__, schema)):
         meanings = _meanings(described[name])
         definition["description"] = _about(described[name])
@@ -133,20 +133,20 @@ def _about(model: type[BaseModel]) -> str:
 def _meanings(model: type[BaseModel]) -> dict[str, str]:
     """Key -> what the docstrings of a model and its bases say of it."""
     found: dict[str, str] = {}
-    for one in reversed(model.__mro__):
-        if not issubclass(one, BaseModel) or one is BaseModel:
+    for ancestor in reversed(model.__mro__):
+        if not issubclass(ancestor, BaseModel) or ancestor is BaseModel:
             continue
         said = {
             name: text
-            for names, text in _ENTRY.findall(inspect.cleandoc(one.__doc__ or ""))
+            for names, text in _ENTRY.findall(inspect.cleandoc(ancestor.__doc__ or ""))
             for name in names.split(", ")
         }
-        said |= _attribute_docstrings(one)
+        said |= _attribute_docstrings(ancestor)
         for field, text in said.items():
             if field in model.model_fields:
                 alias = model.model_fields[field].alias or field
                 found[alias] = " ".join(text.split())
-            elif any(one.alias == field for one in model.model_fields.values()):
+            elif any(info.alias == field for info in model.model_fields.values()):
                 found[field] = " ".join(text.split())
     return found
 
@@ -172,10 +172,12 @@ def _type(value: dict[str, Any], definitions: dict[str, Any]) -> str:
     if "$ref" in value:
         value = definitions[value["$ref"].rpartition("/")[2]]
     if "anyOf" in value:
-        types = [_type(one, definitions) for one in value["anyOf"] if one.get("type") != "null"]
+        types = [
+            _type(choice, definitions) for choice in value["anyOf"] if choice.get("type") != "null"
+        ]
         return " or ".join(dict.fromkeys(types))
     if "enum" in value:
-        return ", ".join(f'"{one}"' for one in value["enum"])
+        return ", ".join(f'"{choice}"' for choice in value["enum"])
     if "const" in value:
         return f'"{value["const"]}"'
     match value.get("type"):
@@ -227,15 +229,15 @@ def _in_toml(value: object) -> str:
 def _with_variables(value: Any) -> Any:
     """A schema that takes variables and secret files where it takes texts, numbers, booleans."""
     if isinstance(value, list):
-        return [_with_variables(one) for one in value]
+        return [_with_variables(element) for element in value]
     if not isinstance(value, dict):
         return value
     kind = value.get("type")
     if kind in _SCALARS or (kind == "string" and "const" not in value):
         outer = {key: value[key] for key in ("description", "default") if key in value}
-        inner = {key: one for key, one in value.items() if key not in outer}
+        inner = {key: element for key, element in value.items() if key not in outer}
         return {**outer, "anyOf": [inner, VARIABLE, SECRET]}
     return {
-        key: one if key in ("default", "discriminator") else _with_variables(one)
-        for key, one in value.items()
+        key: element if key in ("default", "discriminator") else _with_variables(element)
+        for key, element in value.items()
     }

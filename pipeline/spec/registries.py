@@ -28,7 +28,7 @@ class Registry(Part):
     """
 
     url: Annotated[str, AfterValidator(_addresses)] = Field(examples=["http://registry:8081"])
-    """Its address; several are separated by commas."""
+    """The address of the registry; several are separated by commas."""
     options: Options = {}
 
 

@@ -85,10 +85,14 @@ def avro_columns_of(text: str) -> list[str]:
     fields = schema.get("fields")
     if not isinstance(fields, list) or not fields:
         raise BadSchema("the Avro record has no fields")
-    for number, one in enumerate(fields):
-        if not isinstance(one, dict) or not isinstance(one.get("name"), str) or "type" not in one:
+    for number, part in enumerate(fields):
+        if (
+            not isinstance(part, dict)
+            or not isinstance(part.get("name"), str)
+            or "type" not in part
+        ):
             raise BadSchema(f"field {number + 1} of the Avro record needs a name and a type")
-    return _unique([one["name"] for one in fields])
+    return _unique([part["name"] for part in fields])
 
 
 def _unique(names: list[str]) -> list[str]:

@@ -96,8 +96,8 @@ def _outputs(pipeline: Pipeline) -> Iterator[tuple[str, str, Sink | None]]:
 
 def _query(pipeline: Pipeline, anchor: str, mode: str, paths: dict[str, list[str]]) -> SharedQuery:
     first, *others = paths.values()
-    view = next(one for one in first if all(one in path for path in others))
-    used = {one for path in paths.values() for one in path[: path.index(view)]}
+    view = next(candidate for candidate in first if all(candidate in path for path in others))
+    used = {step for path in paths.values() for step in path[: path.index(view)]}
     used |= {pipeline.dead_letter_steps()[name] for name in paths if name not in pipeline.sinks}
     return SharedQuery(
         anchor + SHARED + ("" if mode == "append" else f"_{mode}"),
@@ -125,7 +125,7 @@ def _input(pipeline: Pipeline, view: str) -> str | None:
             return None
         case Map() | Filter() | Route():
             texts = [step.where] if isinstance(step, Filter) else _expressions(step)
-            return None if any(_CLOCK.search(one or "") for one in texts) else step.source
+            return None if any(_CLOCK.search(text or "") for text in texts) else step.source
         case Parse() | Mask() | Udf():
             return step.source
         case Join():
@@ -143,7 +143,7 @@ def _input_of_join(pipeline: Pipeline, step: Join) -> str | None:
     """The stream of a join with a table whose rows have no state: those of the table are found."""
     if step.watermark is not None or any(map(_CLOCK.search, [step.on, *step.columns.values()])):
         return None
-    is_left, is_right = (not _is_static(pipeline, one) for one in (step.source, step.right))
+    is_left, is_right = (not _is_static(pipeline, side) for side in (step.source, step.right))
     if is_left and not is_right and step.how in ("inner", "left"):
         return step.source
     if is_right and not is_left and step.how in ("inner", "right"):
@@ -166,9 +166,9 @@ def _input_of_sql(pipeline: Pipeline, name: str, step: Sql) -> str | None:
     ):
         return None
     steps = list(pipeline.steps)
-    views = {one.lower(): one for one in (*pipeline.sources, *steps[: steps.index(name)])}
-    read = [views.get(one.name.lower()) for one in tree.find_all(exp.Table)]
-    streams = [one for one in read if one is not None and not _is_static(pipeline, one)]
+    views = {view.lower(): view for view in (*pipeline.sources, *steps[: steps.index(name)])}
+    read = [views.get(table.name.lower()) for table in tree.find_all(exp.Table)]
+    streams = [stream for stream in read if stream is not None and not _is_static(pipeline, stream)]
     return streams[0] if None not in read and len(streams) == 1 else None
 
 
@@ -198,14 +198,14 @@ def restarts_of(pipeline: Pipeline) -> dict[str, Restart]:
     of_sinks = pipeline.restarts()
     shared = shared_queries(pipeline)
     return of_sinks | {
-        one.name: of_sinks[one.outputs[-1]] for one in shared if one.outputs[-1] in of_sinks
+        other.name: of_sinks[other.outputs[-1]] for other in shared if other.outputs[-1] in of_sinks
     }
 
 
 def sharing_faults(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
     """Yield the errors of shared queries: place and message."""
     for query in shared_queries(pipeline):
-        sinks = [one for one in query.outputs if one in pipeline.sinks]
+        sinks = [output for output in query.outputs if output in pipeline.sinks]
         for name in sinks[1:]:
             if pipeline.sinks[name].restart != pipeline.sinks[sinks[0]].restart:
                 said = f"sinks {sinks[0]} and {name} share a query, which has one policy"
@@ -219,7 +219,7 @@ def sharing_faults(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
 def said_of(query: SharedQuery) -> str:
     """One line about a shared query."""
     names = [
-        f"dead letters of {one.removesuffix(REJECTS)}" if one.endswith(REJECTS) else one
-        for one in query.outputs
+        f"dead letters of {output.removesuffix(REJECTS)}" if output.endswith(REJECTS) else output
+        for output in query.outputs
     ]
     return f"query {query.name}: one read of {query.view} for {', '.join(names)}"

@@ -79,7 +79,7 @@ class KafkaSink(End):
     registry: Text | None = None
     """A table of `[registries]`: the id of the schema precedes each value."""
     subject: Text | None = None
-    """Of the schema in the registry; None: `TOPIC-value`."""
+    """Subject of the schema in the registry; None: `TOPIC-value`."""
     register_schema: bool = True
     """Register the schema; false: it must be there, and without `schema` the latest is taken."""
     descriptor: Text | None = Field(None, examples=["shop.desc"])
@@ -262,7 +262,7 @@ class HttpSink(End):
     url: Annotated[str, AfterValidator(_http_address)] = Field(examples=["https://hooks.shop/new"])
     """The address, with http or https."""
     method: Literal["POST", "PUT", "PATCH"] = "POST"
-    """Of each request."""
+    """Method of each request."""
     value: Columns | Literal["*", "value"] = "*"
     """Columns of the JSON object that is sent, "*" for all; or "value": the column `value` as it
     is."""

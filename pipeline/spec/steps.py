@@ -138,7 +138,7 @@ class Window(Step):
     time: EventTime
     watermark: Watermark = None
     length: Length | None = None
-    """Of tumbling and sliding windows."""
+    """Length of tumbling and sliding windows."""
     slide: Length | None = None
     gap: Length | None = None
     group_by: Groups = []
@@ -196,7 +196,7 @@ class Correlate(Step):
     time: EventTime
     watermark: Watermark = None
     length: Length
-    """Of the windows."""
+    """Length of the windows."""
     slide: Length | None = None
     """From one window to the next; None: `length`."""
     x: Text
@@ -220,7 +220,7 @@ class TopKeys(Step):
     time: EventTime
     watermark: Watermark = None
     length: Length
-    """Of the windows."""
+    """Length of the windows."""
     column: Text
     """The column whose values are counted."""
     k: Annotated[int, Field(ge=1, le=10_000)]

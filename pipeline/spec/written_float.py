@@ -41,9 +41,9 @@ def dumps(value: Any, default: Callable[[object], str]) -> str:
 def _marked(value: Any) -> Any:
     match value:
         case dict():
-            return {key: _marked(one) for key, one in value.items()}
+            return {key: _marked(element) for key, element in value.items()}
         case list():
-            return [_marked(one) for one in value]
+            return [_marked(element) for element in value]
         case WrittenFloat():
             return f"{MARK}{value.text.removeprefix('+')}{MARK}"
         case Decimal():

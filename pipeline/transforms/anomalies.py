@@ -112,9 +112,9 @@ def _judged(frame: pd.DataFrame, names: list[str], memory: Memory) -> pd.DataFra
     scored = [memory.judge(float(value)) for value in frame[VALUE]]
     frame = frame[names]
     return frame.assign(
-        score=pd.Series([one.score for one in scored], dtype="float64"),
-        expected=pd.Series([one.expected for one in scored], dtype="float64"),
-        is_anomaly=pd.Series([one.is_anomaly for one in scored], dtype="bool"),
+        score=pd.Series([result.score for result in scored], dtype="float64"),
+        expected=pd.Series([result.expected for result in scored], dtype="float64"),
+        is_anomaly=pd.Series([result.is_anomaly for result in scored], dtype="bool"),
     )
 
 

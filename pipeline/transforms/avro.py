@@ -57,7 +57,11 @@ def read_avro(rows: DataFrame, data: Column, schema_text: str, name: str) -> Rea
     }
     if all(_is_plain(field["type"]) for field in fields):
         # A null that the schema forbids: encoding it would raise an error.
-        wanted = [parsed[one["name"]].isNotNull() for one in fields if not _is_nullable(one)]
+        wanted = [
+            parsed[avro_field["name"]].isNotNull()
+            for avro_field in fields
+            if not _is_nullable(avro_field)
+        ]
         is_there = reduce(lambda one, other: one & other, wanted, parsed.isNotNull())
         again = F.when(is_there, to_avro(parsed, schema_text))
         is_readable = F.coalesce(again == data, F.lit(False))
@@ -72,7 +76,7 @@ def read_avro(rows: DataFrame, data: Column, schema_text: str, name: str) -> Rea
 def _is_plain(kind: Any) -> bool:
     """Whether values of a type have one encoding only, which is the one of Spark."""
     if isinstance(kind, list):
-        others = [one for one in kind if one != "null"]
+        others = [other for other in kind if other != "null"]
         return len(others) == 1 and len(kind) == 2 and _is_plain(others[0])
     if isinstance(kind, dict):
         return kind.get("logicalType") in TIMES or (

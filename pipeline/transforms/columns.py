@@ -17,7 +17,7 @@ def quoted(name: str) -> str:
 
 def path_of(rows: DataFrame, name: str) -> str:
     """The path of the column with this whole name, or else of a field: `order.price`."""
-    known = {one.lower() for one in rows.columns}
+    known = {column.lower() for column in rows.columns}
     return quoted(name) if name.lower() in known else name
 
 

@@ -140,7 +140,7 @@ def _from_text_column(
     schema = StructType.fromDDL(schema_text)
     assert isinstance(schema, StructType), "a schema names columns"
     # Columns that the schema declares NOT NULL are required.
-    wanted = [one.name for one in schema.fields if not one.nullable]
+    wanted = [field.name for field in schema.fields if not field.nullable]
     if step.format == "csv":
         text = F.rtrim(text, F.lit("\r\n"))
     plain = as_texts(schema)
@@ -256,8 +256,10 @@ def _divided(
         reason = reason.when(missing, F.lit(f"{name} is missing"))
         is_good = is_good & ~missing
     columns = {
-        one.name: read(F.col(PARSED)[one.name], one.dataType, step.epoch, one.name, is_text=is_text)
-        for one in parsed.schema.fields
+        field.name: read(
+            F.col(PARSED)[field.name], field.dataType, step.epoch, field.name, is_text=is_text
+        )
+        for field in parsed.schema.fields
     }
     if parsed.unknown is not None and (step.unavailable == "keep" or step.marks_deletions):
         for name, value in columns.items():
@@ -301,7 +303,9 @@ def _at(path: str, columns: Mapping[str, Column]) -> Column:
 def _from_text(text: Column, schema: StructType, step: Parse) -> Column:
     if step.format == "json":
         return F.from_json(text, schema, _READER)
-    ddl = ", ".join(f"{quoted(one.name)} {one.dataType.simpleString()}" for one in schema.fields)
+    ddl = ", ".join(
+        f"{quoted(field.name)} {field.dataType.simpleString()}" for field in schema.fields
+    )
     return F.from_csv(text, ddl, _READER | {"sep": step.delimiter, "escape": '"'})
 
 
@@ -320,7 +324,7 @@ def _reason(reason: Column, text: Column, schema: StructType, step: Parse) -> Co
     reason = reason.when(~F.is_valid_utf8(text), F.lit("not UTF-8"))
     if step.format == "json":
         return _reason_json(reason, text, schema, step)
-    texts = [StructField(one.name, StringType()) for one in schema.fields]
+    texts = [StructField(field.name, StringType()) for field in schema.fields]
     corrupt = StructField(CORRUPT, StringType())
     is_torn = _from_text(text, StructType([*texts, corrupt]), step)[CORRUPT].isNotNull()
     reason = reason.when(is_torn, F.lit(f"not {len(texts)} columns"))

@@ -86,7 +86,7 @@ def found(reference: str, folder: Path) -> Callable[..., Any]:
     _send(folder)
     function: Callable[..., Any] | None = getattr(module, attribute, None)
     if function is None or not callable(function):
-        known = ", ".join(one for one in vars(module) if not one.startswith("_"))
+        known = ", ".join(attribute for attribute in vars(module) if not attribute.startswith("_"))
         raise StepInputError(f"{name} has no function {attribute}; it has: {known}")
     return function
 

@@ -65,7 +65,7 @@ def change(rows: DataFrame, step: Map) -> DataFrame:
     """Add or replace columns; all expressions read the columns of the input."""
     columns = {name: F.expr(text) for name, text in step.columns.items()}
     if step.only:
-        return rows.select(*(one.alias(name) for name, one in columns.items()))
+        return rows.select(*(column.alias(name) for name, column in columns.items()))
     return rows.withColumns(columns)
 
 

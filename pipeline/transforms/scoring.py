@@ -32,7 +32,7 @@ def mean_and_variance(values: Sequence[float]) -> tuple[float, float]:
     if not values:
         return 0.0, 0.0
     mean = sum(values) / len(values)
-    return mean, sum((one - mean) ** 2 for one in values) / len(values)
+    return mean, sum((value - mean) ** 2 for value in values) / len(values)
 
 
 class Memory:

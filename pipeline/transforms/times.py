@@ -46,7 +46,8 @@ def as_texts(kind: DataType) -> DataType:
             return StringType()
         case StructType():
             fields = [
-                StructField(one.name, as_texts(one.dataType), one.nullable) for one in kind.fields
+                StructField(field.name, as_texts(field.dataType), field.nullable)
+                for field in kind.fields
             ]
             return StructType(fields)
         case ArrayType():
@@ -65,7 +66,7 @@ def has_times(kind: DataType) -> bool:
 def _inner(kind: DataType) -> Iterator[DataType]:
     match kind:
         case StructType():
-            yield from (one.dataType for one in kind.fields)
+            yield from (field.dataType for field in kind.fields)
         case ArrayType():
             yield kind.elementType
         case MapType():
@@ -95,9 +96,13 @@ def read(value: Column, kind: DataType, epoch: Epoch, path: str, *, is_text: boo
         case StructType():
             fields = [
                 read(
-                    value[one.name], one.dataType, epoch, f"{path}.{one.name}", is_text=is_text
-                ).alias(one.name)
-                for one in kind.fields
+                    value[field.name],
+                    field.dataType,
+                    epoch,
+                    f"{path}.{field.name}",
+                    is_text=is_text,
+                ).alias(field.name)
+                for field in kind.fields
             ]
             return F.when(value.isNotNull(), F.struct(*fields))
         case ArrayType():
@@ -120,10 +125,14 @@ def is_wrong(
         case StructType():
             parts = [
                 is_wrong(
-                    value[one.name], one.dataType, epoch, f"{path}.{one.name}", is_text=is_text
+                    value[field.name],
+                    field.dataType,
+                    epoch,
+                    f"{path}.{field.name}",
+                    is_text=is_text,
                 )
-                for one in kind.fields
-                if has_times(one.dataType)
+                for field in kind.fields
+                if has_times(field.dataType)
             ]
             return reduce(lambda one, other: one | other, parts, F.lit(False))
         case ArrayType():

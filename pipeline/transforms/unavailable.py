@@ -48,8 +48,12 @@ def _is_placeholder(value: Column, kind: DataType, octets: bytes) -> Column | No
         case BinaryType():
             return value == F.lit(octets)
         case StructType():
-            inner = (_is_placeholder(value[one.name], one.dataType, octets) for one in kind.fields)
-            found = [F.coalesce(one, F.lit(False)) for one in inner if one is not None]
+            inner = (
+                _is_placeholder(value[field.name], field.dataType, octets) for field in kind.fields
+            )
+            found = [
+                F.coalesce(condition, F.lit(False)) for condition in inner if condition is not None
+            ]
             return reduce(lambda left, right: left | right, found) if found else None
         case ArrayType():
             element = kind.elementType
@@ -80,8 +84,8 @@ def _texts(octets: bytes) -> list[str]:
         base64.urlsafe_b64encode(octets).decode(),
         octets.hex(),
     ]
-    arrays = [*([one] for one in encoded), _signed(octets), {text: text}]
-    shown = [json.dumps(one, ensure_ascii=False, separators=(",", ":")) for one in arrays]
+    arrays = [*([octet] for octet in encoded), _signed(octets), {text: text}]
+    shown = [json.dumps(array, ensure_ascii=False, separators=(",", ":")) for array in arrays]
     return list(dict.fromkeys([*encoded, *shown]))
 
 
