@@ -1,7 +1,10 @@
 """The parts of a node, built bottom-up: each is given those that it uses.
 
-The controller sends requests to `Leadership` and is built after it, so it observes failed
-directories instead of being called.
+The controller and `Leadership` need each other: the controller sends requests to it, and it reports
+to fetchers and transactions, which use what the controller knows.  `Leadership` is built first.
+Fetchers and transactions are given three functions, which reach the controller once the node is
+started: the epoch of this broker's registration, the next producer id, the finalized
+`transaction.version`.  The controller observes failed directories instead of being called.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from odradek.broker.auto_topic_creation import AutoTopicCreation
+from odradek.broker.group.coordinator import GroupCoordinator
 from odradek.broker.node.background import Background
 from odradek.broker.node.coordination import Coordination
 from odradek.broker.node.directory_failures import DirectoryFailures
@@ -28,6 +32,7 @@ from odradek.broker.node.platform import Platform
 from odradek.broker.node.retention import Retention
 from odradek.broker.node.transaction_coordination import (
     TransactionLeadership,
+    TransactionParts,
     build_transactions,
 )
 from odradek.broker.node.tree_listener import tree_listener_address
@@ -55,6 +60,7 @@ from odradek.broker.topics import Topics
 from odradek.controller.active.partition_states import ControllerSettings
 from odradek.controller.controller import Controller
 from odradek.controller.image.metadata_cache import MetadataCache
+from odradek.controller.znodes.finalized_features import TRANSACTION_VERSION
 from odradek.runtime.thread_work import ThreadWork
 from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.directories.upkeep import Upkeep
@@ -193,20 +199,13 @@ class NodeParts:
             clock=platform.clock,
             rng=platform.rng,
         )
-        transactions = self.transactions = build_transactions(
-            platform,
-            settings,
-            broker_id=self._broker_id,
-            topics=topics,
-            partitions=self.partitions,
-            groups=groups,
-            clients=lambda: self._peers.clients,
-            services=lambda: self.services,
-        )
+        peers = self._build_peers(settings)
+        transactions = self.transactions = self._build_transactions(settings, topics, groups, peers)
         self._build_replication(
             current, (GroupLeadership(groups), TransactionLeadership(transactions.coordinator))
         )
-        controller = self._build_controller(settings)
+        controller = self._build_controller(settings, peers)
+        self.controller_channel = peers.controller_channel(controller, self.partitions)
         self.failures.observe(controller.report_log_directories)
         self.in_sync_replicas = self._build_in_sync_replicas()
         return Services(
@@ -237,6 +236,23 @@ class NodeParts:
             transaction_verifier=transactions.verifier,
             has_peers=not self._coordination.is_embedded
             or tree_listener_address(settings.written) is not None,
+        )
+
+    def _build_transactions(
+        self, settings: BrokerSettings, topics: Topics, groups: GroupCoordinator, peers: Peers
+    ) -> TransactionParts:
+        return build_transactions(
+            self._platform,
+            settings,
+            broker_id=self._broker_id,
+            topics=topics,
+            partitions=self.partitions,
+            groups=groups,
+            clients=peers.clients,
+            new_producer_id=lambda: self.services.producer_ids.take(),
+            transaction_version=lambda: self.services.controller.features.level(
+                TRANSACTION_VERSION
+            ),
         )
 
     def _build_in_sync_replicas(self) -> InSyncReplicas:
@@ -316,9 +332,9 @@ class NodeParts:
             monotonic_ms=self._platform.clock.monotonic_ms,
         )
 
-    def _build_controller(self, settings: BrokerSettings) -> Controller:
+    def _build_peers(self, settings: BrokerSettings) -> Peers:
         platform = self._platform
-        self._peers = peers = Peers(
+        return Peers(
             platform.loop,
             settings,
             broker_id=self._broker_id,
@@ -328,8 +344,11 @@ class NodeParts:
             loop_watch=platform.loop_watch,
             open_connection=platform.open_connection,
         )
+
+    def _build_controller(self, settings: BrokerSettings, peers: Peers) -> Controller:
+        platform = self._platform
         self.orphaned = OrphanedLogs()
-        controller = Controller(
+        return Controller(
             self._coordination.connect,
             ControllerSettings(
                 partitions=settings.num_partitions,
@@ -350,5 +369,3 @@ class NodeParts:
             check_new_topic=self.orphaned.check_new_topic,
             on_features_read=platform.purgatory.notify,
         )
-        self.controller_channel = peers.controller_channel(controller, self.partitions)
-        return controller

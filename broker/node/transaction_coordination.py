@@ -10,14 +10,12 @@ from odradek.broker.interbroker.network_client import NetworkClients
 from odradek.broker.node.platform import Platform
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.partitions import Partitions
-from odradek.broker.services import Services
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.topics import TRANSACTION_TOPIC, Topics
 from odradek.broker.transaction.context import TransactionContext, TransactionSettings
 from odradek.broker.transaction.coordinator import TransactionCoordinator
 from odradek.broker.transaction.verifier import CoordinatorVerifier
 from odradek.broker.transaction_markers import Marker, TransactionMarkers
-from odradek.controller.znodes.finalized_features import TRANSACTION_VERSION
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.pending import Pending
@@ -64,7 +62,7 @@ class TransactionParts(NamedTuple):
         self.verifier.close()
 
 
-def build_transactions(
+def build_transactions(  # noqa: PLR0913 - what it coordinates, and whom it asks
     platform: Platform,
     settings: BrokerSettings,
     *,
@@ -72,13 +70,13 @@ def build_transactions(
     topics: Topics,
     partitions: Partitions,
     groups: GroupCoordinator,
-    clients: Callable[[], NetworkClients],
-    services: Callable[[], Services],
+    clients: NetworkClients,
+    new_producer_id: Callable[[], int],
+    transaction_version: Callable[[], int],
 ) -> TransactionParts:
     """With the settings of the start: those of transactions are read-only.
 
-    clients   called at the first request to another broker
-    services  called when transactions are served
+    new_producer_id, transaction_version  called once transactions are served
     """
     listener_name = settings.inter_broker_listener_name
     markers = TransactionMarkers(
@@ -101,8 +99,8 @@ def build_transactions(
             expiration_ms=settings.transactional_id_expiration_ms,
             append_ms=settings.request_timeout_ms,
         ),
-        new_producer_id=lambda: services().producer_ids.take(),
-        transaction_version=lambda: services().controller.features.level(TRANSACTION_VERSION),
+        new_producer_id=new_producer_id,
+        transaction_version=transaction_version,
     )
     coordinator = TransactionCoordinator(
         context,

@@ -6,7 +6,7 @@ coordinates its transactions.  Source: Kafka's TransactionCoordinator, Transacti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from odradek.broker.topics import TRANSACTION_TOPIC, Topics, partition_for
@@ -25,7 +25,6 @@ class TransactionCoordinator:
     """The shards of all partitions of `__transaction_state` that this broker leads.
 
     write_here       writes markers into the partitions that this broker leads
-    clients          called at the first use: most nodes are ready before they have a transaction
     listener_name    over which brokers reach each other
     partition_count  of the topic before it exists
     """
@@ -35,7 +34,7 @@ class TransactionCoordinator:
         context: TransactionContext,
         topics: Topics,
         write_here: WriteHere,
-        clients: Callable[[], NetworkClients],
+        clients: NetworkClients,
         *,
         broker_id: int,
         listener_name: str,
@@ -79,7 +78,7 @@ class TransactionCoordinator:
         self._writer = BrokerMarkerWriter(
             self._write_here,
             BrokerClients(
-                self._clients(),
+                self._clients,
                 self._topics,
                 listener_name=self._listener_name,
                 client_id=f"broker-{self._broker_id}-txn-marker-sender",

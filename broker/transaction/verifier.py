@@ -11,7 +11,6 @@ served at a time.  Source: Kafka's AddPartitionsToTxnManager.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -66,7 +65,6 @@ class _Channel:
 class CoordinatorVerifier:
     """Verifies with the coordinator of this broker, or of another one.
 
-    clients        called at the first request to another broker
     listener_name  over which brokers reach each other
     """
 
@@ -74,7 +72,7 @@ class CoordinatorVerifier:
         self,
         coordinator: TransactionCoordinator,
         topics: Topics,
-        clients: Callable[[], NetworkClients],
+        clients: NetworkClients,
         context: TransactionContext,
         *,
         broker_id: int,
@@ -82,11 +80,14 @@ class CoordinatorVerifier:
     ) -> None:
         self._coordinator = coordinator
         self._topics = topics
-        self._make_clients = clients
         self._context = context
         self._broker_id = broker_id
-        self._listener_name = listener_name
-        self._clients: BrokerClients | None = None
+        self._clients = BrokerClients(
+            clients,
+            topics,
+            listener_name=listener_name,
+            client_id=f"broker-{broker_id}-add-partitions-to-txn-manager",
+        )
         self._channels: dict[int, _Channel] = {}
 
     def verify(self, transaction: VerifiedTransaction) -> Pending[PartitionErrors]:
@@ -143,13 +144,6 @@ class CoordinatorVerifier:
         batch = channel.take()
         if not batch:
             return
-        if self._clients is None:
-            self._clients = BrokerClients(
-                self._make_clients(),
-                self._topics,
-                listener_name=self._listener_name,
-                client_id=f"broker-{self._broker_id}-add-partitions-to-txn-manager",
-            )
         channel.is_in_flight = True
         client = self._clients.of(broker_id)
         if client is None:
@@ -188,8 +182,7 @@ class CoordinatorVerifier:
 
     def close(self) -> None:
         """Close the connections."""
-        if self._clients is not None:
-            self._clients.close()
+        self._clients.close()
 
 
 def _failed(transaction: VerifiedTransaction, error: ErrorCode) -> Pending[PartitionErrors]:

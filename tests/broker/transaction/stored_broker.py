@@ -139,7 +139,7 @@ class StoredBroker:
             self.context,
             topics,
             self.write_here,
-            lambda: cast(NetworkClients, NoClients()),
+            cast(NetworkClients, NoClients()),
             broker_id=HERE,
             listener_name=LISTENER,
             partition_count=1,

@@ -61,7 +61,7 @@ class Scene:
         self.verifier = CoordinatorVerifier(
             self.broker.coordinator,
             topics,
-            lambda: loop.clients,
+            loop.clients,
             self.broker.context,
             broker_id=HERE,
             listener_name=LISTENER,
