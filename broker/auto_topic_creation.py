@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.settings.broker_settings import BrokerSettings
-from odradek.broker.settings.current import CurrentSettings
+from odradek.broker.settings.broker_settings import BrokerSettings, CurrentSettings
 from odradek.broker.topics import OFFSETS_TOPIC
 from odradek.controller.active.topic_admin import TopicResult
 from odradek.controller.controller import Controller

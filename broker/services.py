@@ -15,8 +15,7 @@ from odradek.broker.replication.partitions import Partitions
 from odradek.broker.replication.replication_throttle import ReplicationThrottle
 from odradek.broker.replication.staged_appends import StagedAppends
 from odradek.broker.replication.time_lookups import TimeLookups
-from odradek.broker.settings.broker_settings import BrokerSettings
-from odradek.broker.settings.current import CurrentSettings
+from odradek.broker.settings.broker_settings import BrokerSettings, CurrentSettings
 from odradek.broker.topics import Topics
 from odradek.broker.transaction.coordinator import TransactionCoordinator
 from odradek.broker.transaction_markers import TransactionMarkers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from odradek.broker.settings.current import CurrentSettings
+from odradek.broker.settings.broker_settings import CurrentSettings
 from odradek.runtime.clock import Clock
 from odradek.runtime.loop_watch import LoopWatch
 from odradek.runtime.metrics import BrokerMetrics

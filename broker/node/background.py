@@ -17,7 +17,7 @@ from odradek.broker.node.lazy_compaction import LazyCompaction
 from odradek.broker.node.retention import Retention
 from odradek.broker.replication.leadership import Leadership
 from odradek.broker.server.socket_server import SocketServer
-from odradek.broker.settings.current import CurrentSettings
+from odradek.broker.settings.broker_settings import CurrentSettings
 from odradek.controller.controller import Controller
 from odradek.runtime.clock import Clock
 from odradek.runtime.wheel_driver import WheelDriver

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 
 from odradek.broker.node.lazy_compaction import LazyCompaction
 from odradek.broker.replication.partitions import Partitions
-from odradek.broker.settings.broker_settings import BrokerSettings
-from odradek.broker.settings.current import CurrentSettings
+from odradek.broker.settings.broker_settings import BrokerSettings, CurrentSettings
 from odradek.broker.settings.dynamic import DEFAULT_ENTITY, DynamicSettings
 from odradek.broker.settings.load import with_dynamic
 from odradek.broker.settings.topic_config import ignored_format, topic_log_config

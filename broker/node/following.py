@@ -15,8 +15,7 @@ from odradek.broker.replication.follower.replica_fetchers import ReplicaFetchers
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.partitions import Partitions
 from odradek.broker.replication.replication_throttle import RateWindow, ReplicationThrottle
-from odradek.broker.settings.broker_settings import BrokerSettings
-from odradek.broker.settings.current import CurrentSettings
+from odradek.broker.settings.broker_settings import BrokerSettings, CurrentSettings
 from odradek.broker.settings.replication_rates import ALTER_LOG_DIRS, rate_of
 from odradek.controller.image.metadata_cache import MetadataCache
 from odradek.storage.directories.log_manager import LogManager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from odradek.broker.node.disk_job_runner import DiskJobRunner
 from odradek.broker.node.retention import Retention
-from odradek.broker.settings.current import CurrentSettings
+from odradek.broker.settings.broker_settings import CurrentSettings
 from odradek.runtime.clock import Clock
 from odradek.runtime.files import FileSystem
 from odradek.runtime.loop_watch import LoopWatch

@@ -48,8 +48,7 @@ from odradek.broker.replication.staged_appends import StagedAppends
 from odradek.broker.replication.time_lookups import TimeLookups
 from odradek.broker.server.socket_server import SocketServer
 from odradek.broker.services import Services
-from odradek.broker.settings.broker_settings import BrokerSettings
-from odradek.broker.settings.current import CurrentSettings
+from odradek.broker.settings.broker_settings import BrokerSettings, CurrentSettings
 from odradek.broker.settings.replication_rates import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,

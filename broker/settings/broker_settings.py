@@ -178,3 +178,16 @@ class BrokerSettings:
         if prefixed in self.written:
             return parse_value(BROKER[base_name(prefixed)], self.written[prefixed])
         return self.raw[name]
+
+
+class CurrentSettings:
+    """`value` is replaced as a whole when a dynamic setting changes (KIP-226).
+
+    A part that keeps this object sees the change at its next look; a part that keeps the value
+    has the settings of the start.
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: BrokerSettings) -> None:
+        self.value = value

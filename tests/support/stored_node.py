@@ -17,7 +17,7 @@ from odradek.broker.replication.leader import InSyncRules
 from odradek.broker.replication.leadership import Leadership
 from odradek.broker.replication.partitions import Partitions
 from odradek.broker.replication.resting_replicas import RestingReplicas
-from odradek.broker.settings.current import CurrentSettings
+from odradek.broker.settings.broker_settings import CurrentSettings
 from odradek.broker.settings.load import make_settings
 from odradek.broker.settings.topic_config import topic_log_config
 from odradek.broker.topics import Topics

@@ -14,7 +14,7 @@ from typing import Any
 from odradek.broker.compaction.compaction import Compaction
 from odradek.broker.compaction.context import CleanerContext
 from odradek.broker.compaction.worker_process import COMMAND, WorkerProcess
-from odradek.broker.settings.current import CurrentSettings
+from odradek.broker.settings.broker_settings import CurrentSettings
 from odradek.broker.settings.load import make_settings
 from odradek.protocol.records.batch import RecordBatch
 from odradek.protocol.records.builder import build_batch
