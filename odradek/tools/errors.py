@@ -6,11 +6,12 @@ so scripts can only look at the text.
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
 from typing import Final
 
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.tools.kafka_exceptions import EXCEPTIONS, PACKAGE
 
 WRAPPER: Final = "java.util.concurrent.ExecutionException: "
 
@@ -39,10 +40,24 @@ class KafkaError(ToolError):
 
 
 def exception_of(code: int) -> tuple[str, str]:
-    """The Java exception class of an error code, and its standard text."""
+    """The Java exception class of an error code, and its standard text.
+
+    Source: Kafka 3.9's org.apache.kafka.common.protocol.Errors, of which kafka_exceptions.tsv has a
+    row for each error of that release.
+    """
     error = ErrorCode(code) if code in list(ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
-    name, text = EXCEPTIONS.get(error, (error.name, f"The broker responds with error {code}."))
-    return (name if "." in name else PACKAGE + name), text
+    unknown = (
+        f"org.apache.kafka.common.errors.{error.name}",
+        f"The broker responds with error {code}.",
+    )
+    return _exceptions().get(error.name, unknown)
+
+
+@cache
+def _exceptions() -> dict[str, tuple[str, str]]:
+    text = Path(__file__).with_name("kafka_exceptions.tsv").read_text(encoding="utf-8")
+    rows = (line.split("\t") for line in text.splitlines()[1:])
+    return {error: (exception, message) for error, exception, message in rows}
 
 
 def refused(code: int, message: str | None = None) -> KafkaError:

@@ -82,7 +82,12 @@ def test_wheel_has_licence_type_marker_and_data_files(wheel: Path) -> None:
         metadata = read_metadata(archive)
         (licence,) = (name for name in names if name.endswith("/licenses/LICENSE"))
         assert archive.read(licence) == (PROJECT / "LICENSE").read_bytes()
-    data = {"py.typed", "broker/settings/definitions.tsv", "demo/pipeline/payments.toml"}
+    data = {
+        "py.typed",
+        "broker/settings/definitions.tsv",
+        "demo/pipeline/payments.toml",
+        "tools/kafka_exceptions.tsv",
+    }
     assert {f"odradek/{name}" for name in data} <= names
     assert metadata["License-Expression"] == "Apache-2.0"
     labels = [url.split(",")[0] for url in metadata.get_all("Project-URL", [])]
