@@ -25,7 +25,6 @@ from odradek.tools import options as command_line
 from odradek.tools.client import Client
 from odradek.tools.client_config import open_client
 from odradek.tools.errors import WRAPPER, KafkaError, ToolError, partition_text, refused
-from odradek.tools.java_hash_order import in_hash_order
 from odradek.tools.json_files import JsonError, JsonReader, UnreadableFileError, read_json
 from odradek.tools.options import Flag, Options, OptionsError
 from odradek.tools.run_command import run_command
@@ -138,11 +137,11 @@ def parse_partitions(data: JsonReader | None) -> list[TopicPartition]:
         TopicPartition(row.required("topic").text(), row.required("partition").integer())
         for row in rows.elements()
     ]
-    repeated = in_hash_order(one for one in partitions if partitions.count(one) > 1)
+    repeated = sorted({one for one in partitions if partitions.count(one) > 1})
     if repeated:
         names = ", ".join(map(partition_text, repeated))
         raise ToolError(f"Replica election data contains duplicate partitions: [{names}]")
-    return in_hash_order(partitions)
+    return sorted(partitions)
 
 
 def elect(client: Client, election_type: int, partitions: Sequence[TopicPartition] | None) -> None:
@@ -155,7 +154,7 @@ def elect(client: Client, election_type: int, partitions: Sequence[TopicPartitio
     kind = ELECTION_TYPES[election_type]
     failed: list[tuple[TopicPartition, KafkaError]] = []
     elected, unchanged = [], []
-    for partition in in_hash_order(errors):
+    for partition in sorted(errors):
         error = errors[partition]
         if error is None:
             elected.append(partition_text(partition))

@@ -25,7 +25,6 @@ from odradek.tools import options as command_line
 from odradek.tools.client import Client
 from odradek.tools.client_config import open_client
 from odradek.tools.errors import ToolError, exception_of, partition_text, refused
-from odradek.tools.java_hash_order import in_hash_order
 from odradek.tools.json_files import to_json
 from odradek.tools.options import Flag, Options, OptionsError
 from odradek.tools.run_command import run_command
@@ -77,8 +76,8 @@ def describe(client: Client, options: Options) -> None:
     raises  OptionsError, ToolError, ClientError
     """
     topics = _words(options, "topic-list")
-    cluster = in_hash_order(broker.node_id for broker in client.metadata([]).brokers)
-    wanted = in_hash_order(_broker_id(word) for word in _words(options, "broker-list"))
+    cluster = sorted(broker.node_id for broker in client.metadata([]).brokers)
+    wanted = sorted({_broker_id(word) for word in _words(options, "broker-list")})
     missing = [broker for broker in wanted if broker not in cluster]
     if missing:
         raise ToolError(
@@ -119,9 +118,7 @@ def _query(client: Client, broker: int) -> list[DescribeLogDirsResult]:
     if not response.results:
         raise refused(response.error_code or ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     by_path = {result.log_dir: result for result in response.results}
-    # The admin client makes the map as large as the number of directories.
-    capacity = 1 << (len(by_path) - 1).bit_length()
-    return [by_path[path] for path in in_hash_order(by_path, capacity)]
+    return [by_path[path] for path in sorted(by_path)]
 
 
 def _directory(result: DescribeLogDirsResult, topics: Collection[str]) -> dict[str, Any]:
@@ -130,7 +127,7 @@ def _directory(result: DescribeLogDirsResult, topics: Collection[str]) -> dict[s
         for topic in result.topics
         for one in topic.partitions
     }
-    shown = [one for one in in_hash_order(replicas) if not topics or one.topic in topics]
+    shown = [one for one in sorted(replicas) if not topics or one.topic in topics]
     return {
         "partitions": [
             {
@@ -139,7 +136,7 @@ def _directory(result: DescribeLogDirsResult, topics: Collection[str]) -> dict[s
                 "offsetLag": replicas[one].offset_lag,
                 "isFuture": replicas[one].is_future_key,
             }
-            for one in in_hash_order(shown)
+            for one in shown
         ],
         "error": exception_of(result.error_code)[0] if result.error_code else None,
         "logDir": result.log_dir,

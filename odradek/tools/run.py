@@ -10,7 +10,11 @@ from typing import Final
 from odradek.bounded_files import error_text
 
 KAFKA_VERSION: Final = "3.9.2"
-"""The tools take the flags of this release and print its lines."""
+"""The tools take the flags of this release, and print its lines, columns and exit codes.
+
+Differs from Kafka: groups, topics, partitions and brokers are sorted.  Kafka prints them in the
+order of a hash table.
+"""
 WRONG_USAGE: Final = 2
 """Exit code for a command line that cannot be parsed.
 

@@ -15,7 +15,6 @@ DIR-1-2 stands for the second log directory of broker 1.
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -223,21 +222,11 @@ def _run(tool: Tool, cluster: TestCluster, words: list[str]) -> Iterator[str]:
     keeps_exceptions = name == "configs"
     output = with_tables_on_one_line(result.output)
     for line in printed(output, keeps_exceptions):
-        yield f"  {_sorted_directories(line) if name == 'log-dirs' else line}".rstrip()
+        yield f"  {line}".rstrip()
     for line in printed(result.errors, keeps_exceptions):
         if line and not _LOGGED.match(line):
             yield f"  ! {line}"
     yield f"  exit code {as_kafka_exits(result.exit_code)}"
-
-
-def _sorted_directories(line: str) -> str:
-    """A line of JSON with directories by name; the tools print them by hashes of their paths."""
-    if not line.startswith("{"):
-        return line
-    data = json.loads(line)
-    for broker in data["brokers"]:
-        broker["logDirs"].sort(key=lambda directory: directory["logDir"])
-    return json.dumps(data, separators=(",", ":"))
 
 
 def printed(text: str, keeps_exceptions: bool) -> Iterator[str]:

@@ -42,7 +42,6 @@ from odradek.tools.configs.resources import (
     replace,
 )
 from odradek.tools.errors import ToolError
-from odradek.tools.java_hash_order import in_hash_order
 from odradek.tools.options import Options
 from odradek.tools.run_command import run_command
 
@@ -130,12 +129,10 @@ def _text(value: str | None) -> str:
 
 
 def _all_names(client: Client, kind: str) -> list[str]:
-    """Every entity of a type, in the order of Kafka's tool; the default of brokers is the last."""
+    """Every entity of a type, sorted; the default of brokers is the last."""
     if kind == TOPICS:
-        return in_hash_order(
-            topic.name for topic in client.metadata().topics if topic.name is not None
-        )
-    brokers = in_hash_order(broker.node_id for broker in client.metadata([]).brokers)
+        return sorted(topic.name for topic in client.metadata().topics if topic.name is not None)
+    brokers = sorted(broker.node_id for broker in client.metadata([]).brokers)
     return [*map(str, brokers), ""]
 
 

@@ -34,7 +34,6 @@ from odradek.tools.consumer_groups.queries import (
 from odradek.tools.consumer_groups.render import deletions_table, groups_table, plans_table
 from odradek.tools.consumer_groups.reset import parse_scope, reset_offsets
 from odradek.tools.errors import WRAPPER, KafkaError, ToolError, refused
-from odradek.tools.java_hash_order import in_hash_order
 from odradek.tools.options import INT32_MAX, INT64_MAX, Options, OptionsError
 from odradek.tools.run_command import run_command
 
@@ -148,8 +147,8 @@ def parse_names(text: str, names: Sequence[str], kind: str) -> list[str]:
 
 def _delete(client: Client, options: Options) -> None:
     results = delete_groups(client, _groups(client, options))
-    deleted = in_hash_order(group for group, error in results.items() if error is None)
-    failed = in_hash_order(group for group in results if group not in deleted)
+    deleted = sorted(group for group, error in results.items() if error is None)
+    failed = sorted(group for group in results if group not in deleted)
     if not failed:
         print(f"Deletion of requested consumer groups ('{', '.join(deleted)}') was successful.")
         return
@@ -159,14 +158,13 @@ def _delete(client: Client, options: Options) -> None:
         assert error is not None, "the group is not in `deleted`"
         print(f"* Group '{group}' could not be deleted due to: {WRAPPER}{error.text}")
     if deleted:
-        # The apostrophes are misplaced in Kafka's line, too.
-        names = "'".join(deleted)
-        print(f"\nThese consumer groups were deleted successfully: '{names}', '")
+        names = ", ".join(f"'{group}'" for group in deleted)
+        print(f"\nThese consumer groups were deleted successfully: {names}")
 
 
 def _reset(client: Client, options: Options) -> None:
     plans = reset_offsets(client, options, _groups(client, options))
-    ordered = {group: plans[group] for group in in_hash_order(plans)}
+    ordered = {group: plans[group] for group in sorted(plans)}
     if options.has("export"):
         print(export_plans(ordered, options.values("group")))
     else:
@@ -180,12 +178,12 @@ def _delete_offsets(client: Client, options: Options) -> None:
     _set_timeout(client, options)
     partitions = [one for topic in topics if ":" in topic for one in parse_scope(topic)]
     results: dict[TopicPartition, KafkaError | None] = {}
-    for topic in in_hash_order(topic for topic in topics if ":" not in topic):
+    for topic in sorted({topic for topic in topics if ":" not in topic}):
         try:
             partitions += partitions_of(client, topic)
         except KafkaError as error:
             results[TopicPartition(topic, -1)] = error
-    partitions = in_hash_order(partitions)
+    partitions = sorted(set(partitions))
     first: KafkaError | None = None
     try:
         codes = delete_offsets(client, group, partitions)

@@ -12,7 +12,6 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator import Coordinator
 from odradek.tools.client import BrokerConnection, Client
 from odradek.tools.errors import KafkaError, refused, timed_out
-from odradek.tools.java_hash_order import in_hash_order
 
 RETRIED: Final = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -28,12 +27,12 @@ A result is a value or a KafkaError.  A group without a result is asked for agai
 
 
 def ask_coordinators(client: Client, groups: Iterable[str], ask: Ask) -> dict[str, Any]:
-    """Query the coordinator of each group; results by group, in the order of Kafka's tool.
+    """Query the coordinator of each group; results by group, sorted by name.
 
     A failure of one group is a KafkaError in the result.
     raises  ClientError
     """
-    wanted = in_hash_order(groups)
+    wanted = sorted(set(groups))
     found: dict[str, Any] = {}
 
     def attempt() -> bool | None:

@@ -28,7 +28,6 @@ from odradek.tools.consumer_groups.render import (
     state_table,
 )
 from odradek.tools.errors import KafkaError, ToolError
-from odradek.tools.java_hash_order import in_hash_order
 from odradek.tools.options import Options
 
 REBALANCING: Final = (
@@ -105,16 +104,15 @@ def offset_rows(client: Client, group: str, description: Description) -> list[Of
     offsets = committed_offsets(client, group)
     busy = [member for member in description.members if member.partitions]
     busy.sort(key=lambda member: -len(set(member.partitions)))
-    assigned = [(member, in_hash_order(member.partitions)) for member in busy]
+    assigned = [(member, sorted(set(member.partitions))) for member in busy]
     taken = {partition for _, partitions in assigned for partition in partitions}
-    left = in_hash_order(partition for partition in offsets if partition not in taken)
+    left = sorted(partition for partition in offsets if partition not in taken)
     rows: list[OffsetRow] = []
     parts: list[tuple[Member | None, list[TopicPartition]]] = [*assigned, (None, left)]
     for member, partitions in parts:
-        partitions.sort(key=lambda partition: partition.partition)
         ends = list_offsets(client, partitions, LATEST_TIMESTAMP)
         rows += [
             OffsetRow(group, partition, offsets.get(partition), ends[partition], member)
-            for partition in in_hash_order(partitions)
+            for partition in partitions
         ]
     return rows

@@ -35,7 +35,6 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import BrokerConnection, Client
 from odradek.tools.consumer_groups.coordinators import RETRIED, ask_coordinator, ask_coordinators
 from odradek.tools.errors import KafkaError, partition_text, refused
-from odradek.tools.java_hash_order import in_hash_order
 
 GROUPS_AT_ONCE: Final = 8
 """The first version of OffsetFetch that takes several groups."""
@@ -44,12 +43,12 @@ NAMED_TOPICS_VERSION: Final = 9
 
 
 def committed_offsets(client: Client, group: str) -> dict[TopicPartition, int]:
-    """The committed offsets of a group, in the order of Kafka's tool.
+    """The committed offsets of a group, sorted by partition.
 
     raises  KafkaError, ClientError
     """
     offsets = ask_coordinator(client, group, _ask_for_offsets)
-    return {partition: offsets[partition] for partition in in_hash_order(offsets)}
+    return {partition: offsets[partition] for partition in sorted(offsets)}
 
 
 def committed_offsets_of(
@@ -129,7 +128,7 @@ def commit_offsets(client: Client, group: str, offsets: Mapping[TopicPartition, 
         return {} if any(code in retried for code in codes.values()) else {group: codes}
 
     codes = ask_coordinator(client, group, ask)
-    failed = [partition for partition in in_hash_order(codes) if codes[partition]]
+    failed = [partition for partition in sorted(codes) if codes[partition]]
     if failed:
         partitions = ", ".join(map(partition_text, failed))
         raise refused(
@@ -139,7 +138,7 @@ def commit_offsets(client: Client, group: str, offsets: Mapping[TopicPartition, 
 
 
 def delete_groups(client: Client, groups: Iterable[str]) -> dict[str, KafkaError | None]:
-    """Delete groups; the error of each, None for a deleted group, in the order of Kafka's tool.
+    """Delete groups; the error of each, None for a deleted group, sorted by name.
 
     raises  ClientError
     """

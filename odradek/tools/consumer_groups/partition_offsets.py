@@ -20,7 +20,6 @@ from odradek.protocol.messages.list_offsets import (
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import BrokerConnection, Client
 from odradek.tools.errors import KafkaError, partition_text, refused, timed_out
-from odradek.tools.java_hash_order import in_hash_order
 
 LIST_OFFSETS_VERSION: Final = 9
 NO_OFFSET: Final = -1
@@ -63,13 +62,13 @@ def partitions_of(client: Client, topic: str) -> list[TopicPartition]:
 def list_offsets(
     client: Client, partitions: Iterable[TopicPartition], timestamp_ms: int
 ) -> dict[TopicPartition, int]:
-    """The offset of the first record at or after a timestamp, in the order of Kafka's tool.
+    """The offset of the first record at or after a timestamp, sorted by partition.
 
     timestamp_ms  a time, LATEST_TIMESTAMP or EARLIEST_TIMESTAMP
     returns       NO_OFFSET for a partition without such a record
     raises        KafkaError, ClientError
     """
-    wanted = in_hash_order(partitions)
+    wanted = sorted(set(partitions))
     found: dict[TopicPartition, int] = {}
 
     def attempt() -> bool | None:

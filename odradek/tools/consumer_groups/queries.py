@@ -21,7 +21,6 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import BrokerConnection, Client, NotServedError
 from odradek.tools.consumer_groups.coordinators import RETRIED, ask_coordinators
 from odradek.tools.errors import KafkaError, refused, timed_out
-from odradek.tools.java_hash_order import in_hash_order
 
 CONSUMER: Final = "consumer"
 """The protocol type of consumer groups; it is empty for a group that only has offsets."""
@@ -69,7 +68,7 @@ def canonical_name(text: str, names: Sequence[str]) -> str:
 def list_groups(
     client: Client, states: Sequence[str] = (), types: Sequence[str] = ()
 ) -> list[ListedGroup]:
-    """The consumer groups of all brokers, in the order of Kafka's tool.
+    """The consumer groups of all brokers, sorted by name.
 
     States and types in the result are elements of STATES and TYPES, or UNKNOWN.
     states, types  return only groups with one of these; empty: all groups
@@ -85,7 +84,7 @@ def list_groups(
                 group.group_state = canonical_name(group.group_state, STATES)
                 group.group_type = canonical_name(group.group_type, TYPES)
                 found[group.group_id] = group
-    return [found[group_id] for group_id in in_hash_order(found)]
+    return [found[group_id] for group_id in sorted(found)]
 
 
 def _groups_of(
@@ -117,7 +116,7 @@ def _groups_of(
 
 
 def describe(client: Client, groups: Iterable[str]) -> dict[str, Description | KafkaError]:
-    """Describe groups of both protocols, in the order of Kafka's tool; a missing group is dead.
+    """Describe groups of both protocols, sorted by name; a missing group is dead.
 
     raises  ClientError
     """

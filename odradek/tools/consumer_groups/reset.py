@@ -28,7 +28,6 @@ from odradek.tools.consumer_groups.plan_csv import Plan, parse_plans
 from odradek.tools.consumer_groups.queries import describe
 from odradek.tools.consumer_groups.times import before, parse_datetime
 from odradek.tools.errors import KafkaError, ToolError, partition_text
-from odradek.tools.java_hash_order import in_hash_order
 from odradek.tools.options import INT32_MAX, INT64_MAX, Options
 
 FILE_BYTES_MAX: Final = 64 << 20
@@ -54,7 +53,7 @@ def reset_offsets(client: Client, options: Options, groups: Sequence[str]) -> di
             continue
         partitions = _partitions(client, options, group)
         plan = _plan(client, options, group, partitions)
-        plans[group] = {partition: plan[partition] for partition in in_hash_order(plan)}
+        plans[group] = {partition: plan[partition] for partition in sorted(plan)}
         if options.has("execute") and not options.has("dry-run"):
             commit_offsets(client, group, plans[group])
     return plans
@@ -88,7 +87,7 @@ def _partitions(client: Client, options: Options, group: str) -> list[TopicParti
     if options.has("topic"):
         texts = options.values("topic")
         partitions = [one for text in texts if ":" in text for one in parse_scope(text)]
-        for topic in in_hash_order(text for text in texts if ":" not in text):
+        for topic in sorted({text for text in texts if ":" not in text}):
             partitions += partitions_of(client, topic)
         return partitions
     if not options.has("from-file"):
@@ -128,7 +127,7 @@ def _plan(
 
 def _current(client: Client, group: str, partitions: Sequence[TopicPartition]) -> Plan:
     offsets = committed_offsets(client, group)
-    plan = {one: offsets[one] for one in in_hash_order(partitions) if one in offsets}
+    plan = {one: offsets[one] for one in sorted(partitions) if one in offsets}
     others = [one for one in partitions if one not in offsets]
     return plan | list_offsets(client, others, LATEST_TIMESTAMP)
 
@@ -166,10 +165,8 @@ def _from_file(client: Client, options: Options, group: str) -> Plan:
 def _at(client: Client, partitions: Sequence[TopicPartition], then_ms: int) -> Plan:
     """The first offset at or after a time; the log end offset when there is none."""
     found = list_offsets(client, partitions, then_ms)
-    # Kafka's client creates this map with the capacity for its entries.
-    order = in_hash_order(found, 1 << max(len(found) - 1, 0).bit_length())
-    late = [partition for partition in order if found[partition] == NO_OFFSET]
-    for partition in in_hash_order(late):
+    late = sorted(partition for partition in found if found[partition] == NO_OFFSET)
+    for partition in late:
         print(
             f"\nWarn: Partition {partition.partition} from topic {partition.topic} is empty. "
             "Falling back to latest known offset."
@@ -182,7 +179,7 @@ def _in_range(client: Client, requested: Mapping[TopicPartition, int]) -> Plan:
     starts = list_offsets(client, requested, EARLIEST_TIMESTAMP)
     ends = list_offsets(client, requested, LATEST_TIMESTAMP)
     plan: Plan = {}
-    for partition in in_hash_order(requested):
+    for partition in sorted(requested):
         offset = requested[partition]
         if offset > ends[partition]:
             plan[partition] = ends[partition]

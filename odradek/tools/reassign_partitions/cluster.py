@@ -24,7 +24,6 @@ from odradek.protocol.messages.list_partition_reassignments import (
 from odradek.protocol.topic_partition import TopicPartition, by_topic
 from odradek.tools.client import Client
 from odradek.tools.errors import exception_of, partition_text, refused
-from odradek.tools.java_hash_order import in_hash_order
 
 TIMEOUT_MS: Final = 30_000
 
@@ -115,7 +114,7 @@ def find_replicas(client: Client, topics: Iterable[str]) -> dict[str, dict[int, 
 
     raises  KafkaError, ClientError
     """
-    wanted = in_hash_order(topics)
+    wanted = sorted(set(topics))
     found: dict[str, dict[int, list[int]]] = {}
     for topic in client.metadata(wanted).topics if wanted else ():
         if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -134,7 +133,7 @@ def replicas_of_topics(client: Client, topics: Iterable[str]) -> dict[TopicParti
 
     raises  KafkaError when a topic does not exist, ClientError
     """
-    wanted = in_hash_order(topics)
+    wanted = sorted(set(topics))
     found = find_replicas(client, wanted)
     for topic in wanted:
         if topic not in found:
@@ -154,7 +153,7 @@ def replicas_of_partitions(
     raises  KafkaError when one does not exist, ClientError
     """
     everything = replicas_of_topics(client, (partition.topic for partition in partitions))
-    missing = in_hash_order(one for one in partitions if one not in everything)
+    missing = sorted({one for one in partitions if one not in everything})
     if missing:
         names = ", ".join(map(partition_text, missing))
         raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition: {names}")

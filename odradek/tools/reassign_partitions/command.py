@@ -17,7 +17,6 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client, ClientError
 from odradek.tools.client_config import open_client
 from odradek.tools.errors import KafkaError, ToolError, partition_text
-from odradek.tools.java_hash_order import in_hash_order
 from odradek.tools.json_files import read_text
 from odradek.tools.options import INT64_MAX, Options, OptionsError
 from odradek.tools.reassign_partitions.cluster import (
@@ -163,7 +162,7 @@ def execute(client: Client, options: Options) -> None:
     if current and not options.has("additional"):
         raise TerseError(ALREADY_MOVING)
     live = live_brokers(client)
-    for broker in in_hash_order(one for replicas in proposed.values() for one in replicas):
+    for broker in sorted({broker for replicas in proposed.values() for broker in replicas}):
         if broker not in live:
             raise ToolError(f"Unknown broker id {broker}")
     replicas = replicas_of_partitions(client, proposed)
@@ -174,7 +173,7 @@ def execute(client: Client, options: Options) -> None:
     if throttle >= 0:
         throttle_moves(client, moves_of(current, proposed, replicas), throttle)
     if log_dirs_throttle >= 0:
-        brokers = in_hash_order(replica.broker for replica in plan.directories)
+        brokers = sorted({replica.broker for replica in plan.directories})
         throttle_log_dirs(client, brokers, log_dirs_throttle)
     errors = alter_reassignments(client, proposed)
     if errors:

@@ -12,7 +12,6 @@ from typing import Final, NamedTuple, TypeVar
 
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.errors import ToolError, partition_text
-from odradek.tools.java_hash_order import in_hash_order
 from odradek.tools.json_files import JsonReader, parse_json, to_json
 
 ANY: Final = "any"
@@ -96,13 +95,13 @@ def check_executable(plan: Plan) -> dict[TopicPartition, list[int]]:
         raise ToolError("Partition reassignment list cannot be empty")
     if not all(replicas for _, replicas in plan.partitions):
         raise ToolError("Partition replica list cannot be empty")
-    repeated = in_hash_order(_repeated(partition for partition, _ in plan.partitions))
+    repeated = sorted(_repeated(partition for partition, _ in plan.partitions))
     if repeated:
         names = ",".join(map(partition_text, repeated))
         raise ToolError(f"Partition reassignment contains duplicate topic partitions: {names}")
     wrong = [
         f"{partition_text(partition)} contains multiple entries for "
-        + ",".join(map(str, in_hash_order(_repeated(replicas))))
+        + ",".join(map(str, sorted(_repeated(replicas))))
         for partition, replicas in plan.partitions
         if _repeated(replicas)
     ]
@@ -130,7 +129,7 @@ def parse_brokers(text: str) -> list[int]:
         if not _NUMBER.fullmatch(word):
             raise ToolError(f'For input string: "{word}"')
     brokers = [int(word) for word in words]
-    repeated = in_hash_order(_repeated(brokers))
+    repeated = sorted(_repeated(brokers))
     if repeated:
         raise ToolError(f"Broker list contains duplicate entries: {repeated}")
     return brokers
@@ -147,7 +146,7 @@ def parse_topics(text: str) -> list[str]:
     _check_version(data)
     rows = data.field("topics")
     topics = [] if rows is None else [row.required("topic").text() for row in rows.elements()]
-    repeated = in_hash_order(_repeated(topics))
+    repeated = sorted(_repeated(topics))
     if repeated:
         names = ", ".join(repeated)
         raise ToolError(f"List of topics to reassign contains duplicate entries: [{names}]")

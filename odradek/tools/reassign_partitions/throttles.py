@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
 from odradek.tools.configs.resources import BROKER, TOPIC, Resource, alter
-from odradek.tools.java_hash_order import in_hash_order
 from odradek.tools.reassign_partitions.cluster import OngoingReassignment, live_brokers
 from odradek.tools.reassign_partitions.plan import Assignment, Plan
 
@@ -113,13 +112,13 @@ def clear_throttles(client: Client, plan: Plan) -> None:
     raises  ToolError, ClientError
     """
     targets = [broker for _, replicas in plan.partitions for broker in replicas]
-    brokers = in_hash_order([*live_brokers(client), *targets])
+    brokers = sorted({*live_brokers(client), *targets})
     plural = "" if len(brokers) == 1 else "s"
     print(f"Clearing broker-level throttles on broker{plural} {','.join(map(str, brokers))}")
     for broker in brokers:
         names = (LEADER_RATE, FOLLOWER_RATE, LOG_DIRS_RATE)
         alter(client, Resource(BROKER, str(broker)), {}, names)
-    topics = in_hash_order(partition.topic for partition, _ in plan.partitions)
+    topics = sorted({partition.topic for partition, _ in plan.partitions})
     plural = "" if len(topics) == 1 else "s"
     print(f"Clearing topic-level throttles on topic{plural} {','.join(topics)}")
     for topic in topics:

@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.errors import partition_text
-from odradek.tools.java_hash_order import in_hash_order
 
 UNKNOWN: Final = -1
 
@@ -47,7 +46,7 @@ def compare(partition: TopicPartition, offset: int, replicas: Mapping[int, Fetch
     """
     mismatches: list[str] = []
     name = partition_text(partition)
-    order = in_hash_order(replicas)
+    order = sorted(replicas)
     for index in range(max((len(one.batches) for one in replicas.values()), default=0)):
         first: tuple[int, Batch] | None = None
         is_complete = True
@@ -100,9 +99,9 @@ class Lag(NamedTuple):
 def largest_lag(
     offsets: Mapping[TopicPartition, int], high_watermarks: Mapping[TopicPartition, int]
 ) -> Lag:
-    """The largest lag of all partitions; of equal ones the first in the order of Kafka's tool."""
+    """The largest lag of all partitions; of equal ones the first by name."""
     found = Lag()
-    for partition in in_hash_order(offsets):
+    for partition in sorted(offsets):
         lag = high_watermarks[partition] - offsets[partition]
         if lag > found.lag:
             found = Lag(lag, partition, offsets[partition])

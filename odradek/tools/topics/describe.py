@@ -31,7 +31,7 @@ _NOT_BASE64: Final = re.compile(r"[^A-Za-z0-9_=-]")
 def describe(client: Client, options: Options) -> None:
     """Print topics with their partitions, or only the partitions that a report selects.
 
-    Differs from Kafka: topics are sorted by name; Kafka prints them in the order of a hash map.
+    Topics are sorted by name.
     """
     if options.has("if-exists") and options.has("topic") and options.has("topic-id"):
         print(

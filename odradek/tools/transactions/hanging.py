@@ -12,7 +12,6 @@ from odradek.protocol.messages.describe_producers import ProducerState
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
 from odradek.tools.errors import exception_of
-from odradek.tools.java_hash_order import in_hash_order
 from odradek.tools.transactions.queries import (
     AdminError,
     Described,
@@ -127,7 +126,7 @@ def without_expected(
     ids  the transactional ids of producers; those that no coordinator knows are missing
     """
     found: list[OpenTransaction] = []
-    for producer_id in in_hash_order(by_producer):
+    for producer_id in sorted(by_producer):
         name = ids.get(producer_id)
         description = None if name is None else descriptions[name]
         expected = [] if description is None else description.partitions

@@ -41,7 +41,6 @@ from odradek.protocol.messages.write_txn_markers import (
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import TRANSACTION, BrokerConnection, Client
 from odradek.tools.errors import ToolError, exception_of, partition_text
-from odradek.tools.java_hash_order import in_hash_order
 
 COORDINATOR_MOVES: Final = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -89,8 +88,8 @@ class Described(NamedTuple):
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """In the order of Kafka's tool."""
-        return in_hash_order(
+        """Sorted."""
+        return sorted(
             TopicPartition(topic.topic, index)
             for topic in self.state.topics
             for index in topic.partitions
@@ -161,7 +160,7 @@ def list_transactions(
 
     return {
         node_id: _retried(client, "listTransactions", partial(ask, node_id))
-        for node_id in in_hash_order(brokers)
+        for node_id in sorted(brokers)
     }
 
 
@@ -173,7 +172,7 @@ def describe_transactions(
     raises  AdminError, ClientError
     """
     found: dict[str, Described | None] = {}
-    wanted = in_hash_order(transactional_ids)
+    wanted = sorted(set(transactional_ids))
 
     def attempt() -> bool | None:
         for node_id, connection, ids in _coordinators(client, wanted, found):
@@ -276,7 +275,7 @@ def describe_producers(
         return True if all(one in found for one in partitions) else None
 
     _retried(client, "describeProducers", attempt)
-    return {one: found[one] for one in in_hash_order(partitions)}
+    return {one: found[one] for one in sorted(set(partitions))}
 
 
 def _by_topic(partitions: Sequence[TopicPartition]) -> DescribeProducersRequest:
