@@ -106,7 +106,7 @@ MIN_ISR_KEY: Final = "min.insync.replicas"
 
 
 class Step(Enum):
-    """What is repeated when the coordination service refused it, in this order."""
+    """The steps that are repeated when the coordination service refused them, in this order."""
 
     REGISTRATION = 1
     """With configs and election: the session has expired."""
@@ -119,7 +119,7 @@ class Step(Enum):
 
 
 class Identity(NamedTuple):
-    """What a broker registers."""
+    """The identity that a broker registers."""
 
     broker_id: int
     endpoints: tuple[Endpoint, ...]

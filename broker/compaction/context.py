@@ -1,4 +1,4 @@
-"""What the parts of the cleaner share."""
+"""The context that the parts of the cleaner share."""
 
 from __future__ import annotations
 

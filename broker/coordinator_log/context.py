@@ -1,4 +1,4 @@
-"""What the shards of every coordinator need from their node."""
+"""The parts of a node that the shards of every coordinator use."""
 
 from __future__ import annotations
 

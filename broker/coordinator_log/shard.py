@@ -1,5 +1,5 @@
-"""What one partition of an internal topic holds, while this broker leads it: it is loaded, serves
-requests, and is closed.
+"""The content of one partition of an internal topic, while this broker leads it: it is loaded,
+serves requests, and is closed.
 
 It serves requests when all in-sync replicas have what it has loaded: a failover may take the rest
 back, and what was responded from it (an assignment, a transaction that is to be committed) with it.
@@ -57,7 +57,7 @@ class CoordinatorShard(ABC, Generic[C, R]):
         self._context = context
         self._content = content
         self._loading: R | None = None
-        """What the records have made so far."""
+        """State that the records have made so far."""
         self._reload_ms = RELOAD_MS
 
     def __repr__(self) -> str:
@@ -87,7 +87,7 @@ class CoordinatorShard(ABC, Generic[C, R]):
 
     @abstractmethod
     def _new_replay(self) -> R:
-        """What a load begins with."""
+        """The state with which a load begins."""
 
     @abstractmethod
     def _loaded(self, replay: R) -> None:

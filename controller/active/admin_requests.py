@@ -1,4 +1,4 @@
-"""What clients ask for: topics, configs, blocks of producer ids.
+"""Serves the requests of clients for topics, configs and blocks of producer ids.
 
 They are procedures on an executor of their own, so that many topics to create delay no election.
 Their writes are not fenced: any broker changes configs and creates topics on first use.  What else

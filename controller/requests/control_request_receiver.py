@@ -82,7 +82,7 @@ class ControlRequestReceiver:
         request: ControlRequest,
         respond: Callable[[ControlResponse], None],
     ) -> bool:
-        """As `receive`, unless the same controller has sent something over a later connection.
+        """Receive a request, unless the same controller has sent another over a later connection.
 
         connection_number  rises with each connection that this broker accepts
         returns  whether the request is applied; `respond` is not called otherwise

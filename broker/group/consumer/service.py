@@ -76,7 +76,7 @@ class Committed(NamedTuple, Generic[T]):
 
 
 class ConsumerGroups:
-    """What a shard does with consumer groups."""
+    """Serves the consumer groups of one shard."""
 
     def __init__(self, context: GroupContext, directory: TopicDirectory, log: OffsetsLog) -> None:
         self._context = context

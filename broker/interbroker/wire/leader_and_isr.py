@@ -169,7 +169,7 @@ def leader_and_isr_response(
 
 
 def leader_and_isr_result(request: LeaderAndIsr, response: LeaderAndIsrResponse) -> ControlResponse:
-    """What a broker responded.
+    """The result in a broker's response.
 
     A broker that fences a leader epoch does not say which one its log has: the double of what was
     sent is assumed, so that the controller gets above it in a few steps.

@@ -100,7 +100,7 @@ def stop_replica_response(
 
 
 def stop_replica_result(response: StopReplicaResponse) -> ControlResponse:
-    """What a broker responded."""
+    """The result in a broker's response."""
     errors = {
         TopicPartition(one.topic_name, one.partition_index): error_of(one.error_code)
         for one in response.partition_errors

@@ -81,7 +81,7 @@ LEADER_IS_BEHIND: Final = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_TOPIC_ID,
 )
-"""What a broker responds that applies the controller's last request later than the follower."""
+"""Errors of a leader that applies the controller's last request later than the follower."""
 
 
 class FetchLimits(NamedTuple):
@@ -162,14 +162,14 @@ class FetcherState:
         self._replicas: dict[ReplicaKey, PartitionFetchState] = {}
         """In the order of a full request: those that got records go to the end."""
         self._changed: dict[ReplicaKey, None] = {}
-        """Those of which the leader may not know the newest."""
+        """Replicas of which the leader may not know the newest offsets."""
         self._delayed: dict[ReplicaKey, PartitionFetchState] = {}
         self._throttled: dict[ReplicaKey, None] = {}
-        """Those that wait for the throttle."""
+        """Replicas that wait for the throttle."""
         self._untruncated: dict[ReplicaKey, PartitionFetchState] = {}
-        """Those that must be truncated before they are fetched."""
+        """Replicas that must be truncated before they are fetched."""
         self._out_of_range: dict[ReplicaKey, PartitionFetchState] = {}
-        """Those whose leader's offsets have not been asked for yet."""
+        """Replicas whose leader's offsets have not been asked for yet."""
 
     # Which replicas.
 
@@ -198,7 +198,7 @@ class FetcherState:
             self._changed[replica.key] = None
 
     def due_truncations(self, now_ms: int) -> list[Truncate]:
-        """Those that come before a replica's first fetch; `first_truncation_offset` says why."""
+        """The truncations before a replica's first fetch; `first_truncation_offset` says why."""
         if not self._untruncated:
             return []
         self._resume(now_ms)
@@ -366,7 +366,7 @@ class FetcherState:
         ]
 
     def decide(self, fetched: FetchedPartition, now_ms: int) -> Action | None:
-        """What to do with one partition of the last response; None: nothing.
+        """Decide what to do with one partition of the last response; None: nothing.
 
         A response is dropped when the replica has another leader epoch by now, or its log another
         end.
@@ -407,7 +407,7 @@ class FetcherState:
     def _look_into_gap(
         self, replica: PartitionFetchState, data: PartitionData, now_ms: int
     ) -> Action | None:
-        """What follows from the leader's records from the start of the first gap on.
+        """Decide by the leader's records from the start of the first gap on.
 
         A response without records says nothing, since others may have filled it; unless the
         leader's log may end there.

@@ -39,7 +39,7 @@ RETRY_MS: Final = 1_000
 THROTTLED_MS_MAX: Final = 1_000
 """The rate is looked at again after this time: it may have been raised."""
 RATE_WINDOW_MS: Final = 10_000
-"""What was copied longer ago does not count any more: a batch may be larger than what the rate
+"""Bytes that were copied longer ago do not count: a batch may be larger than what the rate
 allows in minutes.  Kafka: replica.alter.log.dirs quota over 11 samples of a second."""
 UNIQUE_DIGITS: Final = 32
 
@@ -57,7 +57,7 @@ class _Move:
 
 
 class MovesContext(NamedTuple):
-    """What moves use.
+    """The parts of a node that moves use.
 
     run_jobs    takes disk jobs that are too slow for the loop
     on_moved    called when a partition has another log object, in its new directory
@@ -91,7 +91,7 @@ class LogDirectoryMoves:
         self._is_running = False
         self._is_closed = False
         self._excess_bytes = 0
-        """What was copied beyond the rate, at `_excess_ms`."""
+        """Bytes that were copied beyond the rate, at `_excess_ms`."""
         self._excess_ms = 0
 
     def move(self, topic: str, index: int, path: str) -> ErrorCode:

@@ -56,7 +56,7 @@ from odradek.storage.log.log import Log
 
 FETCH_VERSION: Final = 17
 LIST_OFFSETS_VERSION: Final = 7
-"""What brokers of 3.9 send each other."""
+"""Version that brokers of 3.9 send each other."""
 SESSION_ERRORS: Final = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -78,7 +78,7 @@ class LeaderConnection(Protocol):
 
 
 class FetcherContext(NamedTuple):
-    """What all fetchers of a broker use.
+    """The parts of a node that all fetchers of a broker use.
 
     connect      a connection to a broker, made at its first request; None: its address is unknown
     broker_epoch of this broker's registration
@@ -523,7 +523,7 @@ class ReplicaFetcher:
 
 
 class _FoundOffsets:
-    """What two ListOffsets responses say."""
+    """The offsets of two ListOffsets responses."""
 
     def __init__(self, requests: OffsetRequests) -> None:
         self.requests = requests
