@@ -15,7 +15,7 @@ Source: ZooKeeper's NIOServerCnxn, ZooKeeperServer.processConnectRequest, FinalR
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 
 from odradek.controller.coordination.embedded import EmbeddedTree
@@ -50,10 +50,13 @@ from odradek.runtime.pending import Pending
 FRAME_BYTES_MAX: Final = 4 * 1024 * 1024
 """jute.maxbuffer, as Kafka sets it."""
 CONNECT_FRAME_BYTES_MAX: Final = 1024
+PATHS_OF_A_STEP: Final = 512
+"""Paths of a SetWatches that are read, or watched, before the loop may serve others: 1 ms."""
 OUTSTANDING_MAX: Final = 1_000
 """ZooKeeper: zookeeper.globalOutstandingLimit."""
 RESPONSE_BYTES_MAX: Final = 4 * 1024 * 1024
 
+_ENDED: Final = object()
 _AUTH_FAILED: Final = -115
 _SCHEMES: Final = ("digest", "world")
 _NOTIFICATION: Final = -1
@@ -121,6 +124,8 @@ class ClientConnection:
         self._held: dict[HeldResponse, None] = {}
         self._held_bytes = 0
         self._session: ClientSession | None = None
+        self._steps: Iterator[None] | None = None
+        """The rest of a request that is handled in several steps; the next ones wait."""
         self._is_connecting = False
         self._is_ending = False
         self._is_closed = False
@@ -144,13 +149,19 @@ class ClientConnection:
         self._received += content
 
     def step(self, now_ms: int) -> bool:
-        """Handle one frame; False when there is no complete one or the connection is blocked.
+        """Handle one frame, or a part of one; False when there is no complete one, or the
+        connection is blocked.
 
         now_ms  monotonic time
         raises  MalformedFrame, after which the caller closes the connection
         """
         received = self._received
-        if len(received) < 4 or self.is_blocked() or self._is_closed:
+        if self.is_blocked() or self._is_closed:
+            return False
+        if self._steps is not None:
+            self._advance(self._steps)
+            return True
+        if len(received) < 4:
             return False
         (length,) = INT.unpack_from(received)
         session = self._session
@@ -185,6 +196,7 @@ class ClientConnection:
                 # The tree keeps it until the disk responds.
                 response.body = b""
             self._held.clear()
+            self._steps = None
             self._service.memory.forget(self)
             if self._session is not None:
                 self._sessions.detach(self._session, self)
@@ -252,7 +264,8 @@ class ClientConnection:
             self._is_ending = True
             self._call(xid, lambda: self._end(session), self._transport.close_when_sent)
         elif kind in (SET_WATCHES, SET_WATCHES_2):
-            self._call(xid, self._set_watches(session, kind, reader))
+            self._steps = self._set_watches(session, xid, kind, reader)
+            self._advance(self._steps)
         else:
             self._call(xid, decode(self._embedded, session.session_id, kind, reader))
 
@@ -272,22 +285,48 @@ class ClientConnection:
         self._sessions.end(session)
         return b""
 
-    def _set_watches(self, session: ClientSession, kind: int, reader: JuteReader) -> Act:
-        since_zxid = reader.int64()
-        data, absent, children = reader.texts(), reader.texts(), reader.texts()
-        persistent = reader.texts() + reader.texts() if kind == SET_WATCHES_2 else []
-        reader.end()
+    def _advance(self, steps: Iterator[None]) -> None:
+        if next(steps, _ENDED) is _ENDED:
+            self._steps = None
 
-        def act() -> bytes:
-            if persistent:
-                raise Unimplemented("persistent watches")
-            events = self._embedded.tree.set_watches(
-                session.session_id, since_zxid, data, absent, children
-            )
-            self._embedded.hold_events([(self.on_event, event) for event in events])
+    def _set_watches(
+        self, session: ClientSession, xid: int, kind: int, reader: JuteReader
+    ) -> Iterator[None]:
+        """Set up to some hundred thousand watches; what changes in between, `since_zxid` tells."""
+        since_zxid = reader.int64()
+        vectors: list[list[str]] = []
+        for _ in range(5 if kind == SET_WATCHES_2 else 3):
+            paths: list[str] = []
+            for _ in range(reader.count()):
+                paths.append(reader.text())
+                if len(paths) % PATHS_OF_A_STEP == 0:
+                    yield
+            vectors.append(paths)
+        reader.end()
+        data, absent, children, *persistent = vectors
+        refusal: CoordinationError | None = None
+        if any(persistent):
+            refusal = Unimplemented("persistent watches")
+        tree = self._embedded.tree
+        for place, paths in enumerate((data, absent, children)):
+            for start in range(0, len(paths), PATHS_OF_A_STEP):
+                if start:
+                    yield
+                share: list[Sequence[str]] = [(), (), ()]
+                share[place] = paths[start : start + PATHS_OF_A_STEP]
+                try:
+                    if refusal is None:
+                        events = tree.set_watches(session.session_id, since_zxid, *share)
+                        self._embedded.hold_events([(self.on_event, event) for event in events])
+                except CoordinationError as error:
+                    refusal = error
+
+        def respond() -> bytes:
+            if refusal is not None:
+                raise refusal
             return b""
 
-        return act
+        self._call(xid, respond)
 
     def _call(self, xid: int, act: Act, then: Callable[[], None] | None = None) -> None:
         self._outstanding += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -14,12 +15,14 @@ from kazoo.security import OPEN_ACL_UNSAFE
 from odradek.controller.coordination import embedded, watches
 from odradek.controller.coordination.server.client_connection import (
     OUTSTANDING_MAX,
+    PATHS_OF_A_STEP,
     RESPONSE_BYTES_MAX,
 )
 from odradek.controller.coordination.server.jute import MalformedFrame
 from odradek.controller.coordination.server.requests import MULTI_OPERATIONS_MAX
 from odradek.controller.coordination.server.response_memory import ResponseMemory
-from odradek.controller.coordination.session import Create
+from odradek.controller.coordination.session import Create, WatchEvent
+from odradek.controller.coordination.tree import Tree
 from tests.support.zookeeper_frames import (
     Scene,
     ScriptedClient,
@@ -35,7 +38,7 @@ from tests.support.zookeeper_frames import (
 NO_NODE, NODE_EXISTS, INVALID_ACL, UNIMPLEMENTED = -101, -110, -114, -6
 CREATED, DELETED, DATA_CHANGED, CHILDREN_CHANGED = 1, 2, 3, 4
 EVENT = -1
-CLOSE, SET_WATCHES, SET_WATCHES_2 = -11, 101, 105
+CLOSE, PING, SET_WATCHES, SET_WATCHES_2 = -11, 11, 101, 105
 
 
 def events(client: ScriptedClient) -> list[tuple[int, str]]:
@@ -252,6 +255,46 @@ def test_set_watches_sends_the_events_since_the_last_seen_transaction_and_sets_t
         (CHILDREN_CHANGED, "/kept"),
         (DATA_CHANGED, "/kept"),
     ]
+
+
+@pytest.mark.parametrize("count", [0, PATHS_OF_A_STEP, PATHS_OF_A_STEP + 1, 4_000])
+def test_set_watches_of_many_paths_takes_many_steps(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene()
+    client, writer = scene.opened(), scene.opened()
+    since = scene.embedded.tree.zxid
+    paths = [f"/{number}" for number in range(count)]
+    sizes: list[int] = []
+    set_watches = Tree.set_watches
+
+    def note(tree: Tree, session_id: int, zxid: int, *vectors: Sequence[str]) -> list[WatchEvent]:
+        sizes.append(sum(map(len, vectors)))
+        return set_watches(tree, session_id, zxid, *vectors)
+
+    monkeypatch.setattr(Tree, "set_watches", note)
+    body = struct.pack(">q", since) + texts() + texts(*paths) + texts()
+    client.connection.receive(raw_frame(-8, SET_WATCHES, body) + raw_frame(9, PING))
+    steps = 0
+    while client.connection.step(0):
+        steps += 1
+        if steps == 1 + count // PATHS_OF_A_STEP:
+            # Some are watched, others are not yet: both get the event.
+            assert (len(sizes) > 0) == (count > 0)
+            for path in paths[:: PATHS_OF_A_STEP // 2]:
+                writer.call(create(path))
+    scene.settle()
+    assert max(sizes, default=0) <= PATHS_OF_A_STEP
+    assert steps >= 1 + 2 * (count // PATHS_OF_A_STEP)
+    replies = client.replies()
+    assert [(reply[0], reply[2]) for reply in replies if reply[0] != EVENT] == [(-8, 0), (9, 0)]
+    found = [
+        serialization.Watch.deserialize(reply[3], 0)[0] for reply in replies if reply[0] == EVENT
+    ]
+    created = [] if steps == 1 else paths[:: PATHS_OF_A_STEP // 2]
+    assert sorted((event.type, event.path) for event in found) == sorted(
+        (CREATED, path) for path in created
+    )
 
 
 @pytest.mark.parametrize(("persistent", "error"), [((), 0), (("/p",), UNIMPLEMENTED)])
