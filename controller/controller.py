@@ -20,7 +20,7 @@ Source: Kafka's KafkaServer.startup, KafkaController.
 """
 
 # `async def` here is not asyncio and needs no event loop.  These functions are procedures that
-# `coordination/serial_executor.py` runs one at a time, in order (Kafka: the controller event
+# `runtime/work.py` (`SerialQueue`) runs one at a time, in order (Kafka: the controller event
 # thread); they await nothing but `runtime.pending.Pending`.
 
 from __future__ import annotations
@@ -42,8 +42,11 @@ from odradek.controller.active.partition_states import (
 )
 from odradek.controller.active.reassignments import Refusals, Targets
 from odradek.controller.active.topic_admin import TopicAdmin
-from odradek.controller.coordination.errors import CoordinationError, SessionExpired
-from odradek.controller.coordination.serial_executor import Defer, Procedure, SerialExecutor
+from odradek.controller.coordination.errors import (
+    PROCEDURE_ERRORS,
+    CoordinationError,
+    SessionExpired,
+)
 from odradek.controller.coordination.session import (
     CoordinationSession,
     EventCallback,
@@ -94,6 +97,7 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.clock import Clock
 from odradek.runtime.pending import Pending
 from odradek.runtime.randomness import Randomness
+from odradek.runtime.work import Defer, Procedure, SerialQueue
 
 if TYPE_CHECKING:
     from odradek.controller.decide.features import FeatureUpdate
@@ -163,7 +167,7 @@ class Controller:
         self._warn = listener.on_warning
         self._clock = clock
         self._randomness = randomness
-        self._executor = SerialExecutor()
+        self._executor = SerialQueue(*PROCEDURE_ERRORS)
         self._active: ActiveController | None = None
         self._failed: dict[Step, None] = {}
         self._is_suspended = False

@@ -1,8 +1,8 @@
 """A result that may come later, and a way to wait for it that needs no event loop.
 
 A call that may have to wait returns a `Pending`: done already, or completed later on the thread of
-its owner.  A procedure (`async def`, run by `controller.coordination.serial_executor`) can await
-it; awaiting a done pending never suspends.
+its owner.  A coroutine (`async def`, advanced by `runtime/work.py`) can await it; awaiting a done
+pending never suspends.
 """
 
 from __future__ import annotations

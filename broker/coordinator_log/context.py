@@ -6,19 +6,21 @@ from collections.abc import Callable, Iterator
 
 from odradek.broker.purgatory import Purgatory, Wheel
 from odradek.runtime.clock import Clock
-from odradek.runtime.slicing import SharedSlices, run_in_slices
+from odradek.runtime.scheduler import scheduler_of
+from odradek.runtime.work import in_units
 
 
 class CoordinatorContext:
     """Clock, timers and purgatory of the node."""
 
-    __slots__ = ("clock", "matching", "purgatory", "wheel")
+    __slots__ = ("clock", "matching", "purgatory", "scheduler", "wheel")
 
     def __init__(self, purgatory: Purgatory, wheel: Wheel, clock: Clock) -> None:
         self.purgatory = purgatory
         self.wheel = wheel
         self.clock = clock
-        self.matching = SharedSlices(clock, self.defer)
+        self.scheduler = scheduler_of(clock, self.defer, "coordinators")
+        self.matching = scheduler_of(clock, self.defer, "regular expressions")
         """The expressions of all groups are matched here: their number is up to clients."""
 
     def after(self, wait_ms: int, work: Callable[[], None]) -> None:
@@ -31,4 +33,4 @@ class CoordinatorContext:
 
     def run_between_requests(self, steps: Iterator[None]) -> None:
         """Run steps in slices of 2 ms, from the next turn of the event loop on."""
-        self.defer(lambda: run_in_slices(steps, self.clock, self.defer))
+        self.scheduler.run_later(lambda: in_units(steps))

@@ -32,8 +32,9 @@ from odradek.controller.image.image import LEADER_DURING_DELETE, BrokerImage, En
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.clock import Clock
 from odradek.runtime.pending import Pending
-from odradek.runtime.slicing import run_in_slices
+from odradek.runtime.scheduler import scheduler_of
 from odradek.runtime.wheel_driver import WheelDriver
+from odradek.runtime.work import in_units
 
 if TYPE_CHECKING:
     from odradek.broker.interbroker.wire.steps import Steps
@@ -213,7 +214,7 @@ class ControlChannels:
     ) -> None:
         self._clients = clients
         self.wheel = wheel
-        self._clock = clock
+        self._scheduler = scheduler_of(clock, clients.defer, "control requests")
         self._broker_id = broker_id
         self.listener_name = listener_name
         self._inter_broker_listener_name = inter_broker_listener_name
@@ -250,7 +251,7 @@ class ControlChannels:
 
     def run_in_slices(self, steps: Iterator[None]) -> None:
         """Work between which the loop serves clients."""
-        run_in_slices(steps, self._clock, self._clients.defer)
+        self._scheduler.run(in_units(steps))
 
     def encode(self, request: ControlRequest) -> Steps[tuple[type[Any], int, bytes]]:
         """(class, version, body) of the message of a request."""

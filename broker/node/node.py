@@ -46,7 +46,8 @@ from odradek.controller.membership.registration import RegistrationRefused, next
 from odradek.runtime.descriptor_limit import open_descriptors
 from odradek.runtime.logging import error_text
 from odradek.runtime.pending import Pending
-from odradek.runtime.slicing import run_in_slices
+from odradek.runtime.scheduler import scheduler_of
+from odradek.runtime.work import in_units
 from odradek.storage.checkpoints.meta_properties import stored_broker_id, stored_cluster_id
 from odradek.storage.directories.log_manager import LogManager
 
@@ -505,7 +506,8 @@ class Node:
         would be the pause of their first requests."""
         platform = self._platform
         steps = self.server.prepare_first_requests()
-        platform.defer(lambda: run_in_slices(steps, platform.clock, platform.defer))
+        scheduler = scheduler_of(platform.clock, platform.defer, "first requests")
+        scheduler.run_later(lambda: in_units(steps))
 
     async def stop(self) -> None:
         """Stop, with every acknowledged record on disk; the next start need not check the logs.

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from time import monotonic_ns
 
 from odradek.runtime.clock import Clock
 from odradek.runtime.loop_watch import LoopWatch
-from odradek.runtime.slicing import run_in_slices
+from odradek.runtime.scheduler import scheduler_of
+from odradek.runtime.work import pause
 from odradek.storage.directories.log_manager import LogManager, NoDirectoryLeft
 from odradek.storage.directories.upkeep import RetentionRound, Upkeep
 from odradek.storage.log.log import Log
@@ -37,11 +37,10 @@ class Retention:
         loop_watch: LoopWatch,
         on_fatal: Callable[[str], None],
     ) -> None:
-        self._loop = loop
+        self._scheduler = scheduler_of(clock, loop.call_soon, "retention", loop_watch)
         self._clock = clock
         self._logs = logs
         self._upkeep = upkeep
-        self._loop_watch = loop_watch
         self._on_fatal = on_fatal
         self._cleaned: Log | None = None
         """The log that is being cleaned."""
@@ -83,12 +82,12 @@ class Retention:
             result, now_ms=self._clock.now_ms(), logs=logs, is_free=self._is_free
         )
         self.is_running = True
-        run_in_slices(self._steps(steps, result), self._clock, self._defer)
+        self._scheduler.run(self._run_round(steps, result))
 
-    def _steps(self, steps: Iterator[None], result: RetentionRound) -> Iterator[None]:
+    async def _run_round(self, steps: Iterator[None], result: RetentionRound) -> None:
         try:
             for _ in steps:
-                yield
+                await pause()
                 if self._is_stopped:
                     break
         except NoDirectoryLeft as error:
@@ -97,11 +96,3 @@ class Retention:
             self.is_running = False
         for name in result.damaged:
             logger.error("%s has a damaged segment; retention skips it", name)
-
-    def _defer(self, next_slice: Callable[[], None]) -> None:
-        def run() -> None:
-            began_ns = monotonic_ns()
-            next_slice()
-            self._loop_watch.ran(began_ns, "retention")
-
-        self._loop.call_soon(run)

@@ -34,7 +34,8 @@ from odradek.protocol.topic_partition import ZERO_UUID, TopicPartition
 from odradek.runtime.clock import Clock
 from odradek.runtime.pending import Pending
 from odradek.runtime.randomness import Randomness
-from odradek.runtime.slicing import Defer, run_in_slices
+from odradek.runtime.scheduler import Defer, Scheduler, scheduler_of
+from odradek.runtime.work import in_units
 from odradek.storage.directories.deletion import LogDeletion
 from odradek.storage.directories.disk_jobs import DiskJob
 from odradek.storage.directories.log_creation import DirectoryFull
@@ -141,14 +142,14 @@ class Leadership:
         self._refused = RefusedLeaderships()
         self._live: dict[int, None] = {}
         """The brokers of the last UpdateMetadata."""
-        self._defer: Defer | None = None
+        self._scheduler: Scheduler | None = None
 
     def serve(self, defer: Defer) -> None:
         """Clients are served from now on: apply long requests in slices between them.
 
         Before, at the start, a request is applied as a whole.
         """
-        self._defer = defer
+        self._scheduler = scheduler_of(self._clock, defer, "leadership")
 
     def apply(self, request: ControlRequest) -> Pending[ControlResponse]:
         """Apply one request; the response carries the errors of single partitions.
@@ -176,10 +177,10 @@ class Leadership:
         return Pending.of(ControlResponse())
 
     def _run(self, steps: Iterator[None]) -> None:
-        if self._defer is None:
+        if self._scheduler is None:
             deque(steps, maxlen=0)
         else:
-            run_in_slices(steps, self._clock, self._defer)
+            self._scheduler.run(in_units(steps))
 
     def _note_brokers(self, request: UpdateMetadata) -> None:
         live = {broker.broker_id: None for broker in request.brokers}

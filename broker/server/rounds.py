@@ -19,11 +19,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic_ns
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from odradek.broker.handlers.handler import Awaited, Steps
 from odradek.runtime.loop_watch import LoopWatch
 from odradek.runtime.pending import Pending
+from odradek.runtime.work import Runnable
 
 SLICE_NS: Final = 2_000_000
 """How long one connection may keep the loop from the others."""
@@ -34,16 +35,6 @@ REQUEST_THREADS: Final = 2
 """Each may decompress one batch at a time, of up to 64 MiB."""
 
 logger = logging.getLogger("odradek.server")
-
-
-class Runnable(Protocol):
-    """Work that is done in slices."""
-
-    def run_slice(self, deadline_ns: int) -> bool:
-        """Work until about `deadline_ns` of the monotonic clock; True asks for another slice."""
-
-    def abandon(self, error: Exception) -> None:
-        """A slice has failed: release what is held."""
 
 
 class Rounds:

@@ -5,7 +5,7 @@ Source: Kafka's TransactionMarkerChannelManager, which sends requests to its own
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 from odradek.broker.interbroker.network_client import Disconnected
@@ -24,7 +24,7 @@ from odradek.protocol.messages.write_txn_markers import (
 )
 from odradek.protocol.topic_partition import TopicPartition, by_topic
 from odradek.runtime.pending import Pending, settled
-from odradek.runtime.slicing import run_in_slices
+from odradek.runtime.work import pause
 
 WRITE_TXN_MARKERS_VERSION: Final = 1
 WRITE_TXN_MARKERS_VERSION_V2: Final = 2
@@ -65,8 +65,7 @@ class BrokerMarkerWriter:
         """One request, or the calls that it stands for."""
         if broker_id == self._broker_id:
             written: Pending[Results] = Pending()
-            steps = self._write_all_here(markers, written)
-            run_in_slices(steps, self._context.clock, self._context.defer)
+            self._context.scheduler.run(self._write_all_here(markers, written))
             return written
         client = self._clients.of(broker_id)
         if client is None:
@@ -75,14 +74,14 @@ class BrokerMarkerWriter:
         version = WRITE_TXN_MARKERS_VERSION_V2 if is_v2 else WRITE_TXN_MARKERS_VERSION
         return client.send(_request(markers), version).then(_results)
 
-    def _write_all_here(self, markers: Markers, written: Pending[Results]) -> Iterator[None]:
+    async def _write_all_here(self, markers: Markers, written: Pending[Results]) -> None:
         keys: list[tuple[int, TopicPartition]] = []
         results: list[Pending[ErrorCode]] = []
         for marker, partitions in markers:
             for partition in partitions:
                 keys.append((marker.producer_id, partition))
                 results.append(self._write_here(partition, marker))
-                yield
+                await pause()
         settled(results).on_done(
             lambda _: written.resolve(
                 {key: one.result() for key, one in zip(keys, results, strict=True)}

@@ -17,7 +17,7 @@ Source: Kafka's KafkaController, PartitionStateMachine, ReplicaStateMachine.
 """
 
 # `async def` here is not asyncio and needs no event loop.  The methods are procedures: `Controller`
-# runs them one at a time, in order, on `coordination/serial_executor.py`, and they await nothing
+# runs them one at a time, in order, on a `SerialQueue`, and they await nothing
 # but `runtime.pending.Pending`.  With an embedded session most run to their end within the call.
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from odradek.controller.active.partition_states import ControllerSettings, Parti
 from odradek.controller.active.reassignments import Reassignments
 from odradek.controller.active.topic_changes import TopicChanges
 from odradek.controller.active.topic_deletion import TopicDeletion
-from odradek.controller.coordination.serial_executor import Work, shares
 from odradek.controller.coordination.session import CoordinationSession
 from odradek.controller.image.control_requests import (
     ControlBatch,
@@ -50,6 +49,7 @@ from odradek.controller.znodes.cluster_reading import Warn, read_brokers, read_s
 from odradek.controller.znodes.fenced_writes import FencedWrites
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.runtime.work import pause, shares
 
 if TYPE_CHECKING:
     from odradek.controller.decide.features import FeatureUpdate
@@ -136,7 +136,7 @@ class ActiveController:
         written: dict[TopicPartition, int] = {}
         found = await read_states(self._session, everything, self._warn, written)
         for share in shares(list(found)):
-            await Work(len(share))
+            await pause(len(share))
             image = image.with_states({key: found[key] for key in share})
         states.load(image)
         self.is_loaded = True

@@ -14,8 +14,11 @@ from typing import Any, TypeVar
 
 from odradek.controller.active.active_controller import ActiveController
 from odradek.controller.active.topic_admin import TopicAdmin, TopicResult, allocate_producer_ids
-from odradek.controller.coordination.errors import ConnectionLoss, CoordinationError
-from odradek.controller.coordination.serial_executor import Defer, SerialExecutor
+from odradek.controller.coordination.errors import (
+    PROCEDURE_ERRORS,
+    ConnectionLoss,
+    CoordinationError,
+)
 from odradek.controller.coordination.session import CoordinationSession
 from odradek.controller.decide.partitions import CreatePartitionsSpec
 from odradek.controller.decide.topics import CreateTopicSpec
@@ -26,6 +29,7 @@ from odradek.controller.znodes.dynamic_configs import (
 )
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.pending import Pending
+from odradek.runtime.work import Defer, SerialQueue
 
 Spec = TypeVar("Spec")
 
@@ -45,7 +49,7 @@ class AdminRequests:
         self._session = session
         self._topic_admin = topic_admin
         self._active = active
-        self._executor = SerialExecutor()
+        self._executor = SerialQueue(*PROCEDURE_ERRORS)
 
     def serve(self, defer: Defer) -> None:
         """Clients are served from now on."""
@@ -150,7 +154,7 @@ class AdminRequests:
                 return {}
 
         # Not after what waits: creating many topics takes long.
-        return SerialExecutor().submit(run)
+        return SerialQueue(*PROCEDURE_ERRORS).submit(run)
 
     def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> Pending[tuple[int, int]]:
         """(first id, count) of a new block for a broker; at the active controller only.

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from odradek.controller.active.partition_states import PartitionStates
 from odradek.controller.active.reassignments import Reassignments
 from odradek.controller.active.topic_deletion import TopicDeletion
-from odradek.controller.coordination.serial_executor import Work, shares
 from odradek.controller.decide.deletion import Replica
 from odradek.controller.decide.elections import Strategy
 from odradek.controller.decide.state_changes import name_partitions
@@ -24,6 +23,7 @@ from odradek.controller.znodes.config_znodes import decode_log_directory_event
 from odradek.controller.znodes.fenced_writes import read_all
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.runtime.work import pause, shares
 
 logger = logging.getLogger("odradek.controller")
 
@@ -174,7 +174,7 @@ class BrokerChanges:
         batch = ControlBatch()
         dead: list[Replica] = []
         for share in shares(partitions):
-            await Work(len(share))
+            await pause(len(share))
             for key in share:
                 partition = image.partition(*key)
                 assert partition is not None, "the key comes from the image"
@@ -210,7 +210,7 @@ class BrokerChanges:
         """LeaderAndIsr for all replicas of the brokers, but those that are deleted, or about to."""
         wanted = dict.fromkeys(brokers)
         for share in shares(self._states.image.partitions_on(wanted) if wanted else ()):
-            await Work(len(share))
+            await pause(len(share))
             for key in share:
                 partition = self._states.image.partition(*key)
                 assert partition is not None, "the key comes from the image"

@@ -18,7 +18,6 @@ from typing import Final, NamedTuple
 
 from odradek.controller.active.state_change_log import StateChangeLog
 from odradek.controller.coordination.errors import BadVersion, CoordinationError, NodeExists
-from odradek.controller.coordination.serial_executor import Work, shares
 from odradek.controller.coordination.session import Create, SetData, Stat, ZkResult
 from odradek.controller.decide.deletion import Deletions, Replica
 from odradek.controller.decide.elections import (
@@ -45,6 +44,7 @@ from odradek.controller.znodes.cluster_reading import Warn, encode_state, read_s
 from odradek.controller.znodes.config_znodes import decode_config
 from odradek.controller.znodes.fenced_writes import ControllerMoved, FencedWrites, read_all
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.runtime.work import pause, shares
 
 ATTEMPTS_MAX: Final = 10
 """A state that other writers change more often is left as it is until the next event."""
@@ -181,7 +181,7 @@ class PartitionStates:
         elections: dict[TopicPartition, Election] = {}
         states: dict[TopicPartition, bytes] = {}
         for share in shares(partitions):
-            await Work(len(share))
+            await pause(len(share))
             for key in share:
                 partition = self.image.partition(*key)
                 assert partition is not None, "only known partitions get a leader"
@@ -271,7 +271,7 @@ class PartitionStates:
         first: list[TopicPartition] = []
         offline: list[TopicPartition] = []
         for share in shares(list(self.image.partitions())):
-            await Work(len(share))
+            await pause(len(share))
             for name, partition in share:
                 if (
                     topic in (None, name)
@@ -294,7 +294,7 @@ class PartitionStates:
         """
         by_broker: dict[int, list[TopicPartition]] = {}
         for share in shares(replicas):
-            await Work(len(share))
+            await pause(len(share))
             for topic, index, broker in share:
                 key = TopicPartition(topic, index)
                 batch.add_stop(broker, key, is_deleted=False)
@@ -307,13 +307,13 @@ class PartitionStates:
 
             keys: list[TopicPartition] = []
             for held in shares(by_broker[broker]):
-                await Work(len(held))
+                await pause(len(held))
                 keys += [key for key in held if self._state(key) is not None]
                 batch.add_metadata(key for key in held if self._state(key) is None)
             written = await self.change(keys, decide)
             kept = [key for key in written if key.topic not in self.deletions]
             for changed in shares(kept):
-                await Work(len(changed))
+                await pause(len(changed))
                 for key in changed:
                     partition = self.image.partition(*key)
                     assert partition is not None, "its state was written"
@@ -329,7 +329,7 @@ class PartitionStates:
         """
         changed: dict[TopicPartition, PartitionState] = {}
         for share in shares(list(written)):
-            await Work(len(share))
+            await pause(len(share))
             for key in share:
                 partition = self.image.partition(*key)
                 assert partition is not None, "the key comes from the image"
@@ -361,7 +361,7 @@ class PartitionStates:
             decided: dict[TopicPartition, PartitionState] = {}
             writes: list[tuple[SetData]] = []
             for share in shares(remaining):
-                await Work(len(share))
+                await pause(len(share))
                 for key in share:
                     partition = self.image.partition(*key)
                     if partition is None or partition.state is None:
@@ -390,7 +390,7 @@ class PartitionStates:
         """What was written enters the image; the keys whose states were others."""
         stale: list[TopicPartition] = []
         for share in shares(list(zip(decided, results, strict=True))):
-            await Work(len(share))
+            await pause(len(share))
             written: dict[TopicPartition, PartitionState] = {}
             for key, result in share:
                 if isinstance(result, BadVersion):
@@ -421,7 +421,7 @@ class PartitionStates:
         of them because one of their nodes exists."""
         groups: list[list[Create]] = []
         for share in shares(list(paths)):
-            await Work(len(share))
+            await pause(len(share))
             groups += [
                 [Create(path) for path in paths[key][:-1]] + [Create(paths[key][-1], data.get(key))]
                 for key in share
@@ -437,7 +437,7 @@ class PartitionStates:
     async def _unclean_topics(self, partitions: Sequence[TopicPartition]) -> dict[str, None]:
         topics: dict[str, None] = {}
         for share in shares(partitions):
-            await Work(len(share))
+            await pause(len(share))
             for key in share:
                 state = self._state(key)
                 if state is not None and not any(
@@ -470,7 +470,7 @@ class PartitionStates:
     ) -> None:
         """Elections that were written: into the image, and as LeaderAndIsr into the batch."""
         for share in shares(list(elections)):
-            await Work(len(share))
+            await pause(len(share))
             self.replace_states({key: elections[key].state for key in share})
             for key in share:
                 partition = self.image.partition(*key)

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Container, Iterable
 from typing import Final
 
-from odradek.controller.coordination.serial_executor import Work, shares
 from odradek.controller.decide.state_changes import (
     FoldedChanges,
     Health,
@@ -23,6 +22,7 @@ from odradek.controller.decide.state_changes import (
 )
 from odradek.controller.image.image import Image
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.runtime.work import pause, shares
 
 logger = logging.getLogger("odradek.controller")
 
@@ -70,7 +70,7 @@ class StateChangeLog:
             changed, self._changed = self._changed, {}
             folded: FoldedChanges = {}
             for share in shares(list(changed)):
-                await Work(len(share))
+                await pause(len(share))
                 kept = [key for key in share if key.topic not in deleting]
                 self._health.fold(image, kept, folded)
             _log(change_lines(folded))

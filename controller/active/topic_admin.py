@@ -21,7 +21,6 @@ from odradek.controller.coordination.errors import (
     NodeExists,
     NoNode,
 )
-from odradek.controller.coordination.serial_executor import Work
 from odradek.controller.coordination.session import (
     ANY_VERSION,
     CoordinationSession,
@@ -54,10 +53,11 @@ from odradek.controller.znodes.fenced_writes import read_all
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.topic_partition import ZERO_UUID
 from odradek.runtime.randomness import Randomness
+from odradek.runtime.work import pause
 
 ATTEMPTS_MAX = 10
 PARTITIONS_OF_A_UNIT: Final = 64
-"""Partitions of a new topic that are placed, or written into its znode, in a unit of `Work`."""
+"""Partitions of a new topic that are placed, or written into its znode, in a unit."""
 _CONFIG_SHOWN_MAX = 500
 """Characters of a topic's config in a log line."""
 
@@ -127,12 +127,12 @@ class TopicAdmin:
         try:
             known = await self._known_topics(spec.name)
             # Many topics of a request that waited for others may only be validated.
-            await Work(1 + max(spec.partitions, len(spec.assignments)) // PARTITIONS_OF_A_UNIT)
+            await pause(1 + max(spec.partitions, len(spec.assignments)) // PARTITIONS_OF_A_UNIT)
             brokers = self._image().live_brokers()
             topic = decide_create_topic(brokers, known, spec, inputs)
             self._check_new_topic(spec.name)
             if not validate_only:
-                await Work(len(topic.replicas) // PARTITIONS_OF_A_UNIT)
+                await pause(len(topic.replicas) // PARTITIONS_OF_A_UNIT)
                 await self._write_topic(topic)
                 _log_created(topic, requested_by)
         except BrokerError as refusal:
@@ -263,7 +263,7 @@ class TopicAdmin:
             )
         placed = decide_create_partitions(brokers, topic, spec)
         if not validate_only:
-            await Work(spec.count // PARTITIONS_OF_A_UNIT)
+            await pause(spec.count // PARTITIONS_OF_A_UNIT)
             if spec.topic in INTERNAL_TOPICS:
                 # Before there are more: no broker may spread keys over all of them.
                 count = str(len(assignment.partitions))

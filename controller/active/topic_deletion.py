@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from odradek.controller.active.partition_states import PartitionStates
 from odradek.controller.coordination.errors import CoordinationError
-from odradek.controller.coordination.serial_executor import Work, shares
 from odradek.controller.coordination.session import SetData
 from odradek.controller.decide.deletion import (
     DeleteReplicas,
@@ -24,6 +23,7 @@ from odradek.controller.image.control_requests import ControlBatch, ControlRespo
 from odradek.controller.znodes import zk_data
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.runtime.work import pause, shares
 
 logger = logging.getLogger("odradek.controller")
 
@@ -81,7 +81,7 @@ class TopicDeletion:
         """A broker responded to a StopReplica, which may delete replicas."""
         topics: dict[str, None] = {}
         for share in shares(request.partitions):
-            await Work(len(share))
+            await pause(len(share))
             deleted: list[Replica] = []
             failed: list[Replica] = []
             for stopped in share:
@@ -115,13 +115,13 @@ class TopicDeletion:
     async def _delete_replicas(self, topic: str, replicas: Sequence[Replica]) -> None:
         batch = ControlBatch()
         for share in shares(replicas_of(self._states.image, topic)):
-            await Work(len(share))
+            await pause(len(share))
             batch.add_metadata(map(partition_of, share))
         await self._states.send(batch)
         batch = ControlBatch()
         await self._states.take_offline(replicas, batch)
         for share in shares(replicas):
-            await Work(len(share))
+            await pause(len(share))
             for name, index, broker in share:
                 batch.add_stop(broker, TopicPartition(name, index), is_deleted=True)
         for broker, request in await self._states.send(batch):

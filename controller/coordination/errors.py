@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
+
+from odradek.protocol.errors import BrokerError
 
 
 class CoordinationError(Exception):
@@ -120,3 +123,7 @@ class MultiFailed(CoordinationError):
         self.code = error.code
         after = [RuntimeInconsistency() for _ in range(count - index - 1)]
         self.errors: Sequence[CoordinationError | None] = [*([None] * index), error, *after]
+
+
+PROCEDURE_ERRORS: Final = (CoordinationError, BrokerError)
+"""What a procedure may fail with; anything else is a bug."""

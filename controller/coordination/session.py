@@ -8,7 +8,7 @@ or a `Check` in the same multi.
 Events: watches are one-shot and set by reads (`watch=True`).  All events, of watches and of the
 session itself, go to the callback that the session was opened with, on the owner's thread; an event
 precedes the result of any later read that returns the change.  The callback must not call the
-session: it queues (see `SerialExecutor`).
+session: it queues (see `SerialQueue`).
 
 When the session expires, the callback gets SessionState.EXPIRED, every pending call fails with
 SessionExpired, and so do all later ones until the owner calls `reopen`: no write that was decided

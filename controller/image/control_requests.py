@@ -5,7 +5,7 @@ repeated one as harmless.  Other brokers get them as the wire requests of these 
 that is the controller gets the values.  `ControlBatch` collects the requests that one event causes
 and returns them in sending order: LeaderAndIsr, then UpdateMetadata, then StopReplica.
 
-What is `async` here is part of a procedure of `coordination/serial_executor.py`.
+What is `async` here is part of a procedure of a `SerialQueue` (`runtime/work.py`).
 Source: KIP-380, KIP-497, KIP-516, KIP-570; Kafka's ControllerBrokerRequestBatch.
 """
 
@@ -16,7 +16,6 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
-from odradek.controller.coordination.serial_executor import Work, shares
 from odradek.controller.image.image import (
     LEADER_DURING_DELETE,
     BrokerImage,
@@ -28,6 +27,7 @@ from odradek.controller.image.image import (
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import ZERO_UUID, TopicPartition
 from odradek.runtime.pending import Pending
+from odradek.runtime.work import pause, shares
 
 EPOCH_DURING_DELETE: Final = -2
 NO_EPOCH: Final = -1
@@ -211,7 +211,7 @@ class ControlBatch:
             brokers |= dict.fromkeys(image.brokers)
         described: list[UpdateMetadataPartition] = []
         for share in shares(list(self._metadata)):
-            await Work(len(share))
+            await pause(len(share))
             described += describe_partitions(image, share, deleting)
         partitions = tuple(described)
         for broker in sorted(brokers):
@@ -230,7 +230,7 @@ class ControlBatch:
         partitions: list[LeaderAndIsrPartition] = []
         leaders: dict[int, BrokerImage] = {}
         for share in shares(list(self._leader_and_isr[broker].items())):
-            await Work(len(share))
+            await pause(len(share))
             for (topic, index), (partition, is_new) in share:
                 state = partition.state
                 assert state is not None, "checked when it was added"
@@ -262,7 +262,7 @@ class ControlBatch:
     ) -> StopReplica:
         partitions: list[StopReplicaPartition] = []
         for share in shares(list(self._stops[broker].items())):
-            await Work(len(share))
+            await pause(len(share))
             for (topic, index), is_deleted in share:
                 partition = image.partition(topic, index)
                 epoch = NO_EPOCH

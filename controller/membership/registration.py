@@ -12,6 +12,7 @@ from typing import Final
 from uuid import UUID
 
 from odradek.controller.coordination.errors import (
+    PROCEDURE_ERRORS,
     BadVersion,
     ConnectionLoss,
     CoordinationError,
@@ -19,13 +20,13 @@ from odradek.controller.coordination.errors import (
     NodeExists,
     NoNode,
 )
-from odradek.controller.coordination.serial_executor import SerialExecutor
 from odradek.controller.coordination.session import CoordinationSession, Create, SetData, Stat
 from odradek.controller.image.image import BrokerImage
 from odradek.controller.znodes import zk_data
 from odradek.controller.znodes.broker_znode import decode_broker, encode_broker
 from odradek.controller.znodes.fenced_writes import ensure_path, read_all
 from odradek.runtime.pending import Pending, settled
+from odradek.runtime.work import SerialQueue
 
 ATTEMPTS_MAX: Final = 10
 
@@ -83,7 +84,7 @@ def next_broker_id(session: CoordinationSession) -> Pending[int]:
                 return (await session.set(zk_data.BROKER_SEQUENCE, b"")).version
             await session.exists(zk_data.BROKER_SEQUENCE)
 
-    return SerialExecutor().submit(run)
+    return SerialQueue(*PROCEDURE_ERRORS).submit(run)
 
 
 async def register(

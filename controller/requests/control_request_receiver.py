@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from odradek.controller.coordination.errors import CoordinationError
-from odradek.controller.coordination.serial_executor import Defer, SerialExecutor
+from odradek.controller.coordination.errors import PROCEDURE_ERRORS, CoordinationError
 from odradek.controller.coordination.session import CoordinationSession
 from odradek.controller.image.control_requests import (
     ControlRequest,
@@ -33,6 +32,7 @@ from odradek.controller.image.metadata_cache import MetadataCache
 from odradek.controller.znodes.dynamic_configs import BROKERS, TOPICS, read_topic_configs
 from odradek.protocol.errors import ErrorCode
 from odradek.runtime.pending import Pending
+from odradek.runtime.work import Defer, SerialQueue
 
 
 class ControllerListener(Protocol):
@@ -61,7 +61,7 @@ class ControlRequestReceiver:
         self._session = session
         self._handler = handler
         self._listener = listener
-        self._executor = SerialExecutor()
+        self._executor = SerialQueue(*PROCEDURE_ERRORS)
         self._known_configs: dict[str, None] = {}
         self._retry: Pending[None] | None = None
         self._described_epoch = -1

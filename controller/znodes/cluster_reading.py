@@ -11,7 +11,6 @@ from typing import Final
 from uuid import UUID
 
 from odradek.controller.coordination.errors import CoordinationError
-from odradek.controller.coordination.serial_executor import Work
 from odradek.controller.coordination.session import CoordinationSession, SetData
 from odradek.controller.image.image import (
     BrokerImage,
@@ -23,11 +22,12 @@ from odradek.controller.znodes import zk_data
 from odradek.controller.znodes.broker_znode import decode_broker
 from odradek.controller.znodes.fenced_writes import FencedWrites, read_all
 from odradek.protocol.topic_partition import ZERO_UUID, TopicPartition
+from odradek.runtime.work import pause
 
 Warn = Callable[[str], None]
 
 BYTES_OF_A_UNIT: Final = 512
-"""Bytes of a topic's znode that are decoded in a unit of `Work`: some 30 partitions."""
+"""Bytes of a topic's znode that are decoded in a unit: some 30 partitions."""
 
 
 async def read_brokers(session: CoordinationSession, warn: Warn) -> dict[int, BrokerImage]:
@@ -66,7 +66,7 @@ async def read_topics(
         if found is None:
             continue
         data, stat = found
-        await Work(1 + len(data or b"") // BYTES_OF_A_UNIT)
+        await pause(1 + len(data or b"") // BYTES_OF_A_UNIT)
         try:
             assignment = zk_data.TopicAssignmentZnode.decode(data)
         except zk_data.BadZnode as error:
@@ -113,7 +113,7 @@ async def read_states(
     for key, found in zip(partitions, await read_all(session, paths), strict=True):
         if found is None:
             continue
-        await Work()
+        await pause()
         data, stat = found
         try:
             state = zk_data.PartitionStateZnode.decode(data)

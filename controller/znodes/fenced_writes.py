@@ -19,7 +19,6 @@ from odradek.controller.coordination.errors import (
     SessionExpired,
     StorageFailed,
 )
-from odradek.controller.coordination.serial_executor import Work, shares
 from odradek.controller.coordination.session import (
     Check,
     CoordinationSession,
@@ -32,6 +31,7 @@ from odradek.controller.coordination.session import (
 )
 from odradek.controller.znodes import zk_data
 from odradek.runtime.pending import Pending, settled
+from odradek.runtime.work import pause, shares
 
 
 class ControllerMoved(CoordinationError):
@@ -98,7 +98,7 @@ class FencedWrites:
         sent: list[list[int]] = []
         pendings: list[Pending[list[ZkResult]]] = []
         for multi in multis:
-            await Work(len(multi))
+            await pause(len(multi))
             sent.append(multi)
             operations = [one for index in multi for one in groups[index]]
             pendings.append(self.session.multi((self._check, *operations)))
@@ -165,7 +165,7 @@ async def read_all(
     found: list[tuple[bytes | None, Stat] | None] = []
     pendings: list[Pending[tuple[bytes | None, Stat]]] = []
     for share in shares(paths):
-        await Work(len(share))
+        await pause(len(share))
         pendings += [session.get(path, watch=watch) for path in share]
     for pending in await settled(pendings):
         try:

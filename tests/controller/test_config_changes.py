@@ -7,8 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from odradek.controller.coordination.errors import NoAuthorization
-from odradek.controller.coordination.serial_executor import SerialExecutor
+from odradek.controller.coordination.errors import PROCEDURE_ERRORS, NoAuthorization
 from odradek.controller.coordination.tree import Tree
 from odradek.controller.decide.partitions import CreatePartitionsSpec
 from odradek.controller.decide.topics import CreateTopicSpec
@@ -21,6 +20,7 @@ from odradek.controller.znodes.dynamic_configs import (
     ConfigChanges,
 )
 from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.runtime.work import SerialQueue
 from tests.support.cluster import Cluster
 from tests.support.refusing_session import RefusingSession
 
@@ -199,7 +199,7 @@ class Reader:
     def __init__(self, cluster: Cluster) -> None:
         self.configs: list[tuple[str, dict[str, str]]] = []
         self.warnings: list[str] = []
-        self.executor = SerialExecutor()
+        self.executor = SerialQueue(*PROCEDURE_ERRORS)
         session = RefusingSession(
             cluster.tree.connect(lambda event: None), "/config/topics/locked", NoAuthorization
         )

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from odradek.controller.coordination.errors import BadVersion, NodeExists, NoNode
-from odradek.controller.coordination.serial_executor import SerialExecutor
+from odradek.controller.coordination.errors import PROCEDURE_ERRORS, BadVersion, NodeExists, NoNode
 from odradek.controller.coordination.session import Create, Delete, SetData, Stat
 from odradek.controller.znodes.fenced_writes import (
     SHARED_BYTES_MAX,
@@ -14,13 +13,14 @@ from odradek.controller.znodes.fenced_writes import (
     ControllerMoved,
     FencedWrites,
 )
+from odradek.runtime.work import SerialQueue
 from tests.support.cluster import Cluster
 
 T = TypeVar("T")
 
 
 def finish(procedure: Coroutine[Any, None, T]) -> T:
-    return SerialExecutor().submit(lambda: procedure).result()
+    return SerialQueue(*PROCEDURE_ERRORS).submit(lambda: procedure).result()
 
 
 def fence(cluster: Cluster) -> FencedWrites:

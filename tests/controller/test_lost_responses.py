@@ -8,8 +8,7 @@ from typing import TypeVar
 import pytest
 
 from odradek.controller.coordination.embedded import EmbeddedSession
-from odradek.controller.coordination.errors import ConnectionLoss
-from odradek.controller.coordination.serial_executor import SerialExecutor
+from odradek.controller.coordination.errors import PROCEDURE_ERRORS, ConnectionLoss
 from odradek.controller.coordination.session import (
     ANY_VERSION,
     CoordinationSession,
@@ -23,6 +22,7 @@ from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.controller.membership.registration import find_cluster_id, next_broker_id
 from odradek.protocol.errors import ErrorCode
 from odradek.runtime.pending import Pending
+from odradek.runtime.work import SerialQueue
 from tests.support.cluster import Cluster
 
 T = TypeVar("T")
@@ -197,7 +197,7 @@ def test_cluster_id_and_broker_id_are_found_after_a_lost_response(is_carried_out
     session.create("/cluster", None).result()
     session.is_carried_out = is_carried_out
     session.loses = 0
-    finding = SerialExecutor().submit(lambda: find_cluster_id(session, "mine"))
+    finding = SerialQueue(*PROCEDURE_ERRORS).submit(lambda: find_cluster_id(session, "mine"))
     assert finding.result() == "mine"
     assert session.lost == 1
     assert next_broker_id(session).result() == 1

@@ -57,7 +57,7 @@ ALLOWED: Final = {
     "pipeline/transforms/python.py": "__annotations__",
     "protocol/schema.py": "__qualname__",
     "runtime/repeated_lines.py": "args msg",  # of `logging`
-    "runtime/slicing.py": "__qualname__",
+    "runtime/scheduler.py": "__qualname__",
     "runtime/testing/memory_files.py": "modified_ms",  # of its nodes, in a file beside it
     "storage/log/time_lookup.py": "__traceback__",
     "storage/segments/segment.py": "was_used",  # a call would take 3 % of an append

@@ -9,27 +9,22 @@ from itertools import pairwise
 
 import pytest
 
-from odradek.controller.coordination.errors import NoNode
-from odradek.controller.coordination.serial_executor import (
-    TURN_UNITS,
-    SerialExecutor,
-    Work,
-    shares,
-)
+from odradek.controller.coordination.errors import PROCEDURE_ERRORS, NoNode
 from odradek.runtime.pending import Pending, settled
+from odradek.runtime.work import TURN_UNITS, SerialQueue, pause, shares
 
 
 def test_awaiting_a_done_pending_never_suspends() -> None:
     async def run() -> int:
         return await Pending.of(1) + await Pending.of(2)
 
-    done = SerialExecutor().submit(run)
+    done = SerialQueue(*PROCEDURE_ERRORS).submit(run)
     assert done.is_done
     assert done.result() == 3
 
 
 def test_next_procedure_waits_for_a_suspended_one() -> None:
-    procedures = SerialExecutor()
+    procedures = SerialQueue(*PROCEDURE_ERRORS)
     first: Pending[int] = Pending()
     trace: list[str] = []
 
@@ -52,7 +47,7 @@ def test_next_procedure_waits_for_a_suspended_one() -> None:
 
 
 def test_urgent_procedure_runs_before_waiting_ones_and_after_the_running_one() -> None:
-    procedures = SerialExecutor()
+    procedures = SerialQueue(*PROCEDURE_ERRORS)
     gate: Pending[None] = Pending()
     trace: list[str] = []
 
@@ -71,7 +66,7 @@ def test_urgent_procedure_runs_before_waiting_ones_and_after_the_running_one() -
 
 
 def test_procedure_submitted_within_another_runs_after_it() -> None:
-    procedures = SerialExecutor()
+    procedures = SerialQueue(*PROCEDURE_ERRORS)
     trace: list[str] = []
 
     async def inner() -> None:
@@ -86,7 +81,7 @@ def test_procedure_submitted_within_another_runs_after_it() -> None:
 
 
 def test_coordination_error_fails_the_pending_and_the_next_procedure_runs() -> None:
-    procedures = SerialExecutor()
+    procedures = SerialQueue(*PROCEDURE_ERRORS)
     gate: Pending[None] = Pending()
 
     async def failing() -> None:
@@ -104,7 +99,7 @@ def test_coordination_error_fails_the_pending_and_the_next_procedure_runs() -> N
 
 
 def test_other_exception_is_raised_in_the_caller_and_the_next_procedure_runs() -> None:
-    procedures = SerialExecutor()
+    procedures = SerialQueue(*PROCEDURE_ERRORS)
 
     async def wrong() -> None:
         raise ZeroDivisionError
@@ -118,14 +113,14 @@ def test_other_exception_is_raised_in_the_caller_and_the_next_procedure_runs() -
 
 
 def test_long_procedure_is_divided_and_no_other_runs_in_between() -> None:
-    procedures = SerialExecutor()
+    procedures = SerialQueue(*PROCEDURE_ERRORS)
     turns: deque[Callable[[], None]] = deque()
     procedures.serve(turns.append)
     trace: list[object] = []
 
     async def long() -> None:
         for part in shares(range(3 * TURN_UNITS)):
-            await Work(len(part))
+            await pause(len(part))
             trace.append(len(part))
 
     async def short() -> None:
@@ -142,7 +137,7 @@ def test_long_procedure_is_divided_and_no_other_runs_in_between() -> None:
 
 
 def test_small_works_of_several_procedures_share_a_turn() -> None:
-    procedures = SerialExecutor()
+    procedures = SerialQueue(*PROCEDURE_ERRORS)
     turns: deque[Callable[[], None]] = deque()
     procedures.serve(turns.append)
     gate: Pending[None] = Pending()
@@ -152,7 +147,7 @@ def test_small_works_of_several_procedures_share_a_turn() -> None:
         await gate
 
     async def small(number: int) -> None:
-        await Work()
+        await pause()
         done.append(number)
 
     procedures.submit(wait)
@@ -168,11 +163,11 @@ def test_small_works_of_several_procedures_share_a_turn() -> None:
 
 
 def test_work_before_clients_are_served_is_done_within_the_call() -> None:
-    procedures = SerialExecutor()
+    procedures = SerialQueue(*PROCEDURE_ERRORS)
 
     async def long() -> int:
         for part in shares(range(3 * TURN_UNITS)):
-            await Work(len(part))
+            await pause(len(part))
         return 1
 
     assert procedures.submit(long).result() == 1

@@ -16,7 +16,7 @@ Source: Kafka's GroupMetadataManager and CoordinatorRuntime.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from odradek.broker.group.append_errors import AppendPurpose, response_error
@@ -58,6 +58,7 @@ from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.stored.group_metadata import GroupMetadataKey
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.pending import Pending
+from odradek.runtime.work import pause
 
 logger = logging.getLogger("odradek.groups")
 
@@ -388,14 +389,14 @@ class ConsumerGroups:
         if not group.is_resolving:
             group.begin_matching()
             matching = RegexMatching(group.regex_subscribers, self._directory())
-            self._context.matching.add(self._match_steps(group, matching))
+            self._context.matching.run_later(lambda: self._match(group, matching))
 
-    def _match_steps(self, group: ConsumerGroup, matching: RegexMatching) -> Iterator[None]:
+    async def _match(self, group: ConsumerGroup, matching: RegexMatching) -> None:
         while not (self._is_closed or group.is_released):
             if matching.step():
                 self._store_matches(group, matching)
                 return
-            yield
+            await pause()
 
     def _store_matches(self, group: ConsumerGroup, matching: RegexMatching) -> None:
         group.end_matching()

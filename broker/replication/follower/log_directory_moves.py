@@ -24,7 +24,7 @@ from odradek.protocol.records.batch import parse_batch
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.clock import Clock
 from odradek.runtime.randomness import Randomness
-from odradek.runtime.slicing import Defer
+from odradek.runtime.scheduler import Defer
 from odradek.storage.directories.disk_jobs import DiskJob, FinishTruncation
 from odradek.storage.directories.log_manager import LogManager, NoDirectoryLeft
 from odradek.storage.directories.upkeep import Upkeep

@@ -47,7 +47,8 @@ from odradek.protocol.messages.list_offsets import (
 from odradek.runtime.clock import Clock
 from odradek.runtime.metrics import BrokerMetrics
 from odradek.runtime.pending import Pending
-from odradek.runtime.slicing import Defer, TimeSlice
+from odradek.runtime.scheduler import Defer
+from odradek.runtime.slicing import TimeSlice
 from odradek.runtime.timers import Timer
 from odradek.storage.directories.disk_jobs import DiskJob
 from odradek.storage.directories.log_manager import NoDirectoryLeft

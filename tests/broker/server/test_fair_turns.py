@@ -16,7 +16,7 @@ import pytest
 from odradek.broker.handlers.metadata import AUTO_CREATIONS_MAX
 from odradek.broker.handlers.table import WHOLE_ELEMENTS_MAX
 from odradek.broker.server.connection import OUTSTANDING_LEAST, OUTSTANDING_MAX, WAITING_MAX
-from odradek.broker.server.rounds import SHORT_SLICE_NS, Runnable
+from odradek.broker.server.rounds import SHORT_SLICE_NS
 from odradek.broker.topics import OFFSETS_TOPIC
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
@@ -36,6 +36,7 @@ from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from odradek.runtime.loop_watch import LoopWatch
+from odradek.runtime.work import Runnable
 from tests.scripts.chapters.batches import batch, produce_request
 from tests.support.attacks import PIPELINED, REQUESTS, named_topics
 from tests.support.machine_speed import slowness
