@@ -13,12 +13,11 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from time import monotonic_ns
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from odradek.runtime.metrics import BrokerMetrics
+from odradek.runtime.scheduler import SLICE_NS
 from odradek.runtime.timers import Timer
-
-SLICE_NS: Final = 2_000_000
 
 logger = logging.getLogger("odradek.server")
 
@@ -31,7 +30,7 @@ class Delayed:
     expire    returns the response when the time is up
     is_tried  the handler has made the attempt at parking itself
 
-    Both may return steps that make the response.  Neither may keep a view into the request's
+    Both may return a coroutine that makes the response.  Neither may keep a view into the request's
     memory, which is reused as soon as the handler has returned.
     """
 
@@ -151,24 +150,7 @@ class Purgatory:
         A response may notify further keys; their requests are attempted in the same call.  It ends
         after a slice of time all the same, and asks for the next one.
         """
-        due = self._due
-        if not due and not self._notified:
-            return
-        end_ns = 0
-        while due or self._notified:
-            if not due:
-                self._gather()
-                continue
-            parked = due.popleft()
-            if parked.respond is None:
-                continue
-            self.try_complete(parked, parked.delayed.attempt)
-            now_ns = monotonic_ns()
-            if not end_ns:
-                end_ns = now_ns + SLICE_NS
-            elif now_ns >= end_ns:
-                break
-        if due or self._notified:
+        if (self._due or self._notified) and self.run_slice(monotonic_ns() + SLICE_NS):
             self._ask_for_slice(self)
 
     def _gather(self) -> None:
@@ -184,9 +166,18 @@ class Purgatory:
         self._due.extend(requests)
 
     def run_slice(self, deadline_ns: int) -> bool:
-        """Attempt what the last slice has left; asks for the next one itself."""
-        self.run_notified()
-        return False
+        """Attempt requests until the deadline; True asks for another slice."""
+        due = self._due
+        while due or self._notified:
+            if not due:
+                self._gather()
+                continue
+            parked = due.popleft()
+            if parked.respond is not None:
+                self.try_complete(parked, parked.delayed.attempt)
+                if monotonic_ns() >= deadline_ns:
+                    break
+        return bool(due or self._notified)
 
     def abandon(self, error: Exception) -> None:
         """A slice has failed: the next notification continues."""

@@ -5,10 +5,10 @@ in a scratch buffer that all connections of a node share; an incomplete small fr
 a frame above `SMALL_FRAME_BYTES` does not fit into the scratch buffer: it gets pooled memory of its
 own and is received into it directly.
 
-This memory is lent: frames are valid until `FrameReader.settle`.  A request that is not done when
-its turn ends takes the scratch buffer with it (`FrameReader.own_frames`), and the connections go on
-with another one, so no complete frame is copied; only while `TAKEN_MAX` requests have taken one are
-small frames copied before they are handled.
+This memory is lent: frames are valid until `FrameReader.settle`.  A request that reads its frame
+after its turn takes the scratch buffer with it (`FrameReader.own_frames`), and the connections go
+on with another one, so no complete frame is copied; only while `TAKEN_MAX` requests have taken one
+are small frames copied before they are handled.
 """
 
 from __future__ import annotations

@@ -15,13 +15,20 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
-from types import coroutine
-from typing import Any, Final, Generic, Protocol, TypeVar
+from types import CoroutineType, coroutine
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from odradek.runtime.pending import Pending
 
 T = TypeVar("T")
 
+Later = Coroutine[Any, Any, T]
+"""A value that is made in units, or after what it waits for."""
+if TYPE_CHECKING:
+    CoroutineObject = Coroutine
+else:
+    CoroutineObject = CoroutineType
+"""For `isinstance`: the check of the abstract class costs 0.2 us more."""
 Step = Pending[Any] | int
 """What a coroutine of ours yields: a result that it waits for, or a number of units of work."""
 Defer = Callable[[Callable[[], None]], object]
@@ -90,6 +97,17 @@ async def in_units(units: Iterator[None]) -> None:
         await pause()
 
 
+async def value_of(units: Generator[None, None, T]) -> T:
+    """The value of steps that know nothing of waiting, with a pause after each."""
+    while True:
+        try:
+            next(units)
+        except StopIteration as stop:
+            value: T = stop.value
+            return value
+        await pause()
+
+
 class ThreadCall(Pending[T]):
     """What `function` returns in a thread; a schedule begins it."""
 
@@ -141,7 +159,15 @@ class Work(Generic[T]):
     on_end  called once: with the result, done or failed, or with None when the work was cancelled
     """
 
-    __slots__ = ("_coroutine", "_in_thread", "_is_cancelled", "_is_running", "_on_end", "_schedule")
+    __slots__ = (
+        "_coroutine",
+        "_in_thread",
+        "_is_cancelled",
+        "_is_running",
+        "_on_end",
+        "_schedule",
+        "awaits_result",
+    )
 
     def __init__(
         self,
@@ -155,6 +181,8 @@ class Work(Generic[T]):
         self._in_thread = False
         self._is_running = False
         self._is_cancelled = False
+        self.awaits_result = False
+        """Whether it waits for what others complete, however long that takes."""
 
     def start(self) -> None:
         """Run the first slice now."""
@@ -199,10 +227,12 @@ class Work(Generic[T]):
                 self._schedule.call_in_thread(step)
             except Exception as error:  # noqa: BLE001 - the coroutine gets it
                 step.fail(error)
+        else:
+            self.awaits_result = True
         step.on_done(self._resume)
 
     def _resume(self, done: Pending[Any]) -> None:
-        self._in_thread = False
+        self._in_thread = self.awaits_result = False
         if self._is_cancelled:
             self._close()
         else:

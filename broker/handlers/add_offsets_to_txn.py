@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.handlers.handler import Context, WhenDone
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.broker.handlers.transactional_ids import error_for, shard_of
 from odradek.broker.topics import OFFSETS_TOPIC, partition_for
 from odradek.protocol.errors import ErrorCode
@@ -29,7 +29,7 @@ from odradek.protocol.topic_partition import TopicPartition
 FENCED_FROM: Final = 2
 
 
-def run(context: Context, request: AddOffsetsToTxnRequest) -> WhenDone[ErrorCode]:
+async def run(context: Context, request: AddOffsetsToTxnRequest) -> Reply:
     """Waits until the addition is replicated."""
     topic = context.services.topics.image().topics.get(OFFSETS_TOPIC)
     count = (
@@ -38,15 +38,11 @@ def run(context: Context, request: AddOffsetsToTxnRequest) -> WhenDone[ErrorCode
         else len(topic.partitions)
     )
     added = TopicPartition(OFFSETS_TOPIC, partition_for(request.group_id, count))
-    pending = shard_of(context, request.transactional_id).add_partitions(
+    error = await shard_of(context, request.transactional_id).add_partitions(
         request.transactional_id, request.producer_id, request.producer_epoch, {added: None}
     )
-    return WhenDone(
-        pending,
-        lambda error: AddOffsetsToTxnResponse(
-            error_code=error_for(error, knows_fenced=context.version >= FENCED_FROM)
-        ),
-    )
+    code = error_for(error, knows_fenced=context.version >= FENCED_FROM)
+    return Reply(AddOffsetsToTxnResponse(error_code=code))
 
 
 def failed(

@@ -17,10 +17,10 @@ Source: Kafka's KafkaApis.handleAddPartitionsToTxnRequest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
-from odradek.broker.handlers.handler import Context, Steps, WhenDone
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.broker.handlers.transactional_ids import error_for, shard_of
 from odradek.broker.transaction.metadata import TV_2
 from odradek.controller.image.image import INTERNAL_TOPICS
@@ -36,6 +36,7 @@ from odradek.protocol.messages.add_partitions_to_txn import (
 )
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.pending import Pending, settled
+from odradek.runtime.work import pause
 
 FENCED_FROM: Final = 2
 BATCHED_FROM: Final = 4
@@ -43,9 +44,7 @@ BATCHED_FROM: Final = 4
 Errors = Mapping[TopicPartition, ErrorCode]
 
 
-def run(
-    context: Context, request: AddPartitionsToTxnRequest
-) -> Steps[WhenDone[Sequence[Pending[Errors]]]]:
+async def run(context: Context, request: AddPartitionsToTxnRequest) -> Reply:
     """Waits until all additions are replicated."""
     is_batched = context.version >= BATCHED_FROM
     transactions: dict[str, AddPartitionsToTxnTransaction] = {}
@@ -54,23 +53,21 @@ def run(
         transactions.setdefault(one.transactional_id, one)
     pending: list[Pending[Errors]] = []
     for transaction in transactions.values():
-        decided = yield from _add_or_verify(context, transaction)
+        decided = await _add_or_verify(context, transaction)
         pending.append(decided)
-
-    def respond(done: Sequence[Pending[Errors]]) -> Steps[AddPartitionsToTxnResponse]:
-        results: list[AddPartitionsToTxnResult] = []
-        for transaction, errors in zip(transactions.values(), done, strict=True):
-            topics = yield from _topic_results(transaction.topics, errors.result())
-            results.append(
-                AddPartitionsToTxnResult(
-                    transactional_id=transaction.transactional_id, topic_results=topics
-                )
+    results: list[AddPartitionsToTxnResult] = []
+    done = await settled(pending)
+    for transaction, errors in zip(transactions.values(), done, strict=True):
+        topics = await _topic_results(transaction.topics, errors.result())
+        results.append(
+            AddPartitionsToTxnResult(
+                transactional_id=transaction.transactional_id, topic_results=topics
             )
-        if is_batched:
-            return AddPartitionsToTxnResponse(results_by_transaction=results)
-        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results)
-
-    return WhenDone(settled(pending), respond)
+        )
+    if is_batched:
+        return Reply(AddPartitionsToTxnResponse(results_by_transaction=results))
+    (result,) = results
+    return Reply(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results))
 
 
 def _of_client(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransaction:
@@ -82,9 +79,9 @@ def _of_client(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransact
     )
 
 
-def _add_or_verify(
+async def _add_or_verify(
     context: Context, transaction: AddPartitionsToTxnTransaction
-) -> Steps[Pending[Errors]]:
+) -> Pending[Errors]:
     image = context.services.topics.image()
     partitions: dict[TopicPartition, None] = {}
     refused: dict[TopicPartition, ErrorCode] = {}
@@ -97,7 +94,7 @@ def _add_or_verify(
                 refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif image.partition(*partition) is None:
                 refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            yield None
+            await pause()
     if refused:
         return Pending.of(_Unattempted(refused))
     name, producer_id = transaction.transactional_id, transaction.producer_id
@@ -123,9 +120,9 @@ class _Unattempted(dict[TopicPartition, ErrorCode]):
         return ErrorCode.OPERATION_NOT_ATTEMPTED
 
 
-def _topic_results(
+async def _topic_results(
     topics: list[AddPartitionsToTxnTopic], errors: Errors
-) -> Steps[list[AddPartitionsToTxnTopicResult]]:
+) -> list[AddPartitionsToTxnTopicResult]:
     results: list[AddPartitionsToTxnTopicResult] = []
     for topic in topics:
         result = AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=[])
@@ -137,7 +134,7 @@ def _topic_results(
                     partition_error_code=errors[TopicPartition(topic.name, index)],
                 )
             )
-            yield None
+            await pause()
     return results
 
 

@@ -9,7 +9,7 @@ Source: KIP-730; Kafka's KafkaController.processAllocateProducerIds.
 from __future__ import annotations
 
 from odradek.broker.handlers.cluster_action import authorize_cluster_action
-from odradek.broker.handlers.handler import Context, WhenDone
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
@@ -17,16 +17,17 @@ from odradek.protocol.messages.allocate_producer_ids import (
 )
 
 
-def run(context: Context, request: AllocateProducerIdsRequest) -> WhenDone[tuple[int, int]]:
+async def run(context: Context, request: AllocateProducerIdsRequest) -> Reply:
     """The block is stored before the response is sent."""
     authorize_cluster_action(context)
     controller = context.services.controller
-    pending = controller.admin.allocate_producer_ids(request.broker_id, request.broker_epoch)
-    return WhenDone(
-        pending,
-        lambda block: AllocateProducerIdsResponse(
-            error_code=ErrorCode.NONE, producer_id_start=block[0], producer_id_len=block[1]
-        ),
+    start, count = await controller.admin.allocate_producer_ids(
+        request.broker_id, request.broker_epoch
+    )
+    return Reply(
+        AllocateProducerIdsResponse(
+            error_code=ErrorCode.NONE, producer_id_start=start, producer_id_len=count
+        )
     )
 
 

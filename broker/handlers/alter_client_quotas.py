@@ -10,7 +10,7 @@ Source: Kafka's ZkAdminManager.handleAlterClientQuotas.
 
 from __future__ import annotations
 
-from odradek.broker.handlers.handler import Context, Reply, Steps
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -18,16 +18,17 @@ from odradek.protocol.messages.alter_client_quotas import (
     AlterClientQuotasResponse,
     AlterClientQuotasResponseEntryData,
 )
+from odradek.runtime.work import pause
 
 NOT_ENFORCED = "This broker enforces no client quotas: none can be set or removed."
 
 
-def run(context: Context, request: AlterClientQuotasRequest) -> Steps[Reply]:
+async def run(context: Context, request: AlterClientQuotasRequest) -> Reply:
     """Refuse each entry, whether it is valid or not."""
     entries = []
     for entry in request.entries:
         entries.append(_refused(entry, ErrorCode.UNSUPPORTED_VERSION, NOT_ENFORCED))
-        yield None
+        await pause()
     return Reply(AlterClientQuotasResponse(entries=entries))
 
 

@@ -13,7 +13,7 @@ Source: Kafka's ConfigAdminManager, ZkAdminManager.
 
 from __future__ import annotations
 
-from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
+from odradek.broker.handlers.handler import Context, Delayed, Reply
 from odradek.broker.handlers.incremental_alter_configs import ResourceResult, alter
 from odradek.broker.settings.alter import CHANGES_MAX, ConfigChange, Requested
 from odradek.protocol.errors import ErrorCode
@@ -25,9 +25,9 @@ from odradek.protocol.messages.alter_configs import (
 )
 
 
-def run(context: Context, request: AlterConfigsRequest) -> Steps[Reply | Delayed]:
+async def run(context: Context, request: AlterConfigsRequest) -> Reply | Delayed:
     """Decide for each resource, then store what was decided."""
-    return (yield from alter(context, request, requested_of, _response))
+    return await alter(context, request, requested_of, _response)
 
 
 def requested_of(resource: AlterConfigsResource) -> Requested:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from odradek.broker.handlers.cluster_action import authorize_cluster_action
-from odradek.broker.handlers.handler import Context, Reply, Steps, WhenDone
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.broker.interbroker.wire.alter_partition import (
     TOPIC_IDS_FROM,
     AlteredPartition,
@@ -33,11 +33,10 @@ from odradek.protocol.messages.alter_partition import (
     AlterPartitionResponse,
     AlterPartitionResponseTopicData,
 )
+from odradek.runtime.work import pause
 
 
-def run(
-    context: Context, request: AlterPartitionRequest
-) -> Steps[Reply | WhenDone[list[AlteredPartition]]]:
+async def run(context: Context, request: AlterPartitionRequest) -> Reply:
     """All partitions are decided together; the response groups them as the request does."""
     authorize_cluster_action(context)
     controller = context.services.controller
@@ -54,17 +53,13 @@ def run(
         else:
             known.append(data)
             proposals += alter_partition_proposals(topic, data, version)
-        yield None
-
-    def respond(results: list[AlteredPartition]) -> AlterPartitionResponse:
-        left = iter(results)
-        refused = ErrorCode.UNKNOWN_TOPIC_ID
-        topics = [_topic(data, version, lambda: refused) for data in unknown]
-        topics += [_topic(data, version, left.__next__) for data in known]
-        return AlterPartitionResponse(error_code=ErrorCode.NONE, topics=topics)
-
-    pending = controller.alter_isr(request.broker_id, request.broker_epoch, proposals)
-    return WhenDone(pending, respond)
+        await pause()
+    results = await controller.alter_isr(request.broker_id, request.broker_epoch, proposals)
+    left = iter(results)
+    refused = ErrorCode.UNKNOWN_TOPIC_ID
+    topics = [_topic(data, version, lambda: refused) for data in unknown]
+    topics += [_topic(data, version, left.__next__) for data in known]
+    return Reply(AlterPartitionResponse(error_code=ErrorCode.NONE, topics=topics))
 
 
 def _name(controller: Controller, data: AlterPartitionRequestTopicData, version: int) -> str | None:

@@ -9,8 +9,7 @@ Source: KIP-455; Kafka's KafkaApis.handleAlterPartitionReassignmentsRequest.
 
 from __future__ import annotations
 
-from odradek.broker.handlers.handler import Context, Steps, WhenDone
-from odradek.controller.active.reassignments import Refusals
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -19,11 +18,12 @@ from odradek.protocol.messages.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.runtime.work import pause
 
 NOT_CONTROLLER = "This is not the correct controller for this cluster."
 
 
-def run(context: Context, request: AlterPartitionReassignmentsRequest) -> Steps[WhenDone[Refusals]]:
+async def run(context: Context, request: AlterPartitionReassignmentsRequest) -> Reply:
     """Have the controller begin, change or cancel; of a partition named twice the last one counts.
 
     The controller takes all partitions of a request together.
@@ -33,30 +33,29 @@ def run(context: Context, request: AlterPartitionReassignmentsRequest) -> Steps[
         for one in topic.partitions:
             replicas = None if one.replicas is None else tuple(one.replicas)
             targets[TopicPartition(topic.name, one.partition_index)] = replicas
-        yield None
-
-    def respond(refused: Refusals) -> Steps[AlterPartitionReassignmentsResponse]:
-        rows: dict[str, list[ReassignablePartitionResponse]] = {}
-        for key in targets:
-            refusal = refused.get(key)
-            rows.setdefault(key.topic, []).append(
-                ReassignablePartitionResponse(
-                    partition_index=key.partition,
-                    error_code=ErrorCode.NONE if refusal is None else refusal.code,
-                    error_message=None if refusal is None else refusal.message,
-                )
+        await pause()
+    refused = await context.services.controller.alter_reassignments(targets)
+    rows: dict[str, list[ReassignablePartitionResponse]] = {}
+    for key in targets:
+        refusal = refused.get(key)
+        rows.setdefault(key.topic, []).append(
+            ReassignablePartitionResponse(
+                partition_index=key.partition,
+                error_code=ErrorCode.NONE if refusal is None else refusal.code,
+                error_message=None if refusal is None else refusal.message,
             )
-            yield None
-        return AlterPartitionReassignmentsResponse(
+        )
+        await pause()
+    return Reply(
+        AlterPartitionReassignmentsResponse(
             error_code=ErrorCode.NONE,
             error_message="",
             responses=[
-                ReassignableTopicResponse(name=name, partitions=found)
-                for name, found in rows.items()
+                ReassignableTopicResponse(name=name, partitions=partitions)
+                for name, partitions in rows.items()
             ],
         )
-
-    return WhenDone(context.services.controller.alter_reassignments(targets), respond)
+    )
 
 
 def failed(

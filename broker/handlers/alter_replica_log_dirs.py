@@ -13,7 +13,7 @@ Source: Kafka's ReplicaManager.alterReplicaLogDirs.
 
 from __future__ import annotations
 
-from odradek.broker.handlers.handler import Context, Reply, Steps
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -21,9 +21,10 @@ from odradek.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
+from odradek.runtime.work import pause
 
 
-def run(context: Context, request: AlterReplicaLogDirsRequest) -> Steps[Reply]:
+async def run(context: Context, request: AlterReplicaLogDirsRequest) -> Reply:
     """Begin each move; a step may create a folder: 1 ms of disk."""
     moves = context.services.log_directory_moves
     topics: dict[str, AlterReplicaLogDirTopicResult] = {}
@@ -38,7 +39,7 @@ def run(context: Context, request: AlterReplicaLogDirsRequest) -> Steps[Reply]:
                 ):
                     error = absence
                 _add(topics, topic.name, index, error)
-                yield None
+                await pause()
     return Reply(AlterReplicaLogDirsResponse(results=list(topics.values())))
 
 

@@ -11,31 +11,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from odradek.broker.handlers.handler import Context, Reply, Steps
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
+from odradek.runtime.work import pause
 
 NO_SASL = "No listener of this broker authenticates with SASL: no credential is stored."
 NOT_STORED = "Attempt to delete a user credential that does not exist"
 
 
-def run(context: Context, request: AlterUserScramCredentialsRequest) -> Steps[Reply]:
+async def run(context: Context, request: AlterUserScramCredentialsRequest) -> Reply:
     """One result for each user that is named."""
     refusals: dict[str, tuple[ErrorCode, str | None]] = {}
     for deletion in request.deletions:
         refusals[deletion.name] = (ErrorCode.RESOURCE_NOT_FOUND, NOT_STORED)
-        yield None
+        await pause()
     for upsertion in request.upsertions:
         refusals[upsertion.name] = (ErrorCode.UNSUPPORTED_SASL_MECHANISM, NO_SASL)
-        yield None
+        await pause()
     results = []
     for name, (code, message) in refusals.items():
         results.append(_result(name, code, message))
-        yield None
+        await pause()
     return Reply(AlterUserScramCredentialsResponse(results=results))
 
 

@@ -8,10 +8,7 @@ Source: Kafka's AuthHelper.authorizeClusterOperation.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from odradek.broker.handlers.handler import Close, Context, WhenDone
+from odradek.broker.handlers.handler import Close, Context
 from odradek.controller.image.control_requests import ControlRequest, ControlResponse
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.pending import Pending
@@ -23,9 +20,9 @@ def authorize_cluster_action(context: Context) -> None:
         raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
-def apply_control_request(
-    context: Context, request: ControlRequest, respond: Callable[[ControlResponse], Any]
-) -> WhenDone[ControlResponse] | Close:
+async def apply_control_request(
+    context: Context, request: ControlRequest
+) -> ControlResponse | Close:
     """Through the receiver, as the requests of this broker's own controller.
 
     A connection that the controller has given up is closed, with its request.
@@ -34,4 +31,4 @@ def apply_control_request(
     receiver = context.services.controller.receiver
     if not receiver.receive_from(context.connection_number, request, applied.resolve):
         return Close("its controller has a later connection")
-    return WhenDone(applied, respond)
+    return await applied

@@ -18,7 +18,7 @@ from uuid import UUID as Uuid
 from odradek.broker.group.consumer.model import NOTHING, ConsumerMember, topic_order
 from odradek.broker.group.consumer.state import ConsumerGroup
 from odradek.broker.handlers.describe_groups import ALL_OPERATIONS, NOT_ASKED
-from odradek.broker.handlers.handler import Context, Reply, Steps
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.consumer_group_describe import (
     Assignment,
@@ -28,18 +28,19 @@ from odradek.protocol.messages.consumer_group_describe import (
     Member,
     TopicPartitions,
 )
+from odradek.runtime.work import pause
 
 CLASSIC_MEMBER = 0
 CONSUMER_MEMBER = 1
 
 
-def run(context: Context, request: ConsumerGroupDescribeRequest) -> Steps[Reply]:
+async def run(context: Context, request: ConsumerGroupDescribeRequest) -> Reply:
     """Groups without an id come first, as in Kafka."""
     operations = ALL_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     groups = []
     for name in sorted(dict.fromkeys(request.group_ids), key=lambda name: name != ""):
-        groups.append((yield from _describe(context, name, operations)))
-        yield None
+        groups.append(await _describe(context, name, operations))
+        await pause()
     return Reply(ConsumerGroupDescribeResponse(groups=groups))
 
 
@@ -65,7 +66,7 @@ def _blank(group_id: str, code: ErrorCode, message: str | None) -> DescribedGrou
     )
 
 
-def _describe(context: Context, group_id: str, operations: int) -> Steps[DescribedGroup]:
+async def _describe(context: Context, group_id: str, operations: int) -> DescribedGroup:
     groups = context.services.groups
     if not groups.consumer.is_served:
         return _blank(group_id, ErrorCode.UNSUPPORTED_VERSION, None)
@@ -96,7 +97,7 @@ def _describe(context: Context, group_id: str, operations: int) -> Steps[Describ
     )
     for member in list(consumer.members.values()):
         described.members.append(_member(context, consumer, member))
-        yield None
+        await pause()
     return described
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from odradek.broker.group.consumer.heartbeat import ConsumerHeartbeat, HeartbeatResult
 from odradek.broker.group.consumer.model import topic_order
 from odradek.broker.group.consumer.validate import check_request
-from odradek.broker.handlers.handler import Context, WhenDone
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.consumer_group_heartbeat import (
     Assignment,
@@ -24,9 +24,7 @@ from odradek.protocol.messages.consumer_group_heartbeat import (
 )
 
 
-def run(
-    context: Context, request: ConsumerGroupHeartbeatRequest
-) -> WhenDone[HeartbeatResult | BrokerError]:
+async def run(context: Context, request: ConsumerGroupHeartbeatRequest) -> Reply:
     """The decision is made at once; the response waits until it is replicated."""
     groups = context.services.groups
     if not groups.consumer.is_served:
@@ -48,14 +46,10 @@ def run(
         assignor=request.server_assignor,
         reported=None if reported is None else [(one.topic_id, one.partitions) for one in reported],
     )
-    pending = shard.consumer_heartbeat(request.group_id, heartbeat)
-
-    def respond(result: HeartbeatResult | BrokerError) -> ConsumerGroupHeartbeatResponse:
-        if isinstance(result, BrokerError):
-            return failed(request, result.code, result.message)
-        return _respond(result)
-
-    return WhenDone(pending, respond)
+    result = await shard.consumer_heartbeat(request.group_id, heartbeat)
+    if isinstance(result, BrokerError):
+        return Reply(failed(request, result.code, result.message))
+    return Reply(_respond(result))
 
 
 def _respond(result: HeartbeatResult) -> ConsumerGroupHeartbeatResponse:

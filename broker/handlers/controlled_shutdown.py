@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from odradek.broker.handlers.cluster_action import authorize_cluster_action
-from odradek.broker.handlers.handler import Context, WhenDone
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.controlled_shutdown import (
     ControlledShutdownRequest,
@@ -26,12 +26,12 @@ from odradek.protocol.messages.controlled_shutdown import (
 from odradek.protocol.topic_partition import TopicPartition
 
 
-def run(context: Context, request: ControlledShutdownRequest) -> WhenDone[list[TopicPartition]]:
+async def run(context: Context, request: ControlledShutdownRequest) -> Reply:
     """The response lists what the broker still leads."""
     authorize_cluster_action(context)
     controller = context.services.controller
-    pending = controller.shut_down_broker(request.broker_id, request.broker_epoch)
-    return WhenDone(pending, lambda left: _response(ErrorCode.NONE, left))
+    left = await controller.shut_down_broker(request.broker_id, request.broker_epoch)
+    return Reply(_response(ErrorCode.NONE, left))
 
 
 def _response(code: ErrorCode, remaining: Sequence[TopicPartition]) -> ControlledShutdownResponse:

@@ -10,23 +10,24 @@ Source: Kafka's AclApis.handleCreateAcls.
 
 from __future__ import annotations
 
-from odradek.broker.handlers.handler import Context, Reply, Steps
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.create_acls import (
     AclCreationResult,
     CreateAclsRequest,
     CreateAclsResponse,
 )
+from odradek.runtime.work import pause
 
 NO_AUTHORIZER = "No Authorizer is configured."
 
 
-def run(context: Context, request: CreateAclsRequest) -> Steps[Reply]:
+async def run(context: Context, request: CreateAclsRequest) -> Reply:
     """Refuse each entry."""
     results = []
     for _ in request.creations:
         results.append(_result(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER))
-        yield None
+        await pause()
     return Reply(CreateAclsResponse(results=results))
 
 

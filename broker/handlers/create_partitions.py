@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from odradek.broker.handlers.create_topics import PARTITIONS_MAX, TOO_MANY
-from odradek.broker.handlers.handler import Context, Delayed, Steps
+from odradek.broker.handlers.handler import Context, Delayed
 from odradek.broker.handlers.waiting import wait_for
 from odradek.broker.replication.leadership import topic_key
 from odradek.controller.active.topic_admin import TopicResult
@@ -29,9 +29,10 @@ from odradek.protocol.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from odradek.runtime.pending import Pending, settled
+from odradek.runtime.work import pause
 
 
-def run(context: Context, request: CreatePartitionsRequest) -> Steps[Delayed]:
+async def run(context: Context, request: CreatePartitionsRequest) -> Delayed:
     """Have the controller create the partitions of each topic, then wait for leaders."""
     if sum(_increase(context, topic) for topic in request.topics) > PARTITIONS_MAX:
         raise BrokerError(ErrorCode.POLICY_VIOLATION, TOO_MANY)
@@ -41,7 +42,7 @@ def run(context: Context, request: CreatePartitionsRequest) -> Steps[Delayed]:
     for topic in request.topics:
         if counts[topic.name] == 1:
             outcomes.append(_create(context, topic, validate_only=request.validate_only))
-            yield None
+            await pause()
     pending = settled(outcomes)
     wanted = {topic.name: topic.count for topic in request.topics}
     waiting: list[TopicResult] | None = None

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from odradek.broker.handlers.handler import Context, Delayed, Steps
+from odradek.broker.handlers.handler import Context, Delayed
 from odradek.broker.handlers.waiting import wait_for
 from odradek.broker.replication.leadership import topic_key
 from odradek.broker.settings.describe import describe_topic
@@ -36,6 +36,7 @@ from odradek.protocol.messages.create_topics import (
 )
 from odradek.protocol.topic_partition import ZERO_UUID
 from odradek.runtime.pending import Pending, settled
+from odradek.runtime.work import Later, pause
 
 PARTITIONS_MAX: Final = 10_000
 """In one request, as Kafka's newer controllers have it (ReplicationControlManager)."""
@@ -43,7 +44,7 @@ TOO_MANY: Final = "Excessively large number of partitions per request."
 REPEATED: Final = "Found multiple entries for this topic."
 
 
-def run(context: Context, request: CreateTopicsRequest) -> Steps[Delayed]:
+async def run(context: Context, request: CreateTopicsRequest) -> Delayed:
     """Have the controller create each topic, then wait for leaders."""
     if sum(map(_size, request.topics)) > PARTITIONS_MAX:
         raise BrokerError(ErrorCode.POLICY_VIOLATION, TOO_MANY)
@@ -55,17 +56,17 @@ def run(context: Context, request: CreateTopicsRequest) -> Steps[Delayed]:
             outcomes.append(Pending.of(refused))
         else:
             outcomes.append(_create(context, topic, validate_only=request.validate_only))
-        yield None
+        await pause()
     pending = settled(outcomes)
     is_led = LeaderWatch(context)
 
-    def respond(done: Sequence[Pending[TopicResult]]) -> Steps[CreateTopicsResponse] | None:
+    def respond(done: Sequence[Pending[TopicResult]]) -> Later[CreateTopicsResponse] | None:
         results = [one.result() for one in done]
         if not request.validate_only and not is_led.all_of(results):
             return None
         return _respond(context, request, results, is_late=False)
 
-    def expire() -> Steps[CreateTopicsResponse] | CreateTopicsResponse:
+    def expire() -> Later[CreateTopicsResponse] | CreateTopicsResponse:
         if not pending.is_done:
             return failed(request, ErrorCode.REQUEST_TIMED_OUT, None)
         return _respond(context, request, [one.result() for one in outcomes], is_late=True)
@@ -160,18 +161,18 @@ def _refused(name: str, code: ErrorCode, message: str | None) -> CreatableTopicR
     )
 
 
-def _respond(
+async def _respond(
     context: Context,
     request: CreateTopicsRequest,
     results: Sequence[TopicResult],
     *,
     is_late: bool,
-) -> Steps[CreateTopicsResponse]:
+) -> CreateTopicsResponse:
     topics: list[CreatableTopicResult] = []
     requested = {topic.name: topic for topic in request.topics}
     may_wait = is_late and not request.validate_only
     for result in results:
-        yield None
+        await pause()
         if result.error is not ErrorCode.NONE:
             topics.append(_refused(result.topic, result.error, result.message))
         elif may_wait and not _is_led(context, result.topic):

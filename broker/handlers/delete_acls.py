@@ -11,21 +11,22 @@ Source: Kafka's AclApis.handleDeleteAcls.
 from __future__ import annotations
 
 from odradek.broker.handlers.create_acls import NO_AUTHORIZER
-from odradek.broker.handlers.handler import Context, Reply, Steps
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.delete_acls import (
     DeleteAclsFilterResult,
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
+from odradek.runtime.work import pause
 
 
-def run(context: Context, request: DeleteAclsRequest) -> Steps[Reply]:
+async def run(context: Context, request: DeleteAclsRequest) -> Reply:
     """Refuse each filter."""
     results = []
     for _ in request.filters:
         results.append(_result(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER))
-        yield None
+        await pause()
     return Reply(DeleteAclsResponse(filter_results=results))
 
 

@@ -10,9 +10,7 @@ Source: Kafka's GroupCoordinator.handleDeleteGroups.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from odradek.broker.handlers.handler import Context, Steps, WhenDone
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.delete_groups import (
     DeletableGroupResult,
@@ -20,11 +18,10 @@ from odradek.protocol.messages.delete_groups import (
     DeleteGroupsResponse,
 )
 from odradek.runtime.pending import Pending, settled
+from odradek.runtime.work import pause
 
-Settled = Sequence[Pending[ErrorCode]]
 
-
-def run(context: Context, request: DeleteGroupsRequest) -> Steps[WhenDone[Settled]]:
+async def run(context: Context, request: DeleteGroupsRequest) -> Reply:
     """Deletes each group once; the response waits until all deletions are replicated."""
     names = list(dict.fromkeys(request.groups_names))
     response = DeleteGroupsResponse(results=[])
@@ -37,15 +34,12 @@ def run(context: Context, request: DeleteGroupsRequest) -> Steps[WhenDone[Settle
             result.error_code = outcome
         else:
             waiting.append((result, outcome))
-        yield None
-
-    def respond(_: Settled) -> Steps[DeleteGroupsResponse]:
-        for result, outcome in waiting:
-            result.error_code = outcome.result()
-            yield None
-        return response
-
-    return WhenDone(settled([outcome for _, outcome in waiting]), respond)
+        await pause()
+    await settled([outcome for _, outcome in waiting])
+    for result, outcome in waiting:
+        result.error_code = outcome.result()
+        await pause()
+    return Reply(response)
 
 
 def failed(

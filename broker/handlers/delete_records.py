@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
+from odradek.broker.handlers.handler import Context, Delayed, Reply
 from odradek.broker.replication.partition import Partition
 from odradek.controller.image.image import INTERNAL_TOPICS
 from odradek.protocol.errors import BrokerError, ErrorCode
@@ -25,6 +25,7 @@ from odradek.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from odradek.runtime.work import pause
 
 TO_HIGH_WATERMARK: Final = -1
 
@@ -33,7 +34,7 @@ Waiting = tuple[DeleteRecordsPartitionResult, Partition, int]
 """A partition's result, the partition, and the log start offset that its replicas must reach."""
 
 
-def run(context: Context, request: DeleteRecordsRequest) -> Steps[Reply | Delayed]:
+async def run(context: Context, request: DeleteRecordsRequest) -> Reply | Delayed:
     """Every partition for itself; the response waits for the live replicas of all."""
     topics = []
     waiting: list[Waiting] = []
@@ -41,7 +42,7 @@ def run(context: Context, request: DeleteRecordsRequest) -> Steps[Reply | Delaye
         partitions = []
         for wanted in topic.partitions:
             partitions.append(_delete(context, topic.name, wanted, waiting))
-            yield None
+            await pause()
         topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
     response = DeleteRecordsResponse(topics=topics)
     return _when_deleted(request, response, waiting) if waiting else Reply(response)

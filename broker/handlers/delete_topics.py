@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from odradek.broker.handlers.handler import Context, Delayed, Steps
+from odradek.broker.handlers.handler import Context, Delayed
 from odradek.broker.handlers.waiting import wait_for
 from odradek.broker.replication.leadership import topic_key
 from odradek.controller.active.topic_admin import TopicResult
@@ -30,31 +30,32 @@ from odradek.protocol.messages.delete_topics import (
 )
 from odradek.protocol.topic_partition import ZERO_UUID
 from odradek.runtime.pending import Pending, settled
+from odradek.runtime.work import Later, pause
 
 STATES_FROM: Final = 6
 DISABLED_FROM: Final = 3
 
 
-def run(context: Context, request: DeleteTopicsRequest) -> Steps[Delayed]:
+async def run(context: Context, request: DeleteTopicsRequest) -> Delayed:
     """Have the controller delete each topic, then wait until they have left the metadata."""
     responses: list[DeletableTopicResult] = []
     for state in _asked(context.version, request):
         responses.append(_resolve(context, state))
-        yield None
+        await pause()
     outcomes: dict[str, Pending[list[TopicResult]]] = {}
     for one in responses:
         if not one.error_code and one.name is not None and one.name not in outcomes:
             outcomes[one.name] = context.services.controller.admin.delete_topics(
                 [one.name], requested_by=context.requester
             )
-            yield None
+            await pause()
     pending = settled(list(outcomes.values()))
     waiting: list[str] | None = None
 
-    def made(*, is_late: bool) -> Steps[DeleteTopicsResponse]:
+    async def made(*, is_late: bool) -> DeleteTopicsResponse:
         by_name = {name: done.result()[0] for name, done in outcomes.items()}
         for one in responses:
-            yield None
+            await pause()
             result = by_name.get(one.name or "")
             if result is None or one.error_code:
                 continue
@@ -63,7 +64,7 @@ def run(context: Context, request: DeleteTopicsRequest) -> Steps[Delayed]:
                 one.error_code = ErrorCode.REQUEST_TIMED_OUT
         return DeleteTopicsResponse(responses=responses)
 
-    def respond(done: Sequence[Pending[list[TopicResult]]]) -> Steps[DeleteTopicsResponse] | None:
+    def respond(done: Sequence[Pending[list[TopicResult]]]) -> Later[DeleteTopicsResponse] | None:
         nonlocal waiting
         if waiting is None:
             results = [one.result()[0] for one in done]
@@ -73,7 +74,7 @@ def run(context: Context, request: DeleteTopicsRequest) -> Steps[Delayed]:
             waiting.pop()
         return None if waiting else made(is_late=False)
 
-    def expire() -> Steps[DeleteTopicsResponse] | DeleteTopicsResponse:
+    def expire() -> Later[DeleteTopicsResponse] | DeleteTopicsResponse:
         if not pending.is_done:
             return failed(request, ErrorCode.REQUEST_TIMED_OUT, None)
         return made(is_late=True)

@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from odradek.broker.handlers.handler import Context, Reply, Steps
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
+from odradek.runtime.work import pause
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
@@ -28,9 +29,9 @@ IP: Final = "ip"
 EXACT, DEFAULT, ANY = range(3)
 
 
-def run(context: Context, request: DescribeClientQuotasRequest) -> Steps[Reply]:
+async def run(context: Context, request: DescribeClientQuotasRequest) -> Reply:
     """A filter that can be understood gets no entries."""
-    yield from _validate(request.components)
+    await _validate(request.components)
     return Reply(
         DescribeClientQuotasResponse(error_code=ErrorCode.NONE, error_message="", entries=[])
     )
@@ -43,11 +44,11 @@ def failed(
     return DescribeClientQuotasResponse(error_code=code, error_message=message, entries=None)
 
 
-def _validate(components: Sequence[ComponentData]) -> Steps[None]:
+async def _validate(components: Sequence[ComponentData]) -> None:
     """raises  BrokerError"""
     entity_types: list[str] = []
     for component in components:
-        yield None
+        await pause()
         entity_type = component.entity_type
         kind = component.match_type
         if kind not in (EXACT, DEFAULT, ANY) or (kind == EXACT and component.match is None):

@@ -19,10 +19,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Final
 
-from odradek.broker.handlers.handler import Context, Reply, Steps, WhenDone
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.broker.settings.alter import ResourceType
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.describe import (
@@ -46,6 +45,7 @@ from odradek.protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 from odradek.runtime.logging import logger_levels
+from odradek.runtime.work import pause
 
 TOPICS_READ_MAX: Final = 100
 STEP_CONFIGS: Final = 8
@@ -54,19 +54,17 @@ INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 TOPIC_NAME_LENGTH_MAX: Final = 249
 
 
-def run(
-    context: Context, request: DescribeConfigsRequest
-) -> Steps[Reply | WhenDone[dict[str, dict[str, str]]]]:
+async def run(context: Context, request: DescribeConfigsRequest) -> Reply:
     """Each resource on its own, after the settings of topics are read."""
     types = tuple(ResourceType)
     for resource in request.resources:
         if resource.resource_type not in types or resource.resource_type == ResourceType.GROUP:
             raise BrokerError(ErrorCode.INVALID_REQUEST, ERROR_TEXTS[ErrorCode.INVALID_REQUEST])
     topics = _existing_topics(context, request)
-    if not 0 < len(topics) <= TOPICS_READ_MAX:
-        return Reply((yield from _describe(context, request, {})))
-    read = context.services.controller.admin.read_topic_configs(topics)
-    return WhenDone(read, partial(_describe, context, request))
+    stored: Mapping[str, Mapping[str, str]] = {}
+    if 0 < len(topics) <= TOPICS_READ_MAX:
+        stored = await context.services.controller.admin.read_topic_configs(topics)
+    return Reply(await _describe(context, request, stored))
 
 
 def _existing_topics(context: Context, request: DescribeConfigsRequest) -> list[str]:
@@ -80,11 +78,11 @@ def _existing_topics(context: Context, request: DescribeConfigsRequest) -> list[
     )
 
 
-def _describe(
+async def _describe(
     context: Context,
     request: DescribeConfigsRequest,
     stored: Mapping[str, Mapping[str, str]],
-) -> Steps[DescribeConfigsResponse]:
+) -> DescribeConfigsResponse:
     """stored  the overrides of topics that were read"""
     results: dict[tuple[int, str, tuple[str, ...] | None], DescribeConfigsResult] = {}
     for resource in request.resources:
@@ -95,8 +93,8 @@ def _describe(
             None if keys is None else tuple(keys),
         )
         if named not in results:
-            results[named] = yield from _result(context, request, resource, stored)
-        yield None
+            results[named] = await _result(context, request, resource, stored)
+        await pause()
     return DescribeConfigsResponse(results=list(results.values()))
 
 
@@ -133,12 +131,12 @@ def _refused(
     )
 
 
-def _result(
+async def _result(
     context: Context,
     request: DescribeConfigsRequest,
     resource: DescribeConfigsResource,
     stored: Mapping[str, Mapping[str, str]],
-) -> Steps[DescribeConfigsResult]:
+) -> DescribeConfigsResult:
     try:
         entries = _entries(context, resource, stored)
     except BrokerError as error:
@@ -147,7 +145,7 @@ def _result(
     for number, entry in enumerate(entries):
         configs.append(_described(entry, request))
         if number % STEP_CONFIGS == 0:
-            yield None
+            await pause()
     return DescribeConfigsResult(
         error_code=ErrorCode.NONE,
         error_message="",

@@ -21,7 +21,7 @@ from typing import Final
 
 from odradek.broker.group.classic.state import ClassicGroup, GroupState
 from odradek.broker.group.consumer.state import ConsumerGroup
-from odradek.broker.handlers.handler import Context, Reply, Steps
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -29,6 +29,7 @@ from odradek.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from odradek.runtime.work import pause
 
 ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8
 """READ, DELETE and DESCRIBE, the operations of groups."""
@@ -36,12 +37,12 @@ NOT_ASKED: Final = -(2**31)
 NOT_FOUND_FROM: Final = 6
 
 
-def run(context: Context, request: DescribeGroupsRequest) -> Steps[Reply]:
+async def run(context: Context, request: DescribeGroupsRequest) -> Reply:
     operations = ALL_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     groups = []
     for name in dict.fromkeys(request.groups):
         groups.append(_describe(context, name, operations))
-        yield None
+        await pause()
     return Reply(DescribeGroupsResponse(groups=groups))
 
 

@@ -12,7 +12,7 @@ Source: Kafka's ReplicaManager.describeLogDirs.
 
 from __future__ import annotations
 
-from odradek.broker.handlers.handler import Context, Reply, Steps
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -21,27 +21,28 @@ from odradek.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from odradek.runtime.work import pause, value_of
 from odradek.storage.directories.directory_usage import DirectoryUsage, usage_of
 from odradek.storage.log.log import Log
 
 
-def run(context: Context, request: DescribeLogDirsRequest) -> Steps[Reply]:
+async def run(context: Context, request: DescribeLogDirsRequest) -> Reply:
     """All partitions when none are named; a directory without any of those asked for is listed."""
     wanted: dict[tuple[str, int], None] | None = None
     if request.topics is not None:
         wanted = {}
         for topic in request.topics:
             wanted |= dict.fromkeys((topic.topic, index) for index in topic.partitions)
-            yield None
+            await pause()
     services = context.services
 
     def is_wanted(log: Log) -> bool:
         return wanted is None or (log.topic, log.partition) in wanted
 
-    usages = yield from usage_of(services.logs, services.files, is_wanted=is_wanted)
+    usages = await value_of(usage_of(services.logs, services.files, is_wanted=is_wanted))
     results: list[DescribeLogDirsResult] = []
     for usage in usages:
-        described = yield from _describe(usage)
+        described = await _describe(usage)
         results.append(described)
     return Reply(DescribeLogDirsResponse(error_code=ErrorCode.NONE, results=results))
 
@@ -53,10 +54,10 @@ def failed(
     return DescribeLogDirsResponse(error_code=code, results=[])
 
 
-def _describe(usage: DirectoryUsage) -> Steps[DescribeLogDirsResult]:
+async def _describe(usage: DirectoryUsage) -> DescribeLogDirsResult:
     topics: dict[str, DescribeLogDirsTopic] = {}
     for log in usage.logs:
-        yield None
+        await pause()
         topic = topics.setdefault(log.topic, DescribeLogDirsTopic(name=log.topic, partitions=[]))
         topic.partitions.append(
             DescribeLogDirsPartition(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.handlers.handler import Context, Reply, Steps
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.protocol.error_texts import ERROR_TEXTS
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_producers import (
@@ -20,11 +20,12 @@ from odradek.protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from odradek.runtime.work import pause
 
 PRODUCERS_PER_STEP: Final = 64
 
 
-def run(context: Context, request: DescribeProducersRequest) -> Steps[Reply]:
+async def run(context: Context, request: DescribeProducersRequest) -> Reply:
     """From this broker's own state, whether or not it leads."""
     topics: dict[str, TopicResponse] = {}
     described: dict[tuple[str, int], None] = {}
@@ -33,8 +34,8 @@ def run(context: Context, request: DescribeProducersRequest) -> Steps[Reply]:
         for index in topic.partition_indexes:
             if (topic.name, index) not in described:
                 described[topic.name, index] = None
-                response.partitions.append((yield from _describe(context, topic.name, index)))
-            yield None
+                response.partitions.append(await _describe(context, topic.name, index))
+            await pause()
     return Reply(DescribeProducersResponse(topics=list(topics.values())))
 
 
@@ -61,7 +62,7 @@ def failed(
     )
 
 
-def _describe(context: Context, topic: str, index: int) -> Steps[PartitionResponse]:
+async def _describe(context: Context, topic: str, index: int) -> PartitionResponse:
     partition = context.services.partitions.get(topic, index)
     if partition is None:
         topics = context.services.topics
@@ -85,7 +86,7 @@ def _describe(context: Context, topic: str, index: int) -> Steps[PartitionRespon
             )
         )
         if len(active) % PRODUCERS_PER_STEP == 0:
-            yield None
+            await pause()
     return PartitionResponse(
         partition_index=index, error_code=ErrorCode.NONE, active_producers=active
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from heapq import heapify, heappop
 
-from odradek.broker.handlers.handler import Context, Reply, Steps
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.broker.handlers.metadata import TOPIC_OPERATIONS
 from odradek.broker.topics import PartitionView, TopicView, is_valid_topic_name
 from odradek.protocol.errors import BrokerError, ErrorCode
@@ -25,9 +25,10 @@ from odradek.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from odradek.protocol.topic_partition import ZERO_UUID
+from odradek.runtime.work import pause
 
 
-def run(context: Context, request: DescribeTopicPartitionsRequest) -> Steps[Reply]:
+async def run(context: Context, request: DescribeTopicPartitionsRequest) -> Reply:
     """Topics in the order of their names, from the cursor on, up to the limit of partitions."""
     if request.response_partition_limit < 1:
         raise BrokerError(ErrorCode.INVALID_REQUEST)
@@ -35,7 +36,7 @@ def run(context: Context, request: DescribeTopicPartitionsRequest) -> Steps[Repl
     if cursor is not None and cursor.partition_index < 0:
         raise BrokerError(ErrorCode.INVALID_REQUEST)
     topics = context.services.topics
-    names = yield from _names(request, topics.names())
+    names = await _names(request, topics.names())
     # As a heap they are sorted while they are described, not in one step before.
     heapify(names)
     first = 0
@@ -48,7 +49,7 @@ def run(context: Context, request: DescribeTopicPartitionsRequest) -> Steps[Repl
     next_cursor: Cursor | None = None
     while names:
         name = heappop(names)
-        yield None
+        await pause()
         view = topics.view(name)
         if view is None:
             described.append(_absent(name))
@@ -66,7 +67,7 @@ def run(context: Context, request: DescribeTopicPartitionsRequest) -> Steps[Repl
     return Reply(DescribeTopicPartitionsResponse(topics=described, next_cursor=next_cursor))
 
 
-def _names(request: DescribeTopicPartitionsRequest, known: Collection[str]) -> Steps[list[str]]:
+async def _names(request: DescribeTopicPartitionsRequest, known: Collection[str]) -> list[str]:
     """The topics that are named, or all that are known, each once, from the cursor on."""
     start = "" if request.cursor is None else request.cursor.topic_name
     names: dict[str, None] = {}
@@ -75,7 +76,7 @@ def _names(request: DescribeTopicPartitionsRequest, known: Collection[str]) -> S
     for topic in request.topics:
         if topic.name >= start:
             names[topic.name] = None
-        yield None
+        await pause()
     return list(names)
 
 

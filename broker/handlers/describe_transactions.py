@@ -9,7 +9,7 @@ Source: Kafka's TransactionCoordinator.handleDescribeTransactions.
 
 from __future__ import annotations
 
-from odradek.broker.handlers.handler import Context, Reply, Steps
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.broker.handlers.transactional_ids import shard_of
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.describe_transactions import (
@@ -18,9 +18,10 @@ from odradek.protocol.messages.describe_transactions import (
     TopicData,
     TransactionState,
 )
+from odradek.runtime.work import pause
 
 
-def run(context: Context, request: DescribeTransactionsRequest) -> Steps[Reply]:
+async def run(context: Context, request: DescribeTransactionsRequest) -> Reply:
     """Each id once: a description may be ten thousand times as large as a name."""
     described: list[TransactionState] = []
     for name in dict.fromkeys(request.transactional_ids):
@@ -28,7 +29,7 @@ def run(context: Context, request: DescribeTransactionsRequest) -> Steps[Reply]:
             described.append(_describe(context, name))
         except BrokerError as error:
             described.append(_failed_id(name, error.code))
-        yield None
+        await pause()
     return Reply(DescribeTransactionsResponse(transaction_states=described))
 
 

@@ -8,25 +8,26 @@ Source: Kafka's ZkAdminManager.describeUserScramCredentials.
 
 from __future__ import annotations
 
-from odradek.broker.handlers.handler import Context, Reply, Steps
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from odradek.runtime.work import pause
 
 
-def run(context: Context, request: DescribeUserScramCredentialsRequest) -> Steps[Reply]:
+async def run(context: Context, request: DescribeUserScramCredentialsRequest) -> Reply:
     """One result for each user that is named, none for all users."""
     counts: dict[str, int] = {}
     for user in request.users or ():
         counts[user.name] = counts.get(user.name, 0) + 1
-        yield None
+        await pause()
     results = []
     for name, count in counts.items():
         results.append(_result(name, is_named_twice=count > 1))
-        yield None
+        await pause()
     return Reply(
         DescribeUserScramCredentialsResponse(
             error_code=ErrorCode.NONE, error_message="", results=results

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from odradek.broker.handlers.handler import Context, Delayed, Steps
+from odradek.broker.handlers.handler import Context, Delayed
 from odradek.broker.handlers.waiting import wait_for
 from odradek.broker.replication.leadership import topic_key
 from odradek.controller.decide.elections import ElectionType
@@ -28,19 +28,20 @@ from odradek.protocol.messages.elect_leaders import (
     ReplicaElectionResult,
 )
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.runtime.work import Later, pause
 
 Results = Mapping[TopicPartition, int | BrokerError]
 
 
-def run(context: Context, request: ElectLeadersRequest) -> Steps[Delayed]:
+async def run(context: Context, request: ElectLeadersRequest) -> Delayed:
     """Have the controller elect, then wait for the leaders in the metadata."""
     if request.election_type not in tuple(ElectionType):
         raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
-    keys = yield from _partitions(context, request)
+    keys = await _partitions(context, request)
     elected = context.services.controller.elect_leaders(ElectionType(request.election_type), keys)
     waiting: list[TopicPartition] | None = None
 
-    def respond(results: Results) -> Steps[ElectLeadersResponse] | None:
+    def respond(results: Results) -> Later[ElectLeadersResponse] | None:
         nonlocal waiting
         if waiting is None:
             waiting = [key for key in keys if not isinstance(results[key], BrokerError)]
@@ -49,7 +50,7 @@ def run(context: Context, request: ElectLeadersRequest) -> Steps[Delayed]:
             waiting.pop()
         return None if waiting else _response(request, results)
 
-    def expire() -> Steps[ElectLeadersResponse]:
+    def expire() -> Later[ElectLeadersResponse]:
         late = BrokerError(ErrorCode.REQUEST_TIMED_OUT)
         results = dict(elected.result()) if elected.is_done else dict.fromkeys(keys, late)
         for key, result in results.items():
@@ -84,15 +85,15 @@ def failed(
     )
 
 
-def _partitions(context: Context, request: ElectLeadersRequest) -> Steps[list[TopicPartition]]:
+async def _partitions(context: Context, request: ElectLeadersRequest) -> list[TopicPartition]:
     keys: dict[TopicPartition, None] = {}
     if request.topic_partitions is None:
         for name, topic in context.services.controller.image.topics.items():
             keys |= {TopicPartition(name, index): None for index in sorted(topic.partitions)}
-            yield None
+            await pause()
     for named in request.topic_partitions or ():
         keys |= {TopicPartition(named.topic, index): None for index in named.partitions}
-        yield None
+        await pause()
     return list(keys)
 
 
@@ -101,10 +102,10 @@ def _leader(context: Context, key: TopicPartition) -> int | None:
     return None if partition is None or partition.state is None else partition.state.leader
 
 
-def _response(request: ElectLeadersRequest, results: Results) -> Steps[ElectLeadersResponse]:
+async def _response(request: ElectLeadersRequest, results: Results) -> ElectLeadersResponse:
     rows: dict[str, list[PartitionResult]] = {}
     for key, result in results.items():
-        yield None
+        await pause()
         refusal = result if isinstance(result, BrokerError) else None
         is_needless = refusal is not None and refusal.code is ErrorCode.ELECTION_NOT_NEEDED
         if request.topic_partitions is not None or not is_needless:

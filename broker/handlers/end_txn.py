@@ -18,9 +18,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.handlers.handler import Context, WhenDone
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.broker.handlers.transactional_ids import error_for, shard_of
-from odradek.broker.transaction.metadata import EndTxnResult
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
@@ -28,35 +27,31 @@ FENCED_FROM: Final = 2
 BUMPS_EPOCH_FROM: Final = 5
 
 
-def run(context: Context, request: EndTxnRequest) -> WhenDone[ErrorCode] | WhenDone[EndTxnResult]:
+async def run(context: Context, request: EndTxnRequest) -> Reply:
     """Waits until the outcome is replicated."""
     shard = shard_of(context, request.transactional_id)
     if context.version >= BUMPS_EPOCH_FROM:
-        return WhenDone(
-            shard.end_transaction_v2(
-                request.transactional_id,
-                request.producer_id,
-                request.producer_epoch,
-                is_commit=request.committed,
-            ),
-            lambda result: EndTxnResponse(
+        result = await shard.end_transaction_v2(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            is_commit=request.committed,
+        )
+        return Reply(
+            EndTxnResponse(
                 error_code=result.error,
                 producer_id=result.producer_id,
                 producer_epoch=result.producer_epoch,
-            ),
+            )
         )
-    ended = shard.end_transaction(
+    error = await shard.end_transaction(
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,
         is_commit=request.committed,
     )
-    return WhenDone(
-        ended,
-        lambda error: EndTxnResponse(
-            error_code=error_for(error, knows_fenced=context.version >= FENCED_FROM)
-        ),
-    )
+    code = error_for(error, knows_fenced=context.version >= FENCED_FROM)
+    return Reply(EndTxnResponse(error_code=code))
 
 
 def failed(request: EndTxnRequest, code: ErrorCode, message: str | None) -> EndTxnResponse:

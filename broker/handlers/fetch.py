@@ -28,13 +28,13 @@ Source: Kafka's ReplicaManager.fetchMessages, Partition.fetchRecords, DelayedFet
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
 from odradek.broker.handlers.current_leaders import CurrentLeaders
-from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
+from odradek.broker.handlers.handler import Context, Delayed, Reply
 from odradek.broker.replication.fetch_session import (
     FINAL_EPOCH,
     FetchPartition,
@@ -69,6 +69,7 @@ from odradek.protocol.messages.fetch import (
     PartitionData,
 )
 from odradek.protocol.topic_partition import ZERO_UUID
+from odradek.runtime.work import CoroutineObject, Later, pause
 
 TOPIC_IDS_FROM: Final = 13
 CURRENT_LEADERS_FROM: Final = 16
@@ -81,13 +82,15 @@ PARTITIONS_AT_ONCE: Final = 256
 PARTITIONS_PER_STEP: Final = 32
 
 
-def run(context: Context, request: FetchRequest) -> Reply | Delayed | Steps[Reply | Delayed]:
+def run(context: Context, request: FetchRequest) -> Reply | Delayed | Later[Reply | Delayed]:
     """Respond at once if enough is available, a partition has an error, or max_wait_ms is 0."""
+    if sum([len(topic.partitions) for topic in request.topics]) > PARTITIONS_AT_ONCE:
+        return _run_large(context, request)
     return _serve(context, request, _wanted(request.topics, context.version >= TOPIC_IDS_FROM))
 
 
-def run_large(context: Context, request: FetchRequest) -> Steps[Reply | Delayed]:
-    """The same for a request above 16 KiB."""
+async def _run_large(context: Context, request: FetchRequest) -> Reply | Delayed:
+    """Serve a request that names many partitions."""
     uses_ids = context.version >= TOPIC_IDS_FROM
     wanted: dict[PartitionKey, FetchPartition] = {}
     for topic in request.topics:
@@ -95,14 +98,14 @@ def run_large(context: Context, request: FetchRequest) -> Steps[Reply | Delayed]
             some = topic.partitions[start : start + PARTITIONS_PER_STEP]
             part = FetchTopic(topic=topic.topic, topic_id=topic.topic_id, partitions=some)
             wanted |= _wanted([part], uses_ids)
-            yield None
+            await pause()
     outcome = _serve(context, request, wanted)
-    return (yield from outcome) if isinstance(outcome, Generator) else outcome
+    return await outcome if isinstance(outcome, CoroutineObject) else outcome
 
 
 def _serve(
     context: Context, request: FetchRequest, wanted: dict[PartitionKey, FetchPartition]
-) -> Reply | Delayed | Steps[Reply | Delayed]:
+) -> Reply | Delayed | Later[Reply | Delayed]:
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
     uses_ids = context.version >= TOPIC_IDS_FROM
@@ -170,13 +173,13 @@ class DelayedFetch:
         return _read_all(self._context, self._plan, self._found, self._reading)
 
 
-def _run_in_steps(
+async def _run_in_steps(
     context: Context,
     request: FetchRequest,
     plan: FetchPlan,
     reading: Reading,
-) -> Steps[Reply | Delayed]:
-    """The same for many partitions."""
+) -> Reply | Delayed:
+    """Serve many partitions: of this request, or of its session."""
     wanted = list(plan.partitions.items())
     found: Found = []
     absent: Found = []
@@ -188,14 +191,14 @@ def _run_in_steps(
         elif available_bytes < reading.min_bytes:
             available_bytes += reading.count(some)
         found += some
-        yield None
+        await pause()
     if absent:
         found += absent
         available_bytes = reading.min_bytes
     if request.max_wait_ms <= 0 or available_bytes >= reading.min_bytes:
-        return Reply((yield from _read_in_steps(context, plan, found, reading)))
+        return Reply(await _read_in_steps(context, plan, found, reading))
 
-    def attempt() -> Steps[FetchResponse] | None:
+    def attempt() -> Later[FetchResponse] | None:
         return _read_in_steps(context, plan, found, reading) if reading.is_enough(found) else None
 
     expire = partial(_read_in_steps, context, plan, found, reading)
@@ -353,14 +356,14 @@ def _read_all(context: Context, plan: FetchPlan, found: Found, reading: Reading)
     return growing.response()
 
 
-def _read_in_steps(
+async def _read_in_steps(
     context: Context, plan: FetchPlan, found: Found, reading: Reading
-) -> Steps[FetchResponse]:
+) -> FetchResponse:
     growing = GrowingResponse(context, plan, reading)
     try:
         for start in range(0, len(found), PARTITIONS_PER_STEP):
             growing.read(found[start : start + PARTITIONS_PER_STEP])
-            yield None
+            await pause()
     except BaseException:
         growing.release()
         raise

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
+from odradek.broker.handlers.handler import Context, Delayed, Reply
 from odradek.broker.handlers.waiting import when_created
 from odradek.broker.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from odradek.protocol.error_texts import ERROR_TEXTS
@@ -28,6 +28,7 @@ from odradek.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from odradek.runtime.work import pause
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
@@ -39,22 +40,22 @@ TOPICS: Final = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTION_TOPIC}
 """Type of the key -> the topic whose leaders coordinate."""
 
 
-def run(context: Context, request: FindCoordinatorRequest) -> Steps[Reply | Delayed]:
+async def run(context: Context, request: FindCoordinatorRequest) -> Reply | Delayed:
     """Waits at most a second while the topic is created."""
     topic = TOPICS.get(request.key_type)
     if topic is None or topic in context.services.topics.image().topics:
-        response = yield from _respond(context, request)
+        response = await _respond(context, request)
         return Reply(response)
     creation = context.services.auto_topic_creation.create(topic, context.requester)
     return when_created(context, {topic: creation}, lambda: _respond(context, request))
 
 
-def _respond(context: Context, request: FindCoordinatorRequest) -> Steps[FindCoordinatorResponse]:
+async def _respond(context: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     keys = request.coordinator_keys if context.version >= BATCHED_FROM else [request.key]
     found: list[Coordinator] = []
     for key in keys:
         found.append(_find(context, request.key_type, key))
-        yield None
+        await pause()
     if context.version >= BATCHED_FROM:
         return FindCoordinatorResponse(coordinators=found)
     (one,) = found

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from odradek.broker.handlers.describe_configs import settings_in_force
-from odradek.broker.handlers.handler import Context, Delayed, InThread, Reply, Steps
+from odradek.broker.handlers.handler import Context, Delayed, Reply
 from odradek.broker.settings.alter import (
     CHANGES_MAX,
     ConfigChange,
@@ -46,6 +46,7 @@ from odradek.protocol.messages.incremental_alter_configs import (
 )
 from odradek.runtime.logging import logger_levels, set_logger_level
 from odradek.runtime.pending import Pending
+from odradek.runtime.work import in_thread, pause
 
 RESOURCES_ON_LOOP_MAX: Final = 1_000
 """A response about more of them, 2 us each, is made in a thread."""
@@ -62,12 +63,12 @@ class ResourceResult(NamedTuple):
     message: str | None
 
 
-Respond = Callable[[list[ResourceResult]], Any]
+Respond = Callable[[list[ResourceResult]], object]
 
 
-def run(context: Context, request: IncrementalAlterConfigsRequest) -> Steps[Reply | Delayed]:
+async def run(context: Context, request: IncrementalAlterConfigsRequest) -> Reply | Delayed:
     """Decide for each resource, then store what was decided."""
-    return (yield from alter(context, request, requested_of, _response))
+    return await alter(context, request, requested_of, _response)
 
 
 def requested_of(resource: AlterConfigsResource) -> Requested:
@@ -106,12 +107,12 @@ def _response(results: list[ResourceResult]) -> IncrementalAlterConfigsResponse:
     )
 
 
-def alter(
+async def alter(
     context: Context,
     request: Any,
     requested_of: Callable[[Any], Requested],
     respond: Respond,
-) -> Steps[Reply | Delayed]:
+) -> Reply | Delayed:
     """Serve both APIs that change settings.
 
     requested_of  what a resource of `request` asks for
@@ -123,10 +124,10 @@ def alter(
         key = (resource.resource_type, resource.resource_name)
         counts[key] = counts.get(key, 0) + 1
         requested.append(requested_of(resource))
-        yield None
+        await pause()
     outcomes: list[BrokerError | Pending[None]] = []
     for one in requested:
-        yield None
+        await pause()
         try:
             if counts[one.resource_type, one.name] > 1:
                 raise invalid_request("Each resource must appear at most once.")
@@ -136,7 +137,7 @@ def alter(
         else:
             is_done = request.validate_only
             outcomes.append(Pending.of(None) if is_done else _store(context, one, decision))
-    return (yield from _when_stored(context, requested, outcomes, respond))
+    return await _when_stored(context, requested, outcomes, respond)
 
 
 def _decide(context: Context, resource: Requested, stored: Mapping[str, str] | None) -> Decision:
@@ -193,13 +194,13 @@ def _set_level(change: LoggerChange) -> None:
         logger.error("the level of the logger %s could not be changed", change.name)
 
 
-def _when_stored(
+async def _when_stored(
     context: Context,
     requested: Sequence[Requested],
     outcomes: Sequence[BrokerError | Pending[None]],
     respond: Respond,
-) -> Steps[Reply | Delayed]:
-    def response() -> Any:
+) -> Reply | Delayed:
+    def response() -> object:
         return respond(
             [
                 ResourceResult(resource.resource_type, resource.name, *_error_of(outcome))
@@ -207,14 +208,14 @@ def _when_stored(
             ]
         )
 
-    def attempt() -> Any | None:
+    def attempt() -> object | None:
         return None if any(_is_under_way(outcome) for outcome in outcomes) else response()
 
     under_way = [outcome for outcome in outcomes if isinstance(outcome, Pending)]
     under_way = [pending for pending in under_way if not pending.is_done]
     if not under_way:
         is_large = len(requested) > RESOURCES_ON_LOOP_MAX
-        return Reply((yield InThread(response)) if is_large else response())
+        return Reply(await in_thread(response) if is_large else response())
     purgatory = context.services.purgatory
     for pending in under_way:
         pending.on_done(lambda done: purgatory.notify(done))

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.handlers.handler import Context, Delayed, Reply, WhenDone
+from odradek.broker.handlers.handler import Context, Delayed, Reply
 from odradek.broker.handlers.transactional_ids import error_for, shard_of
 from odradek.broker.handlers.waiting import wait_for
 from odradek.broker.transaction.metadata import (
@@ -38,14 +38,12 @@ BLOCK_WAIT_MS: Final = 1_000
 FENCED_FROM: Final = 4
 
 
-def run(
-    context: Context, request: InitProducerIdRequest
-) -> Reply | Delayed | WhenDone[InitProducerIdResult]:
+async def run(context: Context, request: InitProducerIdRequest) -> Reply | Delayed:
     """A new id with epoch 0, or what the coordinator of the transactional id decides."""
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         raise BrokerError(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
-        return _run_transactional(context, request)
+        return await _run_transactional(context, request)
     producer_ids = context.services.producer_ids
     try:
         return Reply(_given(producer_ids.take()))
@@ -63,9 +61,7 @@ def run(
     )
 
 
-def _run_transactional(
-    context: Context, request: InitProducerIdRequest
-) -> Delayed | WhenDone[InitProducerIdResult]:
+async def _run_transactional(context: Context, request: InitProducerIdRequest) -> Reply | Delayed:
     name = request.transactional_id or ""
     if name and not 0 < request.transaction_timeout_ms <= _timeout_max_ms(context):
         raise BrokerError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
@@ -90,12 +86,16 @@ def _run_transactional(
             producer_epoch=result.producer_epoch,
         )
 
+    decided: Pending[InitProducerIdResult] | None = None
     try:
-        return WhenDone(ask(), respond)
+        decided = ask()
     except BrokerError as refusal:
         allocation = producer_ids.allocation
         if refusal.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS or allocation is None:
             raise
+    if decided is not None:
+        return Reply(respond(await decided))
+    assert allocation is not None, "a block of ids is being asked for"
     asked: Pending[InitProducerIdResult] = Pending()
 
     def ask_again(_: Pending[None]) -> None:

@@ -21,13 +21,14 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.broker.group.classic.events import Join, JoinResult
-from odradek.broker.handlers.handler import Context, Reply, WhenDone
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupResponse,
     JoinGroupResponseMember,
 )
+from odradek.runtime.pending import Pending
 
 REBALANCE_TIMEOUT_FROM: Final = 1
 MEMBER_ID_REQUIRED_FROM: Final = 4
@@ -35,12 +36,13 @@ NULL_PROTOCOL_FROM: Final = 7
 SKIP_ASSIGNMENT_FROM: Final = 9
 
 
-def run(context: Context, request: JoinGroupRequest) -> Reply | WhenDone[JoinResult]:
+async def run(context: Context, request: JoinGroupRequest) -> Reply:
     """The response may wait until all members have joined."""
     try:
-        return _join(context, request)
+        joined = await _join(context, request)
     except BrokerError as error:
-        return Reply(_respond(context.version, JoinResult(error.code, request.member_id)))
+        joined = JoinResult(error.code, request.member_id)
+    return Reply(_respond(context.version, joined))
 
 
 def failed(request: JoinGroupRequest, code: ErrorCode, message: str | None) -> JoinGroupResponse:
@@ -48,7 +50,7 @@ def failed(request: JoinGroupRequest, code: ErrorCode, message: str | None) -> J
     return _respond(0, JoinResult(code, request.member_id))
 
 
-def _join(context: Context, request: JoinGroupRequest) -> WhenDone[JoinResult]:
+def _join(context: Context, request: JoinGroupRequest) -> Pending[JoinResult]:
     groups = context.services.groups
     shard = groups.shard_of(request.group_id)
     if not request.group_id:
@@ -78,7 +80,7 @@ def _join(context: Context, request: JoinGroupRequest) -> WhenDone[JoinResult]:
         is_member_id_required=version >= MEMBER_ID_REQUIRED_FROM,
         may_skip_assignment=version >= SKIP_ASSIGNMENT_FROM,
     )
-    return WhenDone(shard.join(request.group_id, event), lambda joined: _respond(version, joined))
+    return shard.join(request.group_id, event)
 
 
 def _respond(version: int, result: JoinResult) -> JoinGroupResponse:

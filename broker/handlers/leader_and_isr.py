@@ -19,25 +19,25 @@ Source: Kafka's KafkaApis.handleLeaderAndIsrRequest, ReplicaManager.becomeLeader
 from __future__ import annotations
 
 from odradek.broker.handlers.cluster_action import apply_control_request, authorize_cluster_action
-from odradek.broker.handlers.handler import Close, Context, Steps, WhenDone
+from odradek.broker.handlers.handler import Close, Context, Reply
 from odradek.broker.interbroker.wire.leader_and_isr import (
     leader_and_isr_response,
     leader_and_isr_value,
 )
-from odradek.controller.image.control_requests import ControlResponse
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 
 
-def run(context: Context, request: LeaderAndIsrRequest) -> Steps[WhenDone[ControlResponse] | Close]:
+async def run(context: Context, request: LeaderAndIsrRequest) -> Reply | Close:
     """Through the receiver, as the requests of this broker's own controller."""
     authorize_cluster_action(context)
     services = context.services
     listener_name = services.settings.inter_broker_listener_name
-    value = yield from leader_and_isr_value(request, listener_name)
-    return apply_control_request(
-        context, value, lambda response: leader_and_isr_response(value, context.version, response)
-    )
+    value = await leader_and_isr_value(request, listener_name)
+    applied = await apply_control_request(context, value)
+    if isinstance(applied, Close):
+        return applied
+    return Reply(await leader_and_isr_response(value, context.version, applied))
 
 
 def failed(

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.broker.group.classic.events import LeavingMember
-from odradek.broker.handlers.handler import Context, WhenDone
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.leave_group import (
     LeaveGroupRequest,
@@ -27,7 +27,7 @@ from odradek.protocol.messages.leave_group import (
 SEVERAL_FROM: Final = 3
 
 
-def run(context: Context, request: LeaveGroupRequest) -> WhenDone[list[ErrorCode]]:
+async def run(context: Context, request: LeaveGroupRequest) -> Reply:
     """The response waits until the removal is replicated (consumer groups)."""
     shard = context.services.groups.shard_of(request.group_id)
     if not request.group_id:
@@ -36,8 +36,8 @@ def run(context: Context, request: LeaveGroupRequest) -> WhenDone[list[ErrorCode
     leaving = [LeavingMember(one.member_id, one.group_instance_id) for one in request.members]
     if version < SEVERAL_FROM:
         leaving = [LeavingMember(request.member_id, None)]
-    pending = shard.leave(request.group_id, leaving)
-    return WhenDone(pending, lambda errors: _respond(version, leaving, errors))
+    errors = await shard.leave(request.group_id, leaving)
+    return Reply(_respond(version, leaving, errors))
 
 
 def _respond(

@@ -17,9 +17,10 @@ from typing import Final
 from odradek.broker.group.classic.state import ClassicGroup, GroupState
 from odradek.broker.group.consumer.state import ConsumerGroup
 from odradek.broker.group.group import Group
-from odradek.broker.handlers.handler import Context, Reply, Steps
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from odradek.runtime.work import pause
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
@@ -28,7 +29,7 @@ CONSUMER: Final = "consumer"
 GROUPS_PER_STEP: Final = 16
 
 
-def run(context: Context, request: ListGroupsRequest) -> Steps[Reply]:
+async def run(context: Context, request: ListGroupsRequest) -> Reply:
     """All groups, or those with certain states and types; upper and lower case are equal."""
     shards = list(context.services.groups.shards.values())
     states = {name.lower() for name in request.states_filter}
@@ -42,7 +43,7 @@ def run(context: Context, request: ListGroupsRequest) -> Steps[Reply]:
             if has_type and (not states or one.group_state.lower() in states):
                 listed.append(one)
             if number % GROUPS_PER_STEP == 0:
-                yield None
+                await pause()
     error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE
     return Reply(ListGroupsResponse(error_code=error, groups=listed))
 

@@ -25,7 +25,7 @@ from collections import Counter
 from contextlib import suppress
 from typing import Final
 
-from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
+from odradek.broker.handlers.handler import Context, Delayed, Reply
 from odradek.broker.replication.partition import Partition
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.list_offsets import (
@@ -37,6 +37,7 @@ from odradek.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from odradek.runtime.work import Later, pause
 from odradek.storage.indexes.index_file import IndexUnready
 from odradek.storage.log.log import Log
 from odradek.storage.log.lookup_budget import LookupBudget, TooLong
@@ -59,14 +60,14 @@ Position = tuple[int, int, int]
 NOWHERE: Final = (-1, -1, -1)
 
 
-def run(context: Context, request: ListOffsetsRequest) -> Steps[Reply | Delayed]:
+async def run(context: Context, request: ListOffsetsRequest) -> Reply | Delayed:
     """Look up an offset for each partition; searches that take long run in threads."""
     if context.version == 0:
-        return Reply((yield from _starts_of_segments(context, request)))
+        return Reply(await _starts_of_segments(context, request))
     search = _Search(context, request)
-    yield from search.begin()
+    await search.begin()
     if search.is_done:
-        return Reply((yield from search.response()))
+        return Reply(await search.response())
     timeout_ms = request.timeout_ms if request.timeout_ms > 0 else SEARCH_TIMEOUT_MS
     return Delayed(search.watched(), timeout_ms, search.attempt, search.expire)
 
@@ -91,15 +92,15 @@ class _Search:
         """Whether every partition is known."""
         return not self._unknown
 
-    def begin(self) -> Steps[None]:
+    async def begin(self) -> None:
         """Look into every partition once."""
         named: Counter[Key] = Counter()
         for topic in self._request.topics:
             named.update((topic.name, wanted.partition_index) for wanted in topic.partitions)
-            yield None
+            await pause()
         for topic in self._request.topics:
             for wanted in topic.partitions:
-                yield None
+                await pause()
                 key = (topic.name, wanted.partition_index)
                 if named[key] > 1:
                     self._known[key] = _refused(wanted, ErrorCode.INVALID_REQUEST)
@@ -107,7 +108,7 @@ class _Search:
                     self._unknown[key] = wanted
                     self._look_up(key, wanted)
 
-    def attempt(self) -> Steps[ListOffsetsResponse] | None:
+    def attempt(self) -> Later[ListOffsetsResponse] | None:
         """The response in steps, None as long as a search is under way."""
         for key, wanted in list(self._unknown.items()):
             lookup = self._lookups.get(key)
@@ -145,21 +146,21 @@ class _Search:
         found = (partitions.get(*key) for key in self._unknown)
         return tuple(partition for partition in found if partition is not None)
 
-    def expire(self) -> Steps[ListOffsetsResponse]:
+    def expire(self) -> Later[ListOffsetsResponse]:
         """The response when the time is up: clients ask again for what was not found."""
         for key, wanted in self._unknown.items():
             self._known[key] = _refused(wanted, _not_available(self._context))
         self._unknown.clear()
         return self.response()
 
-    def response(self) -> Steps[ListOffsetsResponse]:
+    async def response(self) -> ListOffsetsResponse:
         """What is known, in the order of the request."""
         topics = []
         for topic in self._request.topics:
             partitions = []
             for wanted in topic.partitions:
                 partitions.append(self._known[topic.name, wanted.partition_index])
-                yield None
+                await pause()
             topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
         return ListOffsetsResponse(topics=topics)
 
@@ -171,9 +172,7 @@ def _start(context: Context, topic: str, wanted: ListOffsetsPartition) -> TimeLo
     return context.services.time_lookups.start(partition, timestamp)
 
 
-def _starts_of_segments(
-    context: Context, request: ListOffsetsRequest
-) -> Steps[ListOffsetsResponse]:
+async def _starts_of_segments(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """The response of version 0: offsets in descending order, at most as many as requested."""
     topics = []
     for topic in request.topics:
@@ -187,7 +186,7 @@ def _starts_of_segments(
             except BrokerError as error:
                 one.error_code = error.code
             partitions.append(one)
-            yield None
+            await pause()
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
     return ListOffsetsResponse(topics=topics)
 

@@ -10,7 +10,7 @@ Source: KIP-455; Kafka's KafkaApis.handleListPartitionReassignmentsRequest.
 from __future__ import annotations
 
 from odradek.broker.handlers.alter_partition_reassignments import NOT_CONTROLLER
-from odradek.broker.handlers.handler import Context, Steps, WhenDone
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.controller.image.image import PartitionImage
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.list_partition_reassignments import (
@@ -20,20 +20,21 @@ from odradek.protocol.messages.list_partition_reassignments import (
     OngoingTopicReassignment,
 )
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.runtime.work import pause
 
 UnderWay = dict[TopicPartition, PartitionImage]
 
 
-def run(context: Context, request: ListPartitionReassignmentsRequest) -> Steps[WhenDone[UnderWay]]:
+async def run(context: Context, request: ListPartitionReassignmentsRequest) -> Reply:
     """Ask the controller."""
     wanted: dict[TopicPartition, None] | None = None
     if request.topics is not None:
         wanted = {}
         for topic in request.topics:
             wanted |= {TopicPartition(topic.name, index): None for index in topic.partition_indexes}
-            yield None
+            await pause()
     keys = None if wanted is None else list(wanted)
-    return WhenDone(context.services.controller.list_reassignments(keys), _response)
+    return Reply(await _response(await context.services.controller.list_reassignments(keys)))
 
 
 def failed(
@@ -46,7 +47,7 @@ def failed(
     return ListPartitionReassignmentsResponse(error_code=code, error_message=message, topics=[])
 
 
-def _response(found: UnderWay) -> Steps[ListPartitionReassignmentsResponse]:
+async def _response(found: UnderWay) -> ListPartitionReassignmentsResponse:
     rows: dict[str, list[OngoingPartitionReassignment]] = {}
     for key, partition in found.items():
         rows.setdefault(key.topic, []).append(
@@ -57,7 +58,7 @@ def _response(found: UnderWay) -> Steps[ListPartitionReassignmentsResponse]:
                 removing_replicas=list(partition.removing),
             )
         )
-        yield None
+        await pause()
     return ListPartitionReassignmentsResponse(
         error_code=ErrorCode.NONE,
         error_message="",

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.broker.group.consumer.subscription_regex import TopicRegex
-from odradek.broker.handlers.handler import Context, Reply, Steps
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.broker.transaction.state import BY_NAME
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.list_transactions import (
@@ -20,11 +20,12 @@ from odradek.protocol.messages.list_transactions import (
     ListTransactionsResponse,
     TransactionState,
 )
+from odradek.runtime.work import pause
 
 IDS_PER_STEP: Final = 64
 
 
-def run(context: Context, request: ListTransactionsRequest) -> Steps[Reply]:
+async def run(context: Context, request: ListTransactionsRequest) -> Reply:
     """All ids, or those with certain states and producers, and transactions of a certain age."""
     shards = list(context.services.transactions.shards.values())
     if any(shard.is_loading for shard in shards):
@@ -54,7 +55,7 @@ def run(context: Context, request: ListTransactionsRequest) -> Steps[Reply]:
                 )
             # A match with the worst of patterns takes 7 ms.
             if regex is not None or number % IDS_PER_STEP == 0:
-                yield None
+                await pause()
     return Reply(
         ListTransactionsResponse(
             error_code=ErrorCode.NONE,

@@ -29,7 +29,7 @@ from collections.abc import Container
 from typing import Final
 from uuid import UUID
 
-from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
+from odradek.broker.handlers.handler import Context, Delayed, Reply
 from odradek.broker.handlers.waiting import creation_error, when_created
 from odradek.broker.replication.leadership import BROKERS_KEY
 from odradek.broker.topics import PartitionView, TopicView, is_valid_topic_name
@@ -46,6 +46,7 @@ from odradek.protocol.messages.metadata import (
 )
 from odradek.protocol.topic_partition import ZERO_UUID
 from odradek.runtime.pending import Pending
+from odradek.runtime.work import Later, pause
 
 ALL_TOPICS_IS_NULL_FROM: Final = 1
 LISTENER_NOT_FOUND_FROM: Final = 6
@@ -67,7 +68,7 @@ Described = dict[tuple[str | None, UUID], MetadataResponseTopic]
 """By name and id as they were asked for."""
 
 
-def run(context: Context, request: MetadataRequest) -> Steps[Reply | Delayed]:
+async def run(context: Context, request: MetadataRequest) -> Reply | Delayed:
     """From the newest image of the cluster, topic by topic; one that is missing may be created.
 
     Differs from Kafka: the response waits for a moment until created topics are there, so that the
@@ -85,21 +86,21 @@ def run(context: Context, request: MetadataRequest) -> Steps[Reply | Delayed]:
         for name in topics.names():
             view = topics.view(name)
             if view is not None:
-                topic = yield from _topic(context, view, request)
+                topic = await _topic(context, view, request)
                 everything.append(topic)
-            yield None
+            await pause()
         return Reply(_respond(context, request, everything))
     creations: Creations = {}
-    described = yield from _named(context, request, creations)
+    described = await _named(context, request, creations)
     awaited = {name: one for name, one in creations.items() if one is not None}
     if not awaited:
         return Reply(_respond(context, request, list(described.values())))
 
-    def respond() -> Steps[MetadataResponse]:
+    async def respond() -> MetadataResponse:
         for key in described:
             name = key[0]
             if name is not None and name in awaited:
-                described[key] = yield from _created(context, name, awaited[name], request)
+                described[key] = await _created(context, name, awaited[name], request)
         return _respond(context, request, list(described.values()))
 
     return when_created(context, awaited, respond)
@@ -113,13 +114,13 @@ def _when_known(context: Context, request: MetadataRequest) -> Delayed:
     """
     request.allow_auto_topic_creation = False
 
-    def respond() -> Steps[MetadataResponse]:
-        outcome = yield from run(context, request)
+    async def respond() -> MetadataResponse:
+        outcome = await run(context, request)
         assert isinstance(outcome, Reply), "nothing is created"
-        response: MetadataResponse = outcome.response
-        return response
+        assert isinstance(outcome.response, MetadataResponse), "it is not encoded"
+        return outcome.response
 
-    def attempt() -> Steps[MetadataResponse] | None:
+    def attempt() -> Later[MetadataResponse] | None:
         return respond() if context.services.topics.has_brokers else None
 
     def expire() -> MetadataResponse:
@@ -156,7 +157,7 @@ def failed(request: MetadataRequest, code: ErrorCode, message: str | None) -> Me
     )
 
 
-def _named(context: Context, request: MetadataRequest, creations: Creations) -> Steps[Described]:
+async def _named(context: Context, request: MetadataRequest, creations: Creations) -> Described:
     described: Described = {}
     for asked in request.topics or ():
         _check_form(context, asked)
@@ -168,10 +169,10 @@ def _named(context: Context, request: MetadataRequest, creations: Creations) -> 
             if view is None:
                 _create(context, asked.name, request, creations)
                 raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE)
-            described[key] = yield from _topic(context, view, request)
+            described[key] = await _topic(context, view, request)
         except BrokerError as error:
             described[key] = _absent(asked.name, asked.topic_id, error.code)
-        yield None
+        await pause()
     return described
 
 
@@ -224,13 +225,13 @@ def _create(
         creations[name] = None if was_deleted else creation
 
 
-def _created(
+async def _created(
     context: Context, name: str, creation: Pending[TopicResult], request: MetadataRequest
-) -> Steps[MetadataResponseTopic]:
+) -> MetadataResponseTopic:
     """A topic after its creation has ended, or its time is up."""
     view = context.services.topics.view(name)
     if view is not None:
-        return (yield from _topic(context, view, request))
+        return await _topic(context, view, request)
     error = creation_error(creation) if creation.is_done else ErrorCode.NONE
     return _absent(name, ZERO_UUID, error or ErrorCode.LEADER_NOT_AVAILABLE)
 
@@ -246,9 +247,9 @@ def _absent(name: str | None, topic_id: UUID, code: ErrorCode) -> MetadataRespon
     )
 
 
-def _topic(
+async def _topic(
     context: Context, view: TopicView, request: MetadataRequest
-) -> Steps[MetadataResponseTopic]:
+) -> MetadataResponseTopic:
     topics = context.services.topics
     live = {node_id for node_id, *_ in topics.brokers(context.listener_name)}
     registered = topics.image().brokers
@@ -257,7 +258,7 @@ def _topic(
     for part in view.partitions:
         partitions.append(_partition(context.version, part, live, registered))
         if len(partitions) % PARTITIONS_PER_STEP == 0:
-            yield None
+            await pause()
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=view.name,

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.handlers.handler import Context, Reply, Steps, WhenDone
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.broker.handlers.offsets_to_commit import Errors, check_offsets, error_of
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.offset_commit import (
@@ -31,23 +31,24 @@ from odradek.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from odradek.runtime.work import pause
 
 EXPIRE_MAX_MS: Final = 2**63 - 1
 """The latest time that a record can have."""
 
 
-def run(context: Context, request: OffsetCommitRequest) -> Steps[Reply | WhenDone[ErrorCode]]:
+async def run(context: Context, request: OffsetCommitRequest) -> Reply:
     """The response waits until the commit is replicated.
 
     A partition with an error does not prevent the commit of the others.
     """
     groups = context.services.groups
-    commits, errors, has_known = yield from check_offsets(
+    commits, errors, has_known = await check_offsets(
         context, request.topics, expire_ms=_expire_ms(context, request)
     )
     if not has_known:
-        return Reply((yield from _respond(request, errors, ErrorCode.NONE)))
-    pending = groups.shard_of(request.group_id).commit_offsets(
+        return Reply(await _respond(request, errors, ErrorCode.NONE))
+    error = await groups.shard_of(request.group_id).commit_offsets(
         request.group_id,
         member_id=request.member_id,
         instance_id=request.group_instance_id,
@@ -55,7 +56,7 @@ def run(context: Context, request: OffsetCommitRequest) -> Steps[Reply | WhenDon
         commits=commits,
         version=context.version,
     )
-    return WhenDone(pending, lambda error: _respond(request, errors, error))
+    return Reply(await _respond(request, errors, error))
 
 
 def _expire_ms(context: Context, request: OffsetCommitRequest) -> int:
@@ -64,9 +65,9 @@ def _expire_ms(context: Context, request: OffsetCommitRequest) -> int:
     return min(max(0, context.now_ms + request.retention_time_ms), EXPIRE_MAX_MS)
 
 
-def _respond(
+async def _respond(
     request: OffsetCommitRequest, errors: Errors, coordinator_error: ErrorCode
-) -> Steps[OffsetCommitResponse]:
+) -> OffsetCommitResponse:
     response = OffsetCommitResponse(topics=[])
     for topic in request.topics:
         results: list[OffsetCommitResponsePartition] = []
@@ -74,7 +75,7 @@ def _respond(
             index = partition.partition_index
             code = error_of(errors, (topic.name, index), coordinator_error)
             results.append(OffsetCommitResponsePartition(partition_index=index, error_code=code))
-            yield None
+            await pause()
         if results:
             response.topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=results))
     return response

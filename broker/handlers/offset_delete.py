@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from odradek.broker.group.group import Group
-from odradek.broker.handlers.handler import Context, Steps, WhenDone
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -21,9 +21,11 @@ from odradek.protocol.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.runtime.pending import Pending
+from odradek.runtime.work import pause
 
 
-def run(context: Context, request: OffsetDeleteRequest) -> Steps[WhenDone[ErrorCode]]:
+async def run(context: Context, request: OffsetDeleteRequest) -> Reply:
     """The offsets are deleted at once; the response waits until that is replicated."""
     errors: dict[TopicPartition, ErrorCode] = {}
     for topic in request.topics:
@@ -32,13 +34,16 @@ def run(context: Context, request: OffsetDeleteRequest) -> Steps[WhenDone[ErrorC
             error = context.services.topics.absence(*key)
             if error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 errors[key] = error
-            yield None
-    return _delete(context, request, errors)
+            await pause()
+    refusal = await _delete(context, request, errors)
+    if refusal:
+        return Reply(failed(request, refusal, None))
+    return Reply(await _respond(request, errors))
 
 
 def _delete(
     context: Context, request: OffsetDeleteRequest, errors: dict[TopicPartition, ErrorCode]
-) -> WhenDone[ErrorCode]:
+) -> Pending[ErrorCode]:
     """errors  of the partitions that exist"""
     shard = context.services.groups.shard_of(request.group_id)
     if not request.group_id:
@@ -50,11 +55,7 @@ def _delete(
         raise BrokerError(ErrorCode.NON_EMPTY_GROUP)
     _check_group(errors, group)
     partitions = [partition for partition, error in errors.items() if not error]
-    pending = shard.delete_offsets(group, partitions)
-    return WhenDone(
-        pending,
-        lambda error: failed(request, error, None) if error else _respond(request, errors),
-    )
+    return shard.delete_offsets(group, partitions)
 
 
 def _check_group(errors: dict[TopicPartition, ErrorCode], group: Group) -> None:
@@ -67,9 +68,9 @@ def _check_group(errors: dict[TopicPartition, ErrorCode], group: Group) -> None:
         errors[partition] = by_topic[topic]
 
 
-def _respond(
+async def _respond(
     request: OffsetDeleteRequest, errors: Mapping[TopicPartition, ErrorCode]
-) -> Steps[OffsetDeleteResponse]:
+) -> OffsetDeleteResponse:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     topics: dict[str, OffsetDeleteResponseTopic] = {}
     for topic in request.topics:
@@ -83,7 +84,7 @@ def _respond(
                     error_code=errors.get(TopicPartition(topic.name, index), unknown),
                 )
             )
-            yield None
+            await pause()
     return OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=list(topics.values()))
 
 

@@ -28,7 +28,7 @@ from typing import Any, Final
 from odradek.broker.group.consumer.offsets import check_fetch
 from odradek.broker.group.consumer.state import ConsumerGroup
 from odradek.broker.group.offsets import GroupOffsets, OffsetAndMetadata
-from odradek.broker.handlers.handler import Context, Reply, Steps
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -43,6 +43,7 @@ from odradek.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.runtime.work import pause
 
 TOP_LEVEL_ERROR_FROM: Final = 2
 GROUPS_FROM: Final = 8
@@ -56,17 +57,15 @@ Topics = Iterable[tuple[str, Iterable[Row]]]
 RequestedTopic = OffsetFetchRequestTopics | OffsetFetchRequestTopic
 
 
-def run(context: Context, request: OffsetFetchRequest) -> Steps[Reply]:
+async def run(context: Context, request: OffsetFetchRequest) -> Reply:
     if context.version < GROUPS_FROM:
         try:
-            topics = yield from _fetch(
-                context, request.group_id, request.topics, request.require_stable
-            )
+            topics = await _fetch(context, request.group_id, request.topics, request.require_stable)
         except BrokerError as error:
             if context.version >= TOP_LEVEL_ERROR_FROM:
                 return Reply(OffsetFetchResponse(error_code=error.code))
             topics = _refused(request.topics or [], error.code)
-        found = yield from _rows(topics, OffsetFetchResponseTopic, OffsetFetchResponsePartition)
+        found = await _rows(topics, OffsetFetchResponseTopic, OffsetFetchResponsePartition)
         return Reply(OffsetFetchResponse(topics=found))
     groups: list[OffsetFetchResponseGroup] = []
     whole: dict[str, None] = {}
@@ -75,8 +74,8 @@ def run(context: Context, request: OffsetFetchRequest) -> Steps[Reply]:
             if group.group_id in whole:
                 continue
             whole[group.group_id] = None
-        groups.append((yield from _of_group(context, group, request.require_stable)))
-        yield None
+        groups.append(await _of_group(context, group, request.require_stable))
+        await pause()
     return Reply(OffsetFetchResponse(groups=groups))
 
 
@@ -100,12 +99,12 @@ def _refused(requested: Sequence[RequestedTopic], code: ErrorCode) -> Topics:
     )
 
 
-def _fetch(
+async def _fetch(
     context: Context,
     group_id: str,
     requested: Sequence[RequestedTopic] | None,
     require_stable: bool,
-) -> Steps[Topics]:
+) -> Topics:
     shard = context.services.groups.shard_of(group_id)
     wanted: Iterator[TopicPartition] | None = None
     if requested is not None:
@@ -119,23 +118,23 @@ def _fetch(
     offsets = GroupOffsets() if group is None else group.offsets
     for number, found in enumerate(offsets.fetch(wanted, require_stable=require_stable)):
         if number % FETCHED_PER_STEP == 0:
-            yield None
+            await pause()
         topic, index = found.partition
         committed = (index, found.committed or NOTHING, found.error)
         by_topic.setdefault(topic, []).append(committed)
     return by_topic.items()
 
 
-def _rows(
+async def _rows(
     topics: Topics, make_topic: Callable[..., Any], make_partition: Callable[..., Any]
-) -> Steps[list[Any]]:
+) -> list[Any]:
     """The topics of a response, in the classes of either layout."""
     rows = []
     for name, partitions in topics:
         row = make_topic(name=name, partitions=[])
         for number, (index, committed, error) in enumerate(partitions):
             if number % FETCHED_PER_STEP == 0:
-                yield None
+                await pause()
             row.partitions.append(
                 make_partition(
                     partition_index=index,
@@ -157,13 +156,13 @@ def _check_member(context: Context, group: OffsetFetchRequestGroup) -> None:
             raise BrokerError(error)
 
 
-def _of_group(
+async def _of_group(
     context: Context, group: OffsetFetchRequestGroup, require_stable: bool
-) -> Steps[OffsetFetchResponseGroup]:
+) -> OffsetFetchResponseGroup:
     try:
         _check_member(context, group)
-        topics = yield from _fetch(context, group.group_id, group.topics, require_stable)
+        topics = await _fetch(context, group.group_id, group.topics, require_stable)
     except BrokerError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error.code)
-    found = yield from _rows(topics, OffsetFetchResponseTopics, OffsetFetchResponsePartitions)
+    found = await _rows(topics, OffsetFetchResponseTopics, OffsetFetchResponsePartitions)
     return OffsetFetchResponseGroup(group_id=group.group_id, topics=found)

@@ -13,7 +13,7 @@ Source: Kafka's ReplicaManager.lastOffsetForLeaderEpoch.
 
 from __future__ import annotations
 
-from odradek.broker.handlers.handler import Context, Reply, Steps
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -22,16 +22,17 @@ from odradek.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from odradek.runtime.work import pause
 
 
-def run(context: Context, request: OffsetForLeaderEpochRequest) -> Steps[Reply]:
+async def run(context: Context, request: OffsetForLeaderEpochRequest) -> Reply:
     """Every partition for itself."""
     topics = []
     for topic in request.topics:
         partitions = []
         for wanted in topic.partitions:
             partitions.append(_end(context, topic.topic, wanted))
-            yield None
+            await pause()
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
     return Reply(OffsetForLeaderEpochResponse(topics=topics))
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from odradek.broker.group.offsets import OffsetAndMetadata
-from odradek.broker.handlers.handler import Context, Steps
+from odradek.broker.handlers.handler import Context
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.runtime.work import pause
 
 Errors = dict[tuple[str, int], ErrorCode]
 """By topic and partition; plain tuples, since a request may name a million partitions."""
@@ -42,9 +43,9 @@ class OffsetsToCommit(NamedTuple):
     """Whether any partition of the request exists."""
 
 
-def check_offsets(
+async def check_offsets(
     context: Context, topics: Sequence[RequestedTopic], *, expire_ms: int = -1
-) -> Steps[OffsetsToCommit]:
+) -> OffsetsToCommit:
     """Check each offset.
 
     expire_ms  when the offsets expire; -1: as the broker says
@@ -56,7 +57,7 @@ def check_offsets(
     has_known = False
     for topic in topics:
         for partition in topic.partitions:
-            yield None
+            await pause()
             key = (topic.name, partition.partition_index)
             if services.topics.absence(*key) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 errors[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

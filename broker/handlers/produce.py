@@ -33,17 +33,7 @@ from functools import partial
 from typing import Final
 
 from odradek.broker.handlers.current_leaders import CurrentLeaders
-from odradek.broker.handlers.handler import (
-    Close,
-    Context,
-    Delayed,
-    Encoded,
-    InThread,
-    NoReply,
-    Reply,
-    Staged,
-    Steps,
-)
+from odradek.broker.handlers.handler import Close, Context, Delayed, NoReply, Reply, Staged
 from odradek.broker.handlers.produce_flat import encode_appended
 from odradek.broker.handlers.produce_verification import (
     ValidatedBatch,
@@ -76,6 +66,7 @@ from odradek.protocol.records.validate import (
     InvalidRecords,
     MalformedRecords,
 )
+from odradek.runtime.work import Later, in_thread, pause
 from odradek.storage.log.head import Appended
 
 ACKS_NONE: Final = 0
@@ -103,7 +94,7 @@ Waiting = tuple[PartitionProduceResponse, Partition, PartitionLeader | None, int
 replicated or flushed."""
 
 
-def run(context: Context, request: ProduceRequest) -> Staged | Reply | Steps[Staged]:
+def run(context: Context, request: ProduceRequest) -> Staged | Reply | Later[Staged]:
     """Validate and stage; the response is made when the turn's appends are written."""
     if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
         return Reply(failed(request, ErrorCode.INVALID_REQUIRED_ACKS, None))
@@ -138,7 +129,7 @@ def run(context: Context, request: ProduceRequest) -> Staged | Reply | Steps[Sta
     return staged
 
 
-def _in_steps(staged: StagedProduce) -> Steps[Staged]:
+async def _in_steps(staged: StagedProduce) -> Staged:
     """Validate and verify the batches that `run` has not staged, and stage them.
 
     None is staged before all are validated: the request may be cancelled at each step, and its
@@ -147,7 +138,7 @@ def _in_steps(staged: StagedProduce) -> Steps[Staged]:
     context, request = staged.context, staged.request
     validated: list[ValidatedBatch] = []
     for topic, data in staged.rest():
-        yield None
+        await pause()
         name, error = _topic_name(context, topic)
         partition = context.services.partitions.get(name, data.index)
         result: RecordBatch | BrokerError
@@ -158,11 +149,11 @@ def _in_steps(staged: StagedProduce) -> Steps[Staged]:
                 result = _accept(context, request, name, data, partition)
             except HeavyBatch:
                 accept = partial(_accept, context, request, name, data, partition, only_light=False)
-                result = yield InThread(accept)
+                result = await in_thread(accept)
         except BrokerError as refusal:
             result = refusal
         validated.append(ValidatedBatch(topic, data.index, partition, result))
-    yield from verify(context, request.transactional_id, validated)
+    await verify(context, request.transactional_id, validated)
     for row in validated:
         topic, index, partition, result = row.topic, row.index, row.partition, row.result
         if isinstance(result, BrokerError):
@@ -211,7 +202,7 @@ class StagedProduce(Staged):
                 else:
                     yield topic, data
 
-    def finish(self) -> Reply | Encoded | Delayed | NoReply | Close:
+    def finish(self) -> Reply | Delayed | NoReply | Close:
         """Respond, or wait for replicas or for a flush, now that the appends are written."""
         acks = self.request.acks
         if len(self._rows) == 1 and acks != ACKS_NONE:
@@ -231,7 +222,7 @@ class StagedProduce(Staged):
                         result.log_append_time_ms,
                         result.log_start_offset,
                     )
-                    return Encoded(body)
+                    return Reply(body)
         return self._finish_many()
 
     def _finish_many(self) -> Reply | Delayed | NoReply | Close:

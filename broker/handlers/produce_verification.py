@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from odradek.broker.handlers.handler import Awaited, Context, Steps
+from odradek.broker.handlers.handler import Context
 from odradek.broker.replication.partition import Partition
 from odradek.broker.transaction_verifier import VerifiedTransaction, produce_error
 from odradek.protocol.errors import BrokerError, ErrorCode
@@ -23,6 +23,7 @@ from odradek.protocol.records.batch import (
     RecordBatch,
 )
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.runtime.work import pause
 from odradek.storage.producers.verification import VerificationGuard
 
 ABORTABLE_FROM: Final = 11
@@ -110,9 +111,9 @@ def check_verified(context: Context, row: ValidatedBatch) -> None:
         )
 
 
-def verify(
+async def verify(
     context: Context, transactional_id: str | None, rows: Sequence[ValidatedBatch]
-) -> Steps[None]:
+) -> None:
     """Ask for the batches that open a transaction; those that are not confirmed are refused."""
     unverified: dict[TopicPartition, ValidatedBatch] = {}
     producers: dict[tuple[int, int], None] = {}
@@ -132,7 +133,7 @@ def verify(
                 is_v2=context.version >= ADDS_PARTITIONS_FROM,
             )
             unverified[TopicPartition(partition.topic, row.index)] = row
-        yield None
+        await pause()
     if len(producers) > 1:
         for row in rows:
             row.result = _several_producers()
@@ -151,7 +152,7 @@ def verify(
             adds_partitions=adds_partitions,
         )
     )
-    errors = pending.result() if pending.is_done else (yield Awaited(pending))
+    errors = await pending
     for place, row in unverified.items():
         error = errors.get(place, ErrorCode.NONE)
         if error:

@@ -14,23 +14,23 @@ Source: Kafka's KafkaApis.handleStopReplicaRequest, ReplicaManager.stopReplicas.
 from __future__ import annotations
 
 from odradek.broker.handlers.cluster_action import apply_control_request, authorize_cluster_action
-from odradek.broker.handlers.handler import Close, Context, Steps, WhenDone
+from odradek.broker.handlers.handler import Close, Context, Reply
 from odradek.broker.interbroker.wire.stop_replica import (
     stop_replica_response,
     stop_replica_value,
 )
-from odradek.controller.image.control_requests import ControlResponse
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 
 
-def run(context: Context, request: StopReplicaRequest) -> Steps[WhenDone[ControlResponse] | Close]:
+async def run(context: Context, request: StopReplicaRequest) -> Reply | Close:
     """Through the receiver, as the requests of this broker's own controller."""
     authorize_cluster_action(context)
-    value = yield from stop_replica_value(request)
-    return apply_control_request(
-        context, value, lambda response: stop_replica_response(value, response)
-    )
+    value = await stop_replica_value(request)
+    applied = await apply_control_request(context, value)
+    if isinstance(applied, Close):
+        return applied
+    return Reply(await stop_replica_response(value, applied))
 
 
 def failed(

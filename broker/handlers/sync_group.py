@@ -17,14 +17,14 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.broker.group.classic.events import Sync, SyncResult
-from odradek.broker.handlers.handler import Context, WhenDone
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 PROTOCOL_FROM: Final = 5
 
 
-def run(context: Context, request: SyncGroupRequest) -> WhenDone[SyncResult]:
+async def run(context: Context, request: SyncGroupRequest) -> Reply:
     """The response waits until the leader's assignment is replicated."""
     groups = context.services.groups
     if context.version >= PROTOCOL_FROM and None in (request.protocol_type, request.protocol_name):
@@ -46,7 +46,7 @@ def run(context: Context, request: SyncGroupRequest) -> WhenDone[SyncResult]:
         protocol=request.protocol_name,
         assignments=tuple((one.member_id, one.assignment) for one in request.assignments),
     )
-    return WhenDone(shard.sync(request.group_id, event), _respond)
+    return Reply(_respond(await shard.sync(request.group_id, event)))
 
 
 def failed(request: SyncGroupRequest, code: ErrorCode, message: str | None) -> SyncGroupResponse:

@@ -27,12 +27,14 @@ class Api(NamedTuple):
     """What ApiVersions says instead of `min_version`."""
     is_whole: bool = False
     """All that it names goes into one decision or write, so it may name `WHOLE_ELEMENTS_MAX`."""
+    has_slices: bool = False
+    """Its responses may hold slices of files; its module has a function `release` for them."""
 
 
 HANDLERS: Final = (
     # librdkafka up to 2.x compresses only if version 0 of Produce is listed (KAFKA-18659).
     Api(0, 3, 13, "produce", is_staged=True, is_whole=True, advertised_min_version=0),
-    Api(1, 4, 18, "fetch"),
+    Api(1, 4, 18, "fetch", has_slices=True),
     Api(2, 0, 10, "list_offsets"),
     Api(3, 0, 13, "metadata"),
     Api(4, 0, 7, "leader_and_isr", is_control=True),

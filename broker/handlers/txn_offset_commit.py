@@ -21,7 +21,7 @@ from typing import Final
 from odradek.broker.group.append_errors import AppendPurpose, response_error
 from odradek.broker.group.offsets_log import OffsetsTransaction
 from odradek.broker.group.shard import Shard
-from odradek.broker.handlers.handler import Awaited, Context, Reply, Steps, WhenDone
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.broker.handlers.offsets_to_commit import Errors, check_offsets, error_of
 from odradek.broker.transaction_verifier import VerifiedTransaction, client_error
 from odradek.protocol.errors import BrokerError, ErrorCode
@@ -31,6 +31,7 @@ from odradek.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from odradek.runtime.work import pause
 from odradek.storage.producers.verification import VerificationGuard
 
 LOAD_IN_PROGRESS_FROM: Final = 2
@@ -38,13 +39,13 @@ ABORTABLE_FROM: Final = 4
 ADDS_PARTITIONS_FROM: Final = 5
 
 
-def run(context: Context, request: TxnOffsetCommitRequest) -> Steps[Reply | WhenDone[ErrorCode]]:
+async def run(context: Context, request: TxnOffsetCommitRequest) -> Reply:
     """The response waits until the commit is replicated."""
-    commits, errors, has_known = yield from check_offsets(context, request.topics)
+    commits, errors, has_known = await check_offsets(context, request.topics)
     if not has_known:
-        return Reply((yield from _respond(request, errors, ErrorCode.NONE)))
+        return Reply(await _respond(request, errors, ErrorCode.NONE))
     try:
-        transaction = yield from _verify(context, request)
+        transaction = await _verify(context, request)
         # Only now: after the verification, another broker may be the coordinator.
         pending = _shard(context, request).commit_transactional_offsets(
             request.group_id,
@@ -59,8 +60,9 @@ def run(context: Context, request: TxnOffsetCommitRequest) -> Steps[Reply | When
         is_loading = error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         if is_loading and context.version < LOAD_IN_PROGRESS_FROM:
             error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return Reply((yield from _respond(request, errors, error)))
-    return WhenDone(pending, lambda error: _respond(request, errors, error))
+    else:
+        error = await pending
+    return Reply(await _respond(request, errors, error))
 
 
 def _shard(context: Context, request: TxnOffsetCommitRequest) -> Shard:
@@ -69,7 +71,7 @@ def _shard(context: Context, request: TxnOffsetCommitRequest) -> Shard:
     return context.services.groups.shard_of(request.group_id)
 
 
-def _verify(context: Context, request: TxnOffsetCommitRequest) -> Steps[OffsetsTransaction]:
+async def _verify(context: Context, request: TxnOffsetCommitRequest) -> OffsetsTransaction:
     """The transaction, once its coordinator knows that the group takes part; raises BrokerError."""
     shard = _shard(context, request)
     producer_id, producer_epoch = request.producer_id, request.producer_epoch
@@ -91,7 +93,7 @@ def _verify(context: Context, request: TxnOffsetCommitRequest) -> Steps[OffsetsT
                 adds_partitions=adds_partitions,
             )
         )
-        errors = pending.result() if pending.is_done else (yield Awaited(pending))
+        errors = await pending
         error = errors.get(place, ErrorCode.NONE)
         if error:
             code = client_error(error, knows_abortable=context.version >= ABORTABLE_FROM)
@@ -102,15 +104,15 @@ def _verify(context: Context, request: TxnOffsetCommitRequest) -> Steps[OffsetsT
     return OffsetsTransaction(producer_id, producer_epoch, is_enabled, guard)
 
 
-def _respond(
+async def _respond(
     request: TxnOffsetCommitRequest, errors: Errors, coordinator_error: ErrorCode
-) -> Steps[TxnOffsetCommitResponse]:
+) -> TxnOffsetCommitResponse:
     # As in Kafka, a partition that is named twice has one result, and an empty topic none.
     topics: dict[str, TxnOffsetCommitResponseTopic] = {}
     done: dict[tuple[str, int], None] = {}
     for topic in request.topics:
         for partition in topic.partitions:
-            yield None
+            await pause()
             key = (topic.name, partition.partition_index)
             if key in done:
                 continue

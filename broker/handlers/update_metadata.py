@@ -18,9 +18,8 @@ Source: Kafka's KafkaApis.handleUpdateMetadataRequest, ZkMetadataCache.updateMet
 from __future__ import annotations
 
 from odradek.broker.handlers.cluster_action import apply_control_request, authorize_cluster_action
-from odradek.broker.handlers.handler import Close, Context, Steps, WhenDone
+from odradek.broker.handlers.handler import Close, Context, Reply
 from odradek.broker.interbroker.wire.update_metadata import update_metadata_value
-from odradek.controller.image.control_requests import ControlResponse
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.update_metadata import (
     UpdateMetadataRequest,
@@ -28,15 +27,14 @@ from odradek.protocol.messages.update_metadata import (
 )
 
 
-def run(
-    context: Context, request: UpdateMetadataRequest
-) -> Steps[WhenDone[ControlResponse] | Close]:
+async def run(context: Context, request: UpdateMetadataRequest) -> Reply | Close:
     """Through the receiver, as the requests of this broker's own controller."""
     authorize_cluster_action(context)
-    value = yield from update_metadata_value(request, context.version)
-    return apply_control_request(
-        context, value, lambda response: failed(request, response.error, None)
-    )
+    value = await update_metadata_value(request, context.version)
+    applied = await apply_control_request(context, value)
+    if isinstance(applied, Close):
+        return applied
+    return Reply(failed(request, applied.error, None))
 
 
 def failed(

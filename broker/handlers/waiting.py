@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from odradek.broker.handlers.handler import Context, Delayed
 from odradek.broker.replication.leadership import topic_key
@@ -23,8 +23,8 @@ def wait_for(
     pending: Pending[T],
     timeout_ms: int,
     *,
-    respond: Callable[[T], Any | None],
-    expire: Callable[[], Any],
+    respond: Callable[[T], object | None],
+    expire: Callable[[], object],
     watch: tuple[Hashable, ...] = (),
 ) -> Delayed:
     """Wait for a result, and after it until `respond` returns a response.
@@ -34,7 +34,7 @@ def wait_for(
     """
     purgatory = context.services.purgatory
 
-    def attempt() -> Any | None:
+    def attempt() -> object | None:
         return respond(pending.result()) if pending.is_done else None
 
     delayed = Delayed((pending, *watch), max(0, timeout_ms), attempt, expire)
@@ -44,12 +44,12 @@ def wait_for(
 
 
 def when_created(
-    context: Context, creations: Mapping[str, Pending[TopicResult]], respond: Callable[[], Any]
+    context: Context, creations: Mapping[str, Pending[TopicResult]], respond: Callable[[], object]
 ) -> Delayed:
     """Wait until the topics that are created on first use are in the metadata, or for a second.
 
     creations  by topic; from `AutoTopicCreation.create`
-    respond    returns the response, or steps that make it, from the metadata at that time
+    respond    returns the response, or a coroutine that makes it, from the metadata at that time
     """
     topics = context.services.topics
 
@@ -58,7 +58,7 @@ def when_created(
             return True
         return creation_error(creation) is ErrorCode.NONE and topics.view(name) is None
 
-    def attempt() -> Any | None:
+    def attempt() -> object | None:
         if any(is_awaited(name, creation) for name, creation in creations.items()):
             return None
         return respond()

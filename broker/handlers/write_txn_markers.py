@@ -14,9 +14,7 @@ Source: Kafka's KafkaApis.handleWriteTxnMarkersRequest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from odradek.broker.handlers.handler import Context, Steps, WhenDone
+from odradek.broker.handlers.handler import Context, Reply
 from odradek.broker.transaction_markers import Marker
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.write_txn_markers import (
@@ -27,14 +25,13 @@ from odradek.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from odradek.runtime.pending import Pending, settled
+from odradek.runtime.work import pause
 
 Written = dict[int, dict[str, dict[int, Pending[ErrorCode]]]]
 """By producer id, topic and partition; of a partition that is named twice the last result."""
 
 
-def run(
-    context: Context, request: WriteTxnMarkersRequest
-) -> Steps[WhenDone[Sequence[Pending[ErrorCode]]]]:
+async def run(context: Context, request: WriteTxnMarkersRequest) -> Reply:
     """The response waits until every marker is replicated, or has an error."""
     markers = context.services.transaction_markers
     written: Written = {}
@@ -53,11 +50,12 @@ def run(
                 pendings.append(pending)
                 topics = written.setdefault(one.producer_id, {})
                 topics.setdefault(topic.name, {})[index] = pending
-                yield None
-    return WhenDone(settled(pendings), lambda _: _respond(written))
+                await pause()
+    await settled(pendings)
+    return Reply(await _respond(written))
 
 
-def _respond(written: Written) -> Steps[WriteTxnMarkersResponse]:
+async def _respond(written: Written) -> WriteTxnMarkersResponse:
     markers = []
     for producer_id, topics in written.items():
         results = []
@@ -68,7 +66,7 @@ def _respond(written: Written) -> Steps[WriteTxnMarkersResponse]:
                 partitions.append(
                     WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
                 )
-                yield None
+                await pause()
             results.append(WritableTxnMarkerTopicResult(name=name, partitions=partitions))
         markers.append(WritableTxnMarkerResult(producer_id=producer_id, topics=results))
     return WriteTxnMarkersResponse(markers=markers)

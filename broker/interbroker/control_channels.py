@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from odradek.broker.interbroker.network_client import (
     Disconnected,
@@ -34,10 +34,6 @@ from odradek.runtime.clock import Clock
 from odradek.runtime.pending import Pending
 from odradek.runtime.scheduler import scheduler_of
 from odradek.runtime.wheel_driver import WheelDriver
-from odradek.runtime.work import in_units
-
-if TYPE_CHECKING:
-    from odradek.broker.interbroker.wire.steps import Steps
 
 RETRY_MS: Final = 100
 LOGGED_FROM: Final = 10
@@ -145,11 +141,11 @@ class _Channel:
             return
         if self._client is None:
             self._client = self._owner.connect(endpoint)
-        self._owner.run_in_slices(self._encode_and_send(self._queue[0].request))
+        self._owner.scheduler.run(self._encode_and_send(self._queue[0].request))
 
-    def _encode_and_send(self, request: ControlRequest) -> Iterator[None]:
+    async def _encode_and_send(self, request: ControlRequest) -> None:
         """A request about 10,000 partitions takes tens of milliseconds."""
-        cls, version, body = yield from self._owner.encode(request)
+        cls, version, body = await self._owner.encode(request)
         if self._is_closed:
             return
         if self._client is None:
@@ -214,7 +210,7 @@ class ControlChannels:
     ) -> None:
         self._clients = clients
         self.wheel = wheel
-        self._scheduler = scheduler_of(clock, clients.defer, "control requests")
+        self.scheduler = scheduler_of(clock, clients.defer, "control requests")
         self._broker_id = broker_id
         self.listener_name = listener_name
         self._inter_broker_listener_name = inter_broker_listener_name
@@ -249,13 +245,9 @@ class ControlChannels:
         """A client of a broker."""
         return self._clients.client(endpoint.host, endpoint.port, str(self._broker_id))
 
-    def run_in_slices(self, steps: Iterator[None]) -> None:
-        """Work between which the loop serves clients."""
-        self._scheduler.run(in_units(steps))
-
-    def encode(self, request: ControlRequest) -> Steps[tuple[type[Any], int, bytes]]:
+    async def encode(self, request: ControlRequest) -> tuple[type[Any], int, bytes]:
         """(class, version, body) of the message of a request."""
         # Imported at its first use: a broker without others never does.
         from odradek.broker.interbroker.wire.control_messages import encode
 
-        return encode(request, self._inter_broker_listener_name)
+        return await encode(request, self._inter_broker_listener_name)

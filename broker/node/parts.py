@@ -136,7 +136,7 @@ class NodeParts:
             self.services,
             platform.executor,
             platform.supervisor,
-            platform.rounds,
+            platform.scheduler,
             connections_max,
             make_dispatcher=platform.make_dispatcher,
             make_connection=platform.make_connection,

@@ -15,7 +15,7 @@ from odradek.broker.replication.full_directories import FullDirectories
 from odradek.broker.server.budget import Budget
 from odradek.broker.server.connection import Connection
 from odradek.broker.server.dispatch import Dispatcher
-from odradek.broker.server.rounds import Rounds
+from odradek.broker.server.request_threads import RequestThreads
 from odradek.broker.server.socket_server import apis_of
 from odradek.broker.services import Services
 from odradek.runtime.clock import Clock, SystemClock
@@ -25,6 +25,7 @@ from odradek.runtime.logging import error_text
 from odradek.runtime.loop_watch import LoopWatch
 from odradek.runtime.metrics import BrokerMetrics
 from odradek.runtime.randomness import SystemRandomness
+from odradek.runtime.scheduler import Scheduler
 from odradek.runtime.system_files import SystemFileSystem
 from odradek.runtime.tasks import Supervisor
 from odradek.runtime.timers import TimingWheel
@@ -46,7 +47,7 @@ class Platform:
     is_fsync_enabled  false for data that are thrown away
     """
 
-    make_dispatcher: Callable[[Services, Rounds, Budget], Dispatcher] = Dispatcher
+    make_dispatcher: Callable[[Services, Scheduler, Budget], Dispatcher] = Dispatcher
     """What handles the requests of clients."""
     make_connection: Callable[..., Connection] = Connection
     """Called with the arguments of `Connection` for each client."""
@@ -74,8 +75,14 @@ class Platform:
         self.wheel = self._open_wheel()
         self.peer_clock, self.peer_wheel = self._open_peer_time()
         self.files = self._open_files(is_fsync_enabled=is_fsync_enabled)
-        self.rounds = Rounds(loop, self.loop_watch)
-        self.purgatory = Purgatory(self.wheel, self.metrics, self.rounds.add_first)
+        self.request_threads = RequestThreads(loop)
+        self.scheduler = Scheduler(
+            loop.call_soon,
+            "requests",
+            watch=self.loop_watch,
+            call_in_thread=self.request_threads.begin,
+        )
+        self.purgatory = Purgatory(self.wheel, self.metrics, self.scheduler.add_first)
         self.wheel.after_each_turn(self.purgatory.run_notified)
         self.shares = share_out(raise_descriptor_limit())
         self.full_directories = FullDirectories()
@@ -129,3 +136,4 @@ class Platform:
         """End the threads; what they do now, they finish."""
         self.executor.shutdown(wait=False, cancel_futures=True)
         self.coordination_executor.shutdown(wait=False)
+        self.request_threads.close()

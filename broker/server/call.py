@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from odradek.broker.server.connection import Connection
 from odradek.broker.server.loaded_api import LoadedApi, encode_response
+from odradek.broker.server.transmit import Parts
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.headers import RequestHeader
 
@@ -19,7 +18,7 @@ class Call:
     __slots__ = ("connection", "header", "loaded", "request")
 
     def __init__(
-        self, connection: Connection, header: RequestHeader, loaded: LoadedApi, request: Any
+        self, connection: Connection, header: RequestHeader, loaded: LoadedApi, request: object
     ) -> None:
         self.connection = connection
         self.header = header
@@ -30,11 +29,11 @@ class Call:
     def wants_response(self) -> bool:
         return self.loaded.wants_response(self.request)
 
-    def failed(self, code: ErrorCode, message: str | None) -> Any:
+    def failed(self, code: ErrorCode, message: str | None) -> object:
         """The response that carries an error; cost: one element for each that the request names."""
         return self.loaded.handler.failed(self.request, code, message)
 
-    def encoded(self, response: Any) -> list[Any]:
+    def encoded(self, response: object) -> Parts:
         """The parts of the response's frame.
 
         raises  what encoding raises, after the slices of the response are released
@@ -45,7 +44,7 @@ class Call:
             self.loaded.release(response)
             raise
 
-    def respond(self, response: Any) -> None:
+    def respond(self, response: object) -> None:
         """Encode the response, and send it when those to earlier requests are sent.
 
         raises  what encoding raises

@@ -20,16 +20,17 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic_ns
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from odradek.broker.server.budget import Budget
-from odradek.broker.server.rounds import SHORT_SLICE_NS, Rounds, SlicedSteps
-from odradek.broker.server.transmit import TransmitResult, Transmitter
+from odradek.broker.server.transmit import Parts, TransmitResult, Transmitter
 from odradek.protocol.decode_error import DecodeError
 from odradek.protocol.frames import FrameReader
 from odradek.protocol.response_queue import ResponseQueue, ResponseSlot
 from odradek.runtime.loop_watch import LoopWatch
 from odradek.runtime.metrics import BrokerMetrics
+from odradek.runtime.scheduler import SHORT_SLICE_NS, Scheduler
+from odradek.runtime.work import Work
 
 OUTSTANDING_MAX: Final = 100
 """Requests of one connection that may wait for their responses before reading stops."""
@@ -76,7 +77,7 @@ class ServerContext:
     loop: AbstractEventLoop
     loop_watch: LoopWatch
     metrics: BrokerMetrics
-    rounds: Rounds
+    scheduler: Scheduler
     budget: Budget
     dispatch: Callable[[Connection, memoryview], None]
     end_of_turn: Callable[[], None]
@@ -99,6 +100,7 @@ class Connection:
         "_is_charged",
         "_is_put_off",
         "_reading",
+        "_reads_frames",
         "_server",
         "_socket",
         "_trust",
@@ -133,7 +135,7 @@ class Connection:
         self.responses: ResponseQueue | None = None
         """Made when a response has to wait for the first time; most connections never need it."""
         self.waiting: dict[Waiting, None] = {}
-        """Requests in the purgatory, and those whose result is not done."""
+        """Requests in the purgatory."""
         self.transmitter = Transmitter(connected)
         self.number = number
         """Rises with each connection of the server."""
@@ -149,8 +151,10 @@ class Connection:
         self._held_bytes = 0
         self._is_charged = False
         """Whether the budget counts responses that the client has not taken."""
-        self.under_way: SlicedSteps | None = None
-        """The request that is done in slices, if any; the next ones wait for it."""
+        self.under_way: Work[None] | None = None
+        """The request that goes on in slices or waits, if any; the next ones wait for it."""
+        self._reads_frames = False
+        """Whether it still reads its frame."""
         self._in_turn = False
         self._trust = NEW_TRUST
         """It is not put off while this is above 0."""
@@ -162,14 +166,14 @@ class Connection:
     def _on_readable(self) -> None:
         began_ns = monotonic_ns()
         server = self._server
-        if self._trust <= 0 and server.rounds.is_over():
+        if self._trust <= 0 and server.scheduler.is_over():
             self._put_off()
             return
         frames = self._read()
         took_ns = server.loop_watch.ran(began_ns, frames)
         self._return_memory()
         if took_ns > SHORT_SLICE_NS:
-            server.rounds.spent(took_ns)
+            server.scheduler.spent(took_ns)
             self._judge(took_ns, frames)
         elif self._trust < TRUST_MAX:
             self._judge(took_ns, frames)
@@ -179,13 +183,14 @@ class Connection:
         self._is_put_off = True
         try:
             self._pause()
-            self._server.rounds.add_first(self, is_known=self._trust > NEW_TRUST)
+            self._server.scheduler.add_first(self, is_known=self._trust > NEW_TRUST)
         except Exception:  # noqa: BLE001 - no other callback would come
             self._break("putting off a turn")
 
     def _judge(self, took_ns: int, frames: list[memoryview]) -> None:
         """A turn is over; one without requests does not show that the next one is short."""
-        if self.under_way is not None or self._held:
+        work = self.under_way
+        if (work is not None and not work.awaits_result) or self._held:
             self._trust = NEW_TRUST
         elif took_ns > 2 * SHORT_SLICE_NS:
             # A busy machine makes short turns long, but leaves no work behind.
@@ -234,7 +239,7 @@ class Connection:
             if len(frames) == 1:
                 server.dispatch(self, frames[0])
             else:
-                self._dispatch_some(frames, deadline_ns or server.rounds.first_deadline_ns())
+                self._dispatch_some(frames, deadline_ns or server.scheduler.first_deadline_ns())
         except Exception:  # noqa: BLE001 - nothing of one connection reaches the loop
             self._break("a turn")
             if not self._in_turn:
@@ -308,19 +313,27 @@ class Connection:
     def on_work_done(self) -> None:
         """The request in slices has ended."""
         self.under_way = None
+        self._reads_frames = False
         if not self._in_turn:
             self._in_turn = True
             self._end_turn()
             self._return_memory()
 
     def own_frames(self) -> None:
-        """The request that is being dispatched will not be done when the turn ends: keep its memory
-        until then."""
+        """The request that is being dispatched reads its frame after the turn: keep its memory
+        until `frames_are_read`, or until it is done."""
+        self._reads_frames = True
         self.reader.own_frames()
 
+    def frames_are_read(self) -> None:
+        """The request under way is decoded, and nothing refers to its frame any more."""
+        self._reads_frames = False
+        if not self._in_turn:
+            self._return_memory()
+
     def _return_memory(self) -> None:
-        """Give back the memory of the frames, unless the request in slices still reads it."""
-        if self.under_way is None:
+        """Give back the memory of the frames, unless the request under way still reads it."""
+        if self.under_way is None or not self._reads_frames:
             self.reader.settle()
             if self.is_closed:
                 self.reader.close()
@@ -374,11 +387,10 @@ class Connection:
 
     def is_unread(self) -> bool:
         """Whether nothing is read, the end of the stream neither, until waiting requests end."""
+        if self.under_way is not None:
+            return self.under_way.awaits_result
         return bool(self.waiting) and not (
-            self._reading
-            or self._is_put_off
-            or self.under_way
-            or self._server.rounds.is_waiting(self)
+            self._reading or self._is_put_off or self._server.scheduler.is_waiting(self)
         )
 
     def reserve(self) -> ResponseSlot:
@@ -387,7 +399,7 @@ class Connection:
             self.responses = ResponseQueue()
         return self.responses.reserve()
 
-    def respond(self, parts: list[Any]) -> None:
+    def respond(self, parts: Parts) -> None:
         """Send the response to the request that is being dispatched, after those before it."""
         if self.is_closed:
             release(parts)
@@ -396,7 +408,7 @@ class Connection:
         else:
             self.transmitter.add(parts)
 
-    def fill(self, slot: ResponseSlot, parts: list[Any]) -> None:
+    def fill(self, slot: ResponseSlot, parts: Parts) -> None:
         """Send the response to an earlier request, after those before it."""
         if self.is_closed:
             release(parts)
@@ -468,7 +480,7 @@ class Connection:
             self._pause()
         elif self._held:
             self._pause()
-            self._server.rounds.add(self)
+            self._server.scheduler.add(self)
         elif not (self._reading or self._is_put_off):
             self._reading = True
             self._server.loop.add_reader(self.descriptor, self._on_readable)
@@ -516,7 +528,7 @@ class Connection:
             self.under_way.cancel()
 
 
-def release(parts: list[Any]) -> None:
+def release(parts: Parts) -> None:
     """Release the slices among parts that will not be sent."""
     for part in parts:
         if type(part) is not bytes:

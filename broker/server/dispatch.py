@@ -11,7 +11,7 @@ Differs from Kafka: more than a few bytes after a request close the connection.
 
 A request above `STEPPED_FRAME_BYTES`, or `WHOLE_FRAME_BYTES` if it is decided as a whole, is
 decoded in steps and charged to the budget.  A handler that works in steps and does not end within
-the first few goes on in slices (`broker/server/rounds`); the next requests of its connection wait
+the first few goes on in slices (`runtime/scheduler`); the next requests of its connection wait
 meanwhile, so that it may rely on their order.
 """
 
@@ -21,33 +21,25 @@ import logging
 from collections.abc import Callable, Iterator
 from functools import partial
 from time import monotonic_ns
-from types import GeneratorType
-from typing import Any, Final
+from typing import Final
 
-from odradek.broker.handlers.handler import (
-    Awaited,
-    Close,
-    Context,
-    InThread,
-    Outcome,
-    Reply,
-    Staged,
-    Steps,
-)
+from odradek.broker.handlers.handler import Close, Context, Outcome, Reply, Staged
 from odradek.broker.handlers.table import FIRST_REQUESTS, HANDLERS, WHOLE_ELEMENTS_MAX, Api
 from odradek.broker.server.budget import Budget
 from odradek.broker.server.call import Call
 from odradek.broker.server.connection import Connection
 from odradek.broker.server.loaded_api import LoadedApi
 from odradek.broker.server.outcomes import Outcomes
-from odradek.broker.server.rounds import SHORT_SLICE_NS, Rounds
 from odradek.broker.services import Services
+from odradek.controller.coordination.errors import CoordinationError
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import step_decoder
 from odradek.protocol.decode_error import DecodeError
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.frames import SMALL_FRAME_BYTES
 from odradek.protocol.headers import RequestHeader, decode_request_header
+from odradek.runtime.scheduler import SHORT_SLICE_NS, Scheduler
+from odradek.runtime.work import CoroutineObject, Later, Step, in_thread, pause, resumed
 
 STEPPED_FRAME_BYTES: Final = 16 * 1024
 """Larger requests are decoded in steps: 16 KiB of names take 5 ms."""
@@ -64,22 +56,23 @@ CONTROL_ELEMENTS_MAX: Final = 10_000_000
 ELEMENT_BYTES: Final = 256
 """What an element takes in memory, with what is built for its response."""
 CHARGED_ELEMENTS: Final = 4_096
-FREE_STEPS: Final = 16
-"""Steps of a handler that may run, within a short slice, before it goes on in slices."""
+FREE_UNITS: Final = 16
+"""Units of a handler that may run, within a short slice, before it goes on in slices."""
 
 logger = logging.getLogger("odradek.server")
 
-Run = Callable[[Call], Steps[Outcome]]
+Decide = Callable[[Call], Later[Outcome]]
+Run = Callable[[Context, object], Outcome | Later[Outcome]]
 
 
 class Dispatcher:
     """Runs handlers for the connections of one node."""
 
-    def __init__(self, services: Services, rounds: Rounds, budget: Budget) -> None:
+    def __init__(self, services: Services, scheduler: Scheduler, budget: Budget) -> None:
         """services  what the handlers get"""
         self._services = services
         self._budget = budget
-        self._outcomes = Outcomes(services, rounds, budget)
+        self._outcomes = Outcomes(services, scheduler, budget)
         self._apis = {api.key: api for api in HANDLERS}
         self._loaded: dict[int, LoadedApi] = {}
         self._now_ms = 0
@@ -194,13 +187,14 @@ class Dispatcher:
                 return
         is_large = len(frame) > STEPPED_FRAME_BYTES
 
-        def refuse(call: Call) -> Steps[Outcome]:
+        async def refuse(call: Call) -> Outcome:
             if not call.wants_response:
                 return Close(message)
             failed = partial(call.failed, ErrorCode.UNSUPPORTED_VERSION, message)
-            return Reply((yield InThread(failed)) if is_large else failed())
+            return Reply(await in_thread(failed) if is_large else failed())
 
-        self._outcomes.begin(call.connection, self._from_frame(call, frame, position, refuse))
+        deciding = self._from_frame(call, frame, position, refuse)
+        self._outcomes.begin(call.connection, deciding, reads_frame=True)
 
     def _context(self, call: Call) -> Context:
         header, connection = call.header, call.connection
@@ -215,7 +209,7 @@ class Dispatcher:
             connection.number,
         )
 
-    def _run(self, call: Call, run: Callable[[Context, Any], Any]) -> None:
+    def _run(self, call: Call, run: Run) -> None:
         outcomes = self._outcomes
         header, connection = call.header, call.connection
         # As in `_context`, without its call: every request comes here.
@@ -230,12 +224,14 @@ class Dispatcher:
             connection.number,
         )
         try:
-            outcome: Any = run(context, call.request)
-            if type(outcome) is GeneratorType:
-                outcome = self._first_steps(call, outcome)
+            decided = run(context, call.request)
+            if isinstance(decided, CoroutineObject):
+                outcome = self._first_units(call, decided)
                 if outcome is None:
                     return
-        except BrokerError as error:
+            else:
+                outcome = decided
+        except (BrokerError, CoordinationError) as error:
             outcomes.refuse(call, error)
             return
         except Exception:  # noqa: BLE001 - one request must not take the node down
@@ -246,35 +242,39 @@ class Dispatcher:
         else:
             outcomes.settle(call, outcome)
 
-    def _first_steps(self, call: Call, steps: Steps[Outcome]) -> Outcome | None:
-        """The outcome of steps that end soon; None when they go on in slices."""
-        step = None
+    def _first_units(self, call: Call, deciding: Later[Outcome]) -> Outcome | None:
+        """The outcome of a handler that ends soon; None when it goes on in slices."""
+        step: Step = 1
         deadline_ns = monotonic_ns() + SHORT_SLICE_NS
         try:
-            for _ in range(FREE_STEPS):
-                step = next(steps)
-                if step is not None or monotonic_ns() >= deadline_ns:
+            for _ in range(FREE_UNITS):
+                step = deciding.send(None)
+                if not isinstance(step, int) or monotonic_ns() >= deadline_ns:
                     break
         except StopIteration as stop:
             outcome: Outcome = stop.value
             return outcome
         outcomes = self._outcomes
-        outcomes.begin(call.connection, outcomes.in_steps(call, resumed(steps, step)))
+        outcomes.begin(
+            call.connection,
+            outcomes.respond(call, resumed(deciding, step)),
+            reads_frame=call.loaded.api.is_staged,
+        )
         return None
 
     def _dispatch_large(self, call: Call, frame: memoryview, position: int) -> None:
         if self._outcomes.staged and not call.loaded.api.is_staged:
             self.end_of_turn()
 
-        def run(call: Call) -> Steps[Outcome]:
-            yield None  # in the rounds if others wait: what is decided as a whole may take long
-            made = call.loaded.run_large(self._context(call), call.request)
-            outcome: Outcome = (yield from made) if isinstance(made, GeneratorType) else made
-            return outcome
+        async def run(call: Call) -> Outcome:
+            await pause()  # in the rounds if others wait: what is decided as a whole may take long
+            outcome = call.loaded.handler.run(self._context(call), call.request)
+            return await outcome if isinstance(outcome, CoroutineObject) else outcome
 
-        self._outcomes.begin(call.connection, self._from_frame(call, frame, position, run))
+        deciding = self._from_frame(call, frame, position, run)
+        self._outcomes.begin(call.connection, deciding, reads_frame=True)
 
-    def _from_frame(self, call: Call, frame: memoryview, position: int, run: Run) -> Steps[None]:
+    async def _from_frame(self, call: Call, frame: memoryview, position: int, run: Decide) -> None:
         """Decode, run, respond.
 
         The decoded request may stay until the response is made, and is charged until then; a large
@@ -290,7 +290,7 @@ class Dispatcher:
             try:
                 while not connection.is_closed:
                     next(steps)
-                    yield None
+                    await pause()
                     elements += 1
                     if elements % CHARGED_ELEMENTS == 0:
                         charged += CHARGED_ELEMENTS * ELEMENT_BYTES
@@ -306,8 +306,10 @@ class Dispatcher:
                 what = f"{len(frame) - end} bytes after a {loaded.name} v{call.header.version}"
                 self._malformed(connection, what)
                 return
+            if not loaded.api.is_staged:
+                connection.frames_are_read()  # only records are views into them
             charge, charged = charged, 0
-            yield from self._outcomes.in_steps(call, run(call), charge)
+            await self._outcomes.respond(call, run(call), charge)
         finally:
             budget.release(connection, charged)
 
@@ -317,19 +319,3 @@ def elements_max(api: Api) -> int:
     if api.is_whole:
         return WHOLE_ELEMENTS_MAX
     return CONTROL_ELEMENTS_MAX if api.is_control else REQUEST_ELEMENTS_MAX
-
-
-def resumed(steps: Steps[Outcome], step: InThread | Awaited | None) -> Steps[Outcome]:
-    """The rest of steps whose last one, `step`, is not done yet."""
-    while step is not None:
-        try:
-            try:
-                value = yield step
-            except Exception as error:  # noqa: BLE001 - theirs to handle
-                step = steps.throw(error)
-            else:
-                step = steps.send(value)
-        except StopIteration as stop:
-            outcome: Outcome = stop.value
-            return outcome
-    return (yield from steps)

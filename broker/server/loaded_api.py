@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from odradek.broker.handlers.handler import Handler
 from odradek.broker.handlers.table import Api
+from odradek.broker.server.transmit import Parts
 from odradek.protocol.api_keys import ApiKey, messages_of
 from odradek.protocol.compiler import decoder, parts_encoder, step_decoder, step_encoder
 from odradek.protocol.headers import RequestHeader, response_header_version
@@ -27,10 +28,8 @@ class LoadedApi:
         "handler",
         "heads",
         "name",
-        "release",
         "request",
         "response",
-        "run_large",
     )
 
     def __init__(self, api: Api, handler: Handler | None = None) -> None:
@@ -41,10 +40,8 @@ class LoadedApi:
         if handler is None:
             handler = import_module(f"odradek.broker.handlers.{api.module}")
         self.handler: Handler = handler
-        self.run_large: Callable[..., Any] = getattr(handler, "run_large", handler.run)
-        self.release: Callable[[Any], None] = getattr(handler, "release", lambda response: None)
-        self.decoders: dict[int, Callable[[memoryview, int], tuple[Any, int]]] = {}
-        self.encoders: dict[int, Callable[[Any], list[Any]]] = {}
+        self.decoders: dict[int, Callable[[memoryview, int], tuple[object, int]]] = {}
+        self.encoders: dict[int, Callable[[object], Parts]] = {}
         self.heads: dict[int, Struct] = {}
         """Size of the frame and response header, by version."""
 
@@ -59,13 +56,18 @@ class LoadedApi:
         step_decoder(self.request, version)
         step_encoder(self.response, version)
 
+    def release(self, response: object) -> None:
+        """Release the slices of files of a response that is not sent."""
+        if self.api.has_slices:
+            import_module(f"odradek.broker.handlers.{self.api.module}").release(response)
+
     def wants_response(self, request: Any) -> bool:
         """False for Produce with acks=0: a frame that its client does not wait for would be taken
         for the response to its next request."""
         return self.api.key != ApiKey.PRODUCE or request.acks != 0
 
 
-def encode_response(header: RequestHeader, loaded: LoadedApi, response: Any) -> list[Any]:
+def encode_response(header: RequestHeader, loaded: LoadedApi, response: object) -> Parts:
     """The frame of a response: its parts, the first starting with size and response header."""
     version = header.version
     parts = loaded.encoders[version](response)
@@ -75,7 +77,7 @@ def encode_response(header: RequestHeader, loaded: LoadedApi, response: Any) -> 
     return parts
 
 
-def framed(header: RequestHeader, loaded: LoadedApi, parts: list[Any], size: int) -> list[Any]:
+def framed(header: RequestHeader, loaded: LoadedApi, parts: Parts, size: int) -> Parts:
     """The frame of an encoded response."""
     head = loaded.heads[header.version]
     return [head.pack(head.size - 4 + size, header.correlation_id), *parts]

@@ -7,28 +7,16 @@ UNKNOWN_SERVER_ERROR or closes the connection of its request, and no other.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
-from types import GeneratorType
-from typing import Any
 
-from odradek.broker.handlers.handler import (
-    Close,
-    Encoded,
-    InThread,
-    NoReply,
-    Outcome,
-    Reply,
-    Staged,
-    Steps,
-    WhenDone,
-)
+from odradek.broker.handlers.handler import Close, NoReply, Outcome, Reply, Staged
 from odradek.broker.purgatory import Delayed, ParkedRequest
 from odradek.broker.server.budget import Budget
 from odradek.broker.server.call import Call
 from odradek.broker.server.connection import Connection
 from odradek.broker.server.loaded_api import framed
-from odradek.broker.server.rounds import Rounds, SlicedSteps
+from odradek.broker.server.transmit import Parts
 from odradek.broker.services import Services
 from odradek.controller.coordination.errors import CoordinationError, StorageFailed
 from odradek.protocol.compiler import step_encoder
@@ -37,35 +25,14 @@ from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.gathered import Gathered
 from odradek.protocol.response_queue import ResponseSlot
 from odradek.runtime.pending import Pending
+from odradek.runtime.scheduler import Scheduler
+from odradek.runtime.work import CoroutineObject, Later, Work, in_thread, in_units, pause
 
 logger = logging.getLogger("odradek.server")
 
 
 class ResponseTooLarge(Exception):
     """A response would take more memory than one may."""
-
-
-class AwaitedResponse:
-    """A request whose response is made when a result is done.
-
-    It is made in the next round, not within the call that completes the result: its cost and its
-    errors do not reach that caller.
-    """
-
-    __slots__ = ("work",)
-
-    def __init__(self) -> None:
-        self.work: SlicedSteps | None = None
-
-    def on_done(self, pending: Pending[Any]) -> None:
-        """Make the response, unless it is cancelled."""
-        if self.work is not None:
-            self.work.start_later()
-
-    def cancel(self) -> None:
-        """Give back the request; the result still refers to this object, which is empty then."""
-        if self.work is not None:
-            self.work.cancel()
 
 
 class WaitingRequest:
@@ -96,19 +63,19 @@ class WaitingRequest:
         self.timeout_ms = delayed.timeout_ms
         self.is_tried = delayed.is_tried
         self.parked: ParkedRequest | None = None
-        self.ready: Any | None = None
+        self.ready: object | None = None
         """The response that was there at once."""
         self.slot: ResponseSlot | None = None
 
-    def attempt(self) -> Any | None:
+    def attempt(self) -> object | None:
         """The response, or None: not yet."""
         return self._outcomes.guarded(self._call, self._delayed.attempt)
 
-    def expire(self) -> Any:
+    def expire(self) -> object:
         """The response when the time is up."""
         return self._outcomes.guarded(self._call, self._delayed.expire)
 
-    def respond(self, response: Any) -> None:
+    def respond(self, response: object) -> None:
         """Called once, with the response."""
         slot = self.slot
         if slot is None:
@@ -128,67 +95,84 @@ class WaitingRequest:
 class Outcomes:
     """Responds for the handlers of one node."""
 
-    def __init__(self, services: Services, rounds: Rounds, budget: Budget) -> None:
+    def __init__(self, services: Services, scheduler: Scheduler, budget: Budget) -> None:
         self._appends = services.appends
         self._clock = services.clock
         self._metrics = services.metrics
         self._purgatory = services.purgatory
-        self._rounds = rounds
+        self._scheduler = scheduler
         self._budget = budget
         self.staged: list[tuple[Call, Staged]] = []
         """Produce requests whose batches are written at the end of the turn."""
 
-    # Requests in slices.
+    # Requests that go on after their turn.
 
-    def begin(self, connection: Connection, steps: Steps[None]) -> None:
-        """Run the first slice of these steps; the connection's next requests wait for the last.
+    def begin(self, connection: Connection, waiting: Later[None], *, reads_frame: bool) -> None:
+        """Run the first slice; the connection's next requests wait for the last.
 
         Here, and nowhere else, a request outlives its turn before its response is known: it keeps
-        its memory, and what it has staged is written, since it may be cancelled.
+        the memory that it reads, and what it has staged is written, since it may be cancelled.
+
+        reads_frame  it is not decoded yet, or has views into its frame, as records are
         """
-        connection.own_frames()
-        self.write_staged(self._clock.now_ms())
+        try:
+            if reads_frame:
+                connection.own_frames()
+            self.write_staged(self._clock.now_ms())
+        except BaseException:
+            waiting.close()
+            raise
 
-        def failed(error: Exception) -> None:
-            self._metrics.request_errors += 1
-            logger.error("a request of %s failed", connection.client_host, exc_info=error)
-            connection.close()
+        def on_end(done: Pending[None] | None) -> None:
+            try:
+                if done is not None:
+                    done.result()
+            except Exception as error:
+                self._metrics.request_errors += 1
+                logger.error("a request of %s failed", connection.client_host, exc_info=error)
+                connection.close()
+            finally:
+                connection.on_work_done()
 
-        work = SlicedSteps(self._rounds, steps, failed, connection.on_work_done)
+        work = Work(self._scheduler, waiting, on_end)
         connection.under_way = work
         work.start()
 
-    def in_steps(self, call: Call, steps: Steps[Outcome], charge: int = 0) -> Steps[None]:
-        """Run a handler's steps and respond.
+    async def respond(self, call: Call, deciding: Awaitable[Outcome], charge: int = 0) -> None:
+        """Await what a handler decides, and respond.
 
         charge  bytes of the budget that the request holds; released when the response is made
         """
         try:
             try:
-                outcome = yield from steps
-                if isinstance(outcome, Delayed | WhenDone):
-                    ready = self._wait(call, outcome, charge)
+                outcome = await deciding
+                if isinstance(outcome, Delayed):
+                    ready = self._park(call, outcome, charge)
                     if ready is None:
                         charge = 0
                         return
-                    outcome = yield from replied(ready)
-            except BrokerError as error:
+                    outcome = Reply(await ready if isinstance(ready, CoroutineObject) else ready)
+            except (BrokerError, CoordinationError) as error:
                 if not call.wants_response:
                     self.refuse(call, error)
                     return
-                outcome = Reply((yield InThread(partial(call.failed, error.code, error.message))))
+                if charge or call.loaded.api.is_staged:
+                    # One element for each that a large request names.
+                    outcome = Reply(await in_thread(partial(self._failed, call, error)))
+                else:
+                    outcome = Reply(self._failed(call, error))
             except Exception:  # noqa: BLE001 - one request must not take the node down
                 self.broken(call)
                 return
-            if isinstance(outcome, Reply):
-                parts = yield from self._encode_in_steps(call, outcome.response)
+            if isinstance(outcome, Reply) and type(outcome.response) is not bytes:
+                parts = await self._encode(call, outcome.response)
                 call.connection.respond(parts)
                 call.connection.flush()  # the client need not wait for the disposal
                 used = [outcome.response, call.request]
                 outcome.response = call.request = None
                 self._budget.release(call.connection, charge)
                 charge = 0
-                yield from dispose_in_steps(used)
+                await in_units(dispose_in_steps(used))
             elif isinstance(outcome, Staged):
                 self.staged.append((call, outcome))
             else:
@@ -196,7 +180,7 @@ class Outcomes:
         finally:
             self._budget.release(call.connection, charge)
 
-    def _encode_in_steps(self, call: Call, response: Any) -> Steps[list[Any]]:
+    async def _encode(self, call: Call, response: object) -> Parts:
         """The frame of a response; of an error when it would be too large."""
         bytes_max = self._budget.response_bytes_max
         encode = step_encoder(call.loaded.response, call.header.version)
@@ -205,14 +189,14 @@ class Outcomes:
             for _ in encode(response, gathered):
                 if gathered.held_bytes > bytes_max:
                     raise ResponseTooLarge
-                yield None
+                await pause()
         except ResponseTooLarge:
             call.loaded.release(response)
             message = f"the response would take more than {bytes_max} bytes"
             logger.warning("%s v%d: %s", call.loaded.name, call.header.version, message)
-            refusal = yield InThread(partial(call.failed, ErrorCode.INVALID_REQUEST, message))
+            refusal = await in_thread(partial(call.failed, ErrorCode.INVALID_REQUEST, message))
             gathered = Gathered()
-            yield from encode(refusal, gathered)
+            await in_units(encode(refusal, gathered))
         except BaseException:
             call.loaded.release(response)
             raise
@@ -220,10 +204,10 @@ class Outcomes:
 
     # Outcomes.
 
-    def refuse(self, call: Call, error: BrokerError) -> None:
+    def refuse(self, call: Call, error: Exception) -> None:
         """Respond with an error; Produce with acks=0 has its connection closed instead."""
         if call.wants_response:
-            call.respond(call.failed(error.code, error.message))
+            call.respond(self._failed(call, error))
         else:
             call.connection.close()
 
@@ -274,21 +258,22 @@ class Outcomes:
 
     def settle(self, call: Call, outcome: Outcome) -> None:
         """Respond as the outcome says, now or later."""
-        if isinstance(outcome, Encoded):
-            loaded, header = call.loaded, call.header
-            head = loaded.heads[header.version]
-            body = outcome.body
-            frame = head.pack(head.size - 4 + len(body), header.correlation_id) + body
-            call.connection.respond([frame])
-        elif isinstance(outcome, Reply):
+        if isinstance(outcome, Reply):
+            response = outcome.response
+            if type(response) is bytes:
+                loaded, header = call.loaded, call.header
+                head = loaded.heads[header.version]
+                frame = head.pack(head.size - 4 + len(response), header.correlation_id) + response
+                call.connection.respond([frame])
+                return
             try:
-                call.respond(outcome.response)
+                call.respond(response)
             except Exception:  # noqa: BLE001 - what cannot be encoded is an error of its request
                 self.broken(call)
-        elif isinstance(outcome, Delayed | WhenDone):
-            ready = self._wait(call, outcome)
-            if type(ready) is GeneratorType:
-                self.begin(call.connection, self.in_steps(call, replied(ready)))
+        elif isinstance(outcome, Delayed):
+            ready = self._park(call, outcome)
+            if isinstance(ready, CoroutineObject):
+                self.begin(call.connection, self.respond(call, reply_of(ready)), reads_frame=False)
             elif ready is not None:
                 self.settle(call, Reply(ready))
         elif isinstance(outcome, Close):
@@ -301,45 +286,11 @@ class Outcomes:
 
     # Requests that wait.
 
-    def _wait(self, call: Call, outcome: Delayed | WhenDone[Any], charge: int = 0) -> Any | None:
-        """Reserve a place for the response and fill it later; the charge is released then.
+    def _park(self, call: Call, delayed: Delayed, charge: int = 0) -> object | None:
+        """Reserve a place for the response, which the purgatory fills; the charge is released then.
 
-        Returns None, or what is there at once: the response, or steps that make it.
+        Returns None, or what is there at once: the response, or a coroutine that makes it.
         """
-        if isinstance(outcome, Delayed):
-            return self._park(call, outcome, charge)
-        pending, respond = outcome.pending, outcome.respond
-
-        def make() -> Any:
-            return self.guarded(call, lambda: respond(pending.result()))
-
-        if pending.is_done:
-            return make()
-
-        def steps() -> Steps[Any]:
-            response = make()
-            if type(response) is GeneratorType:
-                response = yield from response
-            return response
-
-        connection, metrics = call.connection, self._metrics
-        awaited = AwaitedResponse()
-        slot = connection.reserve()
-
-        def on_end() -> None:
-            awaited.work = None  # as a cycle they would keep the request
-            connection.waiting.pop(awaited, None)
-            metrics.delayed_requests -= 1
-            self._budget.release(connection, charge)
-
-        awaited.work = self._filling(call, slot, steps(), on_end)
-        connection.waiting[awaited] = None
-        metrics.delayed_requests += 1
-        pending.on_done(awaited.on_done)
-        return None
-
-    def _park(self, call: Call, delayed: Delayed, charge: int) -> Any | None:
-        """`_wait` in the purgatory."""
         connection = call.connection
         waiting = WaitingRequest(self, call, delayed, charge)
         parked = self._purgatory.park(
@@ -352,13 +303,15 @@ class Outcomes:
         connection.waiting[waiting] = None
         return None
 
-    def finish(self, call: Call, slot: ResponseSlot, response: Any, charge: int) -> None:
+    def finish(self, call: Call, slot: ResponseSlot, response: object, charge: int) -> None:
         """Send the response of a request that has waited in the purgatory."""
         connection = call.connection
-        if type(response) is GeneratorType:
-            if not connection.is_closed:
-                release = partial(self._budget.release, connection, charge)
-                self._filling(call, slot, response, release).start()
+        if isinstance(response, CoroutineObject):
+            if connection.is_closed:
+                response.close()
+                self._budget.release(connection, charge)
+            else:
+                self._fill_later(call, slot, response, charge)
             return
         self._budget.release(connection, charge)
         if connection.is_closed:
@@ -369,36 +322,42 @@ class Outcomes:
         except Exception:  # noqa: BLE001 - the others in the purgatory go on
             self._break(call)
 
-    def _filling(
-        self, call: Call, slot: ResponseSlot, making: Steps[Any], on_end: Callable[[], None]
-    ) -> SlicedSteps:
-        """Work, not started, that makes and encodes the response of a request that has waited."""
+    def _fill_later(
+        self, call: Call, slot: ResponseSlot, making: Later[object], charge: int
+    ) -> None:
+        """Make and encode the response of a request that has waited, in slices."""
 
-        def steps() -> Steps[None]:
+        async def fill() -> None:
             try:
-                response = yield from making
-            except Exception as error:  # noqa: BLE001 - as in `guarded`
+                response = await making
+            except Exception as error:  # noqa: BLE001 - the client gets it
                 response = self._failed(call, error)
-            parts = yield from self._encode_in_steps(call, response)
+            parts = await self._encode(call, response)
             call.connection.fill(slot, parts)
             used = [response, call.request]
             response = call.request = None
-            yield from dispose_in_steps(used)
+            await in_units(dispose_in_steps(used))
 
-        def failed(error: Exception) -> None:
-            logger.error("a waiting %s failed", call.loaded.name, exc_info=error)
-            call.connection.close()
+        def on_end(done: Pending[None] | None) -> None:
+            try:
+                if done is not None:
+                    done.result()
+            except Exception as error:
+                logger.error("a waiting %s failed", call.loaded.name, exc_info=error)
+                call.connection.close()
+            finally:
+                self._budget.release(call.connection, charge)
 
-        return SlicedSteps(self._rounds, steps(), failed, on_end)
+        Work(self._scheduler, fill(), on_end).start()
 
-    def guarded(self, call: Call, attempt: Callable[[], Any | None]) -> Any | None:
+    def guarded(self, call: Call, attempt: Callable[[], object | None]) -> object | None:
         """Run a step of a waiting request: an exception becomes an error response."""
         try:
             return attempt()
         except Exception as error:  # noqa: BLE001 - the client gets it
             return self._failed(call, error)
 
-    def _failed(self, call: Call, error: Exception) -> Any:
+    def _failed(self, call: Call, error: Exception) -> object:
         """The response to a request that has waited, and failed then."""
         if isinstance(error, BrokerError):
             return call.failed(error.code, error.message)
@@ -414,8 +373,6 @@ class Outcomes:
         return call.failed(ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
 
-def replied(ready: Any) -> Steps[Outcome]:
-    """A response, or steps that make one, as an outcome."""
-    if type(ready) is GeneratorType:
-        ready = yield from ready
-    return Reply(ready)
+async def reply_of(making: Awaitable[object]) -> Outcome:
+    """A response that is made in slices, as an outcome."""
+    return Reply(await making)

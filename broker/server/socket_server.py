@@ -25,11 +25,11 @@ from odradek.broker.server.budget import BYTES_MAX, Budget
 from odradek.broker.server.connection import Connection, ServerContext, peer_host
 from odradek.broker.server.connection_quotas import ConnectionQuotas, Refusal, reason
 from odradek.broker.server.dispatch import Dispatcher
-from odradek.broker.server.rounds import Rounds
 from odradek.broker.services import Services
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.frames import BufferPool, FrameReader, ScratchBuffer
 from odradek.runtime.lent_memory import POISON
+from odradek.runtime.scheduler import Scheduler
 from odradek.runtime.tasks import Supervisor
 
 ACCEPTS_PER_TURN: Final = 64
@@ -56,17 +56,17 @@ class SocketServer:
         services: Services,
         executor: Executor,
         supervisor: Supervisor,
-        rounds: Rounds,
+        scheduler: Scheduler,
         connections_max: Callable[[], int],
         *,
-        make_dispatcher: Callable[[Services, Rounds, Budget], Dispatcher] = Dispatcher,
+        make_dispatcher: Callable[[Services, Scheduler, Budget], Dispatcher] = Dispatcher,
         make_connection: Callable[..., Connection] = Connection,
     ) -> None:
         """
         services         what handlers get; the server itself uses settings, clock, metrics,
                          loop_watch and purgatory
         executor         reads pages that are not in memory
-        rounds           those of the purgatory of `services`, too
+        scheduler        that of the purgatory of `services`, too
         connections_max  for how many the process has descriptors
         make_...         called in place of the classes
         """
@@ -79,14 +79,14 @@ class SocketServer:
         self._supervisor = supervisor
         bytes_max = services.settings.queued_max_request_bytes
         self.budget = Budget(bytes_max if bytes_max > 0 else BYTES_MAX)
-        self.rounds = rounds
-        dispatcher = make_dispatcher(services, self.rounds, self.budget)
+        self.scheduler = scheduler
+        dispatcher = make_dispatcher(services, self.scheduler, self.budget)
         self.prepare_first_requests = dispatcher.prepare_first_requests
         self.context = ServerContext(
             loop=loop,
             loop_watch=services.loop_watch,
             metrics=services.metrics,
-            rounds=self.rounds,
+            scheduler=self.scheduler,
             budget=self.budget,
             dispatch=dispatcher.dispatch,
             end_of_turn=dispatcher.end_of_turn,
@@ -300,7 +300,6 @@ class SocketServer:
         self.stop_accepting()
         for connection in tuple(self.connections):
             connection.close()
-        self.rounds.close()
 
 
 def apis_of(frames: Sequence[memoryview]) -> str:

@@ -32,6 +32,10 @@ CUT: Final = "a log was truncated within a slice that is being sent"
 _PROBE = bytearray(1)
 
 
+Parts = list[Any]
+"""A response, or a piece of it: bytes, and slices of files."""
+
+
 class TransmitResult(Enum):
     """Why `Transmitter.run` stopped."""
 
@@ -63,7 +67,7 @@ class Transmitter:
         self._warm = False
         """Whether the first element, a slice, is known to be in memory."""
 
-    def add(self, parts: list[Any]) -> None:
+    def add(self, parts: Parts) -> None:
         for part in parts:
             self.queue.append(part)
             self.queued_bytes += len(part)
@@ -103,7 +107,7 @@ class Transmitter:
             sent = self._socket.send(memoryview(first)[self._sent :] if self._sent else first)
             self._advance(sent)
             return
-        chunks: list[Any] = []
+        chunks: Parts = []
         flags = 0
         for number in range(len(queue)):
             piece = queue[number]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.server.dispatch import FREE_STEPS
+from odradek.broker.server.dispatch import FREE_UNITS
 from odradek.broker.topics import partition_for
 from odradek.protocol.errors import ErrorCode
 from tests.clients.filling import RECORDS, Filling, commit
@@ -114,7 +114,7 @@ def test_kafka_consumer_groups_resets_offsets_and_deletes_groups(
     assert len(re.findall(rf"{topic}\s+[123]\s+3\s", described)) == 3
     assert not re.search(rf"{topic}\s+0\s", described)
     # More than the broker deletes in one turn of its loop.
-    others = [f"{filled.group}-{number}" for number in range(3 * FREE_STEPS)]
+    others = [f"{filled.group}-{number}" for number in range(3 * FREE_UNITS)]
     with Wire(broker.address) as wire:
         for other in others:
             response = wire.call(commit(other, topic), 7).topics[0].partitions[0]

@@ -16,7 +16,6 @@ from odradek.broker.node.storage_log import StorageLog
 from odradek.broker.purgatory import Purgatory
 from odradek.broker.replication.full_directories import FullDirectories
 from odradek.broker.replication.partition import Partition
-from odradek.broker.server.rounds import Rounds
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.load import make_settings
 from odradek.controller.coordination.commits import RunInThread
@@ -27,6 +26,7 @@ from odradek.controller.membership.registration import RegistrationRefused
 from odradek.runtime.descriptor_limit import share_out
 from odradek.runtime.loop_watch import LoopWatch
 from odradek.runtime.metrics import BrokerMetrics
+from odradek.runtime.scheduler import Scheduler
 from odradek.runtime.tasks import Supervisor
 from odradek.runtime.testing.memory_files import UNLIMITED_BYTES, MemoryFileSystem
 from odradek.runtime.testing.memory_nodes import FileNode
@@ -164,8 +164,8 @@ class SimulatedPlatform(Platform):
             loop, self.clock, TimingWheel(self.clock.monotonic_ms()), self.loop_watch
         )
         self.peer_clock, self.peer_wheel = self.clock, self.wheel
-        self.rounds = Rounds(loop, self.loop_watch)
-        self.purgatory = Purgatory(self.wheel, self.metrics, self.rounds.add)
+        self.scheduler = Scheduler(loop.call_soon, "requests", watch=self.loop_watch)
+        self.purgatory = Purgatory(self.wheel, self.metrics, self.scheduler.add)
         self.wheel.after_each_turn(self.purgatory.run_notified)
         self.shares = share_out(20_000)
         self.full_directories = FullDirectories()

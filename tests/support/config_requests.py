@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from odradek.broker.handlers import alter_configs, describe_configs, incremental_alter_configs
-from odradek.broker.handlers.handler import Context, Delayed, Reply, WhenDone
+from odradek.broker.handlers.handler import Context, Delayed, Reply
 from odradek.broker.purgatory import Purgatory
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.protocol.messages import alter_configs as alter_messages
@@ -52,12 +52,7 @@ def describe(
         include_documentation=documentation,
     )
     outcome = outcome_of(describe_configs.run(surroundings, request))
-    response = (
-        outcome_of(outcome.respond(outcome.pending.result()))
-        if isinstance(outcome, WhenDone)
-        else outcome.response
-    )
-    (result,) = response.results
+    (result,) = outcome.response.results
     assert isinstance(result, describe_messages.DescribeConfigsResult)
     return result
 

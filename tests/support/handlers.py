@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Coroutine
 from typing import Any
 
-from odradek.broker.handlers.handler import Awaited, InThread
+from odradek.runtime.work import ThreadCall
 
 
 def outcome_of(made: Any) -> Any:
-    """What a handler decides, after all of its steps."""
-    if not isinstance(made, Generator):
+    """What a handler decides, after all that it waits for: results must be done by then."""
+    if not isinstance(made, Coroutine):
         return made
-    step = None
     try:
         while True:
-            step = made.send(None if step is None else _value(step))
+            step = made.send(None)
+            if isinstance(step, ThreadCall):
+                step.resolve(step.function())
+            assert isinstance(step, int) or step.is_done, "it waits for what is not there yet"
     except StopIteration as stop:
         return stop.value
-
-
-def _value(step: InThread | Awaited) -> Any:
-    return step.pending.result() if isinstance(step, Awaited) else step.work()

@@ -8,7 +8,6 @@ from odradek.broker.interbroker.wire.leader_and_isr import (
     leader_and_isr_message,
     leader_and_isr_result,
 )
-from odradek.broker.interbroker.wire.steps import Steps
 from odradek.broker.interbroker.wire.stop_replica import (
     stop_replica_message,
     stop_replica_result,
@@ -24,13 +23,14 @@ from odradek.controller.image.control_requests import (
 from odradek.protocol.compiler import step_encoder
 from odradek.protocol.errors import error_of
 from odradek.protocol.gathered import Gathered
+from odradek.runtime.work import in_units
 
 LEADER_AND_ISR_VERSION: Final = 7
 UPDATE_METADATA_VERSION: Final = 8
 STOP_REPLICA_VERSION: Final = 4
 
 
-def encode(request: ControlRequest, listener_name: str) -> Steps[tuple[type[Any], int, bytes]]:
+async def encode(request: ControlRequest, listener_name: str) -> tuple[type[Any], int, bytes]:
     """(class, version, body) of the message of a request.
 
     listener_name  inter.broker.listener.name
@@ -39,16 +39,16 @@ def encode(request: ControlRequest, listener_name: str) -> Steps[tuple[type[Any]
     match request:
         case LeaderAndIsr():
             version = LEADER_AND_ISR_VERSION
-            message = yield from leader_and_isr_message(request, version, listener_name)
+            message = await leader_and_isr_message(request, version, listener_name)
         case UpdateMetadata():
             version = UPDATE_METADATA_VERSION
-            message = yield from update_metadata_message(request, version)
+            message = await update_metadata_message(request, version)
         case StopReplica():
             version = STOP_REPLICA_VERSION
-            message = yield from stop_replica_message(request)
+            message = await stop_replica_message(request)
     cls = type(message)
     gathered = Gathered()
-    yield from step_encoder(cls, version)(message, gathered)
+    await in_units(step_encoder(cls, version)(message, gathered))
     return cls, version, b"".join(gathered.finish())
 
 

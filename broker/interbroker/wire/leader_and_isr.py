@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Final
 from uuid import UUID
 
-from odradek.broker.interbroker.wire.steps import PARTITIONS_PER_STEP, Steps, collect
 from odradek.controller.image.control_requests import (
     ControlResponse,
     LeaderAndIsr,
@@ -28,14 +27,15 @@ from odradek.protocol.messages.leader_and_isr import (
     LeaderAndIsrTopicState,
 )
 from odradek.protocol.topic_partition import ZERO_UUID, TopicPartition
+from odradek.runtime.work import UNIT_ITEMS, collect, pause
 
 GROUPED_FROM: Final = 2
 TOPIC_IDS_FROM: Final = 5
 
 
-def leader_and_isr_message(
+async def leader_and_isr_message(
     value: LeaderAndIsr, version: int, listener_name: str
-) -> Steps[LeaderAndIsrRequest]:
+) -> LeaderAndIsrRequest:
     """The request as it is sent.
 
     listener_name  over which brokers replicate
@@ -43,8 +43,8 @@ def leader_and_isr_message(
     topics: dict[str, LeaderAndIsrTopicState] = {}
     ungrouped: list[LeaderAndIsrPartitionState] = []
     for number, one in enumerate(value.partitions):
-        if number and number % PARTITIONS_PER_STEP == 0:
-            yield
+        if number and number % UNIT_ITEMS == 0:
+            await pause()
         state = _partition_message(one)
         if version < GROUPED_FROM:
             ungrouped.append(state)
@@ -90,12 +90,12 @@ def _partition_message(one: LeaderAndIsrPartition) -> LeaderAndIsrPartitionState
     )
 
 
-def leader_and_isr_value(message: LeaderAndIsrRequest, listener_name: str) -> Steps[LeaderAndIsr]:
+async def leader_and_isr_value(message: LeaderAndIsrRequest, listener_name: str) -> LeaderAndIsr:
     """The request as the broker that receives it applies it.
 
     listener_name  of the endpoints that it has for the leaders
     """
-    partitions = yield from collect(_partition_values(message))
+    partitions = await collect(_partition_values(message))
     return LeaderAndIsr(
         message.controller_id,
         message.controller_epoch,
@@ -138,16 +138,16 @@ def _partition_value(
     )
 
 
-def leader_and_isr_response(
+async def leader_and_isr_response(
     request: LeaderAndIsr, version: int, value: ControlResponse
-) -> Steps[LeaderAndIsrResponse]:
+) -> LeaderAndIsrResponse:
     """The response lists every partition, with the error of the whole request if there is one."""
     whole, errors = value.error, value.partition_errors
     ungrouped: list[LeaderAndIsrPartitionError] = []
     topics: dict[UUID, LeaderAndIsrTopicError] = {}
     for number, one in enumerate(request.partitions):
-        if number and number % PARTITIONS_PER_STEP == 0:
-            yield
+        if number and number % UNIT_ITEMS == 0:
+            await pause()
         code = whole or errors.get(TopicPartition(one.topic, one.partition), ErrorCode.NONE)
         if version < TOPIC_IDS_FROM:
             ungrouped.append(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from odradek.broker.interbroker.wire.steps import PARTITIONS_PER_STEP, Steps, collect
 from odradek.controller.image.control_requests import (
     NO_EPOCH,
     ControlResponse,
@@ -25,14 +24,15 @@ from odradek.protocol.messages.stop_replica import (
     StopReplicaTopicState,
 )
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.runtime.work import UNIT_ITEMS, collect, pause
 
 
-def stop_replica_message(value: StopReplica) -> Steps[StopReplicaRequest]:
-    """The request as it is sent, in version 3 or 4; a step for each of its partitions."""
+async def stop_replica_message(value: StopReplica) -> StopReplicaRequest:
+    """The request as it is sent, in version 3 or 4."""
     topics: dict[str, StopReplicaTopicState] = {}
     for number, one in enumerate(value.partitions):
-        if number and number % PARTITIONS_PER_STEP == 0:
-            yield
+        if number and number % UNIT_ITEMS == 0:
+            await pause()
         topic = topics.get(one.topic)
         if topic is None:
             topic = StopReplicaTopicState(topic_name=one.topic, partition_states=[])
@@ -52,9 +52,9 @@ def stop_replica_message(value: StopReplica) -> Steps[StopReplicaRequest]:
     )
 
 
-def stop_replica_value(message: StopReplicaRequest) -> Steps[StopReplica]:
-    """The request as the broker that receives it applies it; a step for each of its partitions."""
-    partitions = yield from collect(_partition_values(message))
+async def stop_replica_value(message: StopReplicaRequest) -> StopReplica:
+    """The request as the broker that receives it applies it."""
+    partitions = await collect(_partition_values(message))
     return StopReplica(
         message.controller_id,
         message.controller_epoch,
@@ -80,9 +80,9 @@ def _partition_values(message: StopReplicaRequest) -> Iterator[StopReplicaPartit
             )
 
 
-def stop_replica_response(
+async def stop_replica_response(
     request: StopReplica, value: ControlResponse
-) -> Steps[StopReplicaResponse]:
+) -> StopReplicaResponse:
     """The response lists every partition, or none when the whole request was refused."""
     errors = value.partition_errors
     listed: list[StopReplicaPartitionError] = []
@@ -94,8 +94,8 @@ def stop_replica_response(
                 error_code=errors.get(TopicPartition(one.topic, one.partition), ErrorCode.NONE),
             )
         )
-        if len(listed) % PARTITIONS_PER_STEP == 0:
-            yield
+        if len(listed) % UNIT_ITEMS == 0:
+            await pause()
     return StopReplicaResponse(error_code=value.error, partition_errors=listed)
 
 

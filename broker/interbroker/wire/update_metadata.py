@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 from uuid import UUID
 
-from odradek.broker.interbroker.wire.steps import PARTITIONS_PER_STEP, Steps, collect
 from odradek.controller.image.control_requests import UpdateMetadata, UpdateMetadataPartition
 from odradek.controller.image.image import BrokerImage, Endpoint, PartitionState
 from odradek.protocol.messages.update_metadata import (
@@ -22,6 +21,7 @@ from odradek.protocol.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from odradek.protocol.topic_partition import ZERO_UUID
+from odradek.runtime.work import UNIT_ITEMS, collect, pause
 
 ENDPOINTS_FROM: Final = 1
 RACKS_FROM: Final = 2
@@ -32,13 +32,13 @@ SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """By the number that messages have for them."""
 
 
-def update_metadata_message(value: UpdateMetadata, version: int) -> Steps[UpdateMetadataRequest]:
+async def update_metadata_message(value: UpdateMetadata, version: int) -> UpdateMetadataRequest:
     """The request as it is sent."""
     topics: dict[str, UpdateMetadataTopicState] = {}
     ungrouped: list[UpdateMetadataPartitionState] = []
     for number, one in enumerate(value.partitions):
-        if number and number % PARTITIONS_PER_STEP == 0:
-            yield
+        if number and number % UNIT_ITEMS == 0:
+            await pause()
         state = _partition_message(one)
         if version < GROUPED_FROM:
             ungrouped.append(state)
@@ -96,9 +96,9 @@ def _broker_message(broker: BrokerImage, version: int) -> UpdateMetadataBroker:
     return message
 
 
-def update_metadata_value(message: UpdateMetadataRequest, version: int) -> Steps[UpdateMetadata]:
+async def update_metadata_value(message: UpdateMetadataRequest, version: int) -> UpdateMetadata:
     """The request as the broker that receives it applies it; it has no epochs of the brokers."""
-    partitions = yield from collect(_partition_values(message))
+    partitions = await collect(_partition_values(message))
     return UpdateMetadata(
         message.controller_id,
         message.controller_epoch,

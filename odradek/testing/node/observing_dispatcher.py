@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from odradek.broker.handlers.handler import Context, Handler, Outcome, Reply, Steps
+from odradek.broker.handlers.handler import Context, Handler, Outcome, Reply
 from odradek.broker.handlers.table import Api
 from odradek.broker.server.budget import Budget
 from odradek.broker.server.call import Call
 from odradek.broker.server.connection import Connection
 from odradek.broker.server.dispatch import Dispatcher
 from odradek.broker.server.loaded_api import LoadedApi
-from odradek.broker.server.rounds import Rounds
 from odradek.broker.services import Services
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.decode_error import DecodeError
@@ -22,6 +21,7 @@ from odradek.protocol.messages.api_versions import (
     ApiVersionsResponse,
     FinalizedFeatureKey,
 )
+from odradek.runtime.scheduler import Scheduler
 from odradek.testing.node.client_requests import ClientRequests
 from odradek.testing.node.releases import Release
 
@@ -32,7 +32,7 @@ class ObservingDispatcher(Dispatcher):
     def __init__(
         self,
         services: Services,
-        rounds: Rounds,
+        scheduler: Scheduler,
         budget: Budget,
         *,
         requests: ClientRequests,
@@ -42,7 +42,7 @@ class ObservingDispatcher(Dispatcher):
         requests  counts all requests, served or not
         release   whose versions clients are served; None: all
         """
-        super().__init__(services, rounds, budget)
+        super().__init__(services, scheduler, budget)
         self._requests = requests
         self._release = release
 
@@ -90,19 +90,21 @@ class ReleaseApiVersions:
         self._handler = handler
         self._release = release
 
-    def run(self, context: Context, request: Any) -> Outcome | Steps[Outcome]:
+    def run(self, context: Context, request: Any) -> Outcome:
         """The ranges that both the release and this broker serve."""
         outcome = self._handler.run(context, request)
         assert isinstance(outcome, Reply), "ApiVersions waits for nothing"
-        response: ApiVersionsResponse = outcome.response
+        response = outcome.response
+        assert isinstance(response, ApiVersionsResponse), "it is not encoded"
         if response.error_code == ErrorCode.NONE:
             self._restrict_ranges(response)
             self._restrict_features(response)
         return outcome
 
-    def failed(self, request: Any, code: ErrorCode, message: str | None) -> Any:
+    def failed(self, request: Any, code: ErrorCode, message: str | None) -> ApiVersionsResponse:
         """An error, with the range of ApiVersions alone."""
         response = self._handler.failed(request, code, message)
+        assert isinstance(response, ApiVersionsResponse), "the handler's"
         self._restrict_ranges(response)
         return response
 

@@ -14,7 +14,7 @@ from odradek.broker.handlers import (
     elect_leaders,
     list_partition_reassignments,
 )
-from odradek.broker.handlers.handler import Context, Delayed, WhenDone
+from odradek.broker.handlers.handler import Context, Delayed
 from odradek.broker.settings.load import make_settings
 from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.protocol.errors import BrokerError, ErrorCode
@@ -55,10 +55,6 @@ def at(cluster: Cluster, broker_id: int) -> Context:
     return context(
         make_settings({"broker.id": str(broker_id)}), cluster.nodes[broker_id].controller
     )
-
-
-def response_of(outcome: WhenDone[Any]) -> Any:
-    return outcome_of(outcome.respond(outcome.pending.result()))
 
 
 def rows(response: Any) -> list[tuple[str, int, int]]:
@@ -131,18 +127,17 @@ def test_reassignments_are_started_listed_and_refused_by_a_broker_that_is_not_th
     ]
     request = AlterPartitionReassignmentsRequest(topics=topics)
     begun = outcome_of(alter_partition_reassignments.run(at(cluster, CONTROLLER), request))
-    (topic,) = response_of(begun).responses
+    (topic,) = begun.response.responses
     assert [(one.partition_index, one.error_code) for one in topic.partitions] == [(0, 0), (1, 39)]
     wanted = [ListPartitionReassignmentsTopics(name="kept", partition_indexes=[0, 1])]
     for names in (None, wanted):
         question = ListPartitionReassignmentsRequest(topics=names)
         listed = outcome_of(list_partition_reassignments.run(at(cluster, CONTROLLER), question))
-        (found,) = response_of(listed).topics
+        (found,) = listed.response.topics
         (one,) = found.partitions
         assert (one.replicas, one.adding_replicas, one.removing_replicas) == ([1, 2, 3], [1], [3])
-    elsewhere = outcome_of(alter_partition_reassignments.run(at(cluster, OTHER), request))
     with pytest.raises(BrokerError) as refusal:
-        elsewhere.pending.result()
+        outcome_of(alter_partition_reassignments.run(at(cluster, OTHER), request))
     assert refusal.value.code is ErrorCode.NOT_CONTROLLER
     response = alter_partition_reassignments.failed(request, refusal.value.code, None)
     assert (response.error_code, response.error_message) == (

@@ -1,4 +1,4 @@
-"""Responses that are made when a result is done (`WhenDone`)."""
+"""Responses that are made when a result is done: a handler awaits it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import gc
 import logging
 import socket
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from odradek.broker.handlers.handler import Awaited, Outcome, Reply, Steps, WhenDone
+from odradek.broker.handlers.handler import Outcome, Reply
 from odradek.broker.handlers.table import HANDLERS
 from odradek.broker.purgatory import Delayed
 from odradek.broker.server.call import Call
@@ -27,6 +27,7 @@ from odradek.protocol.frames import BufferPool, FrameReader, ScratchBuffer
 from odradek.protocol.headers import RequestHeader
 from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.runtime.pending import Pending
+from odradek.runtime.work import Later, pause
 from tests.support.machine_speed import slowness
 from tests.support.node_here import NodeHere, decoded, node_here
 
@@ -54,7 +55,7 @@ class Client:
         )
         self.budget = here.server.budget
         self.metrics = here.node.services.metrics
-        self._outcomes = Outcomes(here.node.services, here.server.rounds, self.budget)
+        self._outcomes = Outcomes(here.node.services, here.server.scheduler, self.budget)
         (api,) = (api for api in HANDLERS if api.key == ApiKey.HEARTBEAT)
         self._loaded = LoadedApi(api)
         self._loaded.prepare(VERSION)
@@ -65,18 +66,29 @@ class Client:
         self._outcomes.settle(self._call(), outcome)
         self.connection.flush()
 
-    def settle_in_steps(self, outcome: Outcome, charge: int) -> None:
-        def steps() -> Steps[Outcome]:
-            yield None
+    def await_outcome(self, outcome: Outcome, charge: int) -> None:
+        async def decide() -> Outcome:
+            await pause()
             return outcome
 
+        self.run(decide(), charge)
+
+    def await_result(
+        self, pending: Pending[int], respond: Callable[[int], Any], charge: int = 0
+    ) -> None:
+        async def decide() -> Outcome:
+            response = respond(await pending)
+            return Reply(await response if isinstance(response, Coroutine) else response)
+
+        self.run(decide(), charge)
+
+    def run(self, deciding: Later[Outcome], charge: int = 0) -> None:
         self.budget.charge(self.connection, charge)
         self._outcomes.begin(
-            self.connection, self._outcomes.in_steps(self._call(), steps(), charge)
+            self.connection,
+            self._outcomes.respond(self._call(), deciding, charge),
+            reads_frame=False,
         )
-
-    def run(self, steps: Steps[Outcome]) -> None:
-        self._outcomes.begin(self.connection, self._outcomes.in_steps(self._call(), steps))
 
     def _call(self) -> Call:
         self.requests += 1
@@ -113,8 +125,8 @@ def response(number: int) -> HeartbeatResponse:
     return HeartbeatResponse(throttle_time_ms=number, error_code=ErrorCode.NONE)
 
 
-def response_in_steps(number: int) -> Steps[HeartbeatResponse]:
-    yield None
+async def response_in_units(number: int) -> HeartbeatResponse:
+    await pause()
     return response(number)
 
 
@@ -134,29 +146,26 @@ def client(here: NodeHere) -> Iterator[Client]:
     assert made.budget.held_bytes == 0
 
 
-def test_result_done_before_settling_is_responded_at_once(client: Client) -> None:
-    client.settle(WhenDone(Pending.of(7), response))
-    client.settle(WhenDone(Pending.of(8), response_in_steps))
-    assert client.responses(2) == [(1, 7), (2, 8)]
-    assert not client.connection.waiting
+def test_result_done_before_it_is_awaited_is_responded(client: Client) -> None:
+    client.await_result(Pending.of(7), response)
+    assert client.responses(1) == [(1, 7)]
+    client.await_result(Pending.of(8), response_in_units)
+    assert client.responses(1) == [(2, 8)]
+    assert client.connection.is_idle()
 
 
-@pytest.mark.parametrize("respond", [response, response_in_steps])
-def test_result_done_later_is_responded_in_the_order_of_requests(
+@pytest.mark.parametrize("respond", [response, response_in_units])
+def test_connection_is_neither_idle_nor_read_while_a_result_is_awaited(
     client: Client, respond: Callable[[int], Any]
 ) -> None:
-    first: Pending[int] = Pending()
-    second: Pending[int] = Pending()
-    client.settle(WhenDone(first, respond))
-    client.settle(WhenDone(second, respond))
-    client.settle(Reply(response(3)))
-    assert client.metrics.delayed_requests == 2
+    pending: Pending[int] = Pending()
+    client.await_result(pending, respond)
     assert not client.connection.is_idle()
-    second.resolve(2)
+    assert client.connection.is_unread(), "the client's leaving must be noticed otherwise"
     client.here.turn()
     assert client.responses(0) == []
-    first.resolve(1)
-    assert client.responses(3) == [(1, 1), (2, 2), (3, 3)]
+    pending.resolve(1)
+    assert client.responses(1) == [(1, 1)]
     assert client.connection.is_idle()
 
 
@@ -170,7 +179,7 @@ def test_response_is_not_made_within_the_call_that_completes_the_result(
         return response(number)
 
     pending: Pending[int] = Pending()
-    client.settle(WhenDone(pending, respond))
+    client.await_result(pending, respond)
     pending.resolve(5)
     assert made == []
     assert client.responses(1) == [(1, 5)]
@@ -181,8 +190,8 @@ def fail(number: int) -> HeartbeatResponse:
     raise BrokerError(ErrorCode.NOT_COORDINATOR)
 
 
-def break_down(number: int) -> Steps[HeartbeatResponse]:
-    yield None
+async def break_down(number: int) -> HeartbeatResponse:
+    await pause()
     raise ValueError("on purpose")
 
 
@@ -202,7 +211,7 @@ def test_respond_that_fails_returns_its_error(
     pending: Pending[int] = Pending()
     if is_done:
         pending.resolve(1)
-    client.settle(WhenDone(pending, respond))
+    client.await_result(pending, respond)
     if not is_done:
         pending.resolve(1)
     assert client.responses(1) == [(1, code)]
@@ -210,7 +219,7 @@ def test_respond_that_fails_returns_its_error(
 
 def test_result_that_failed_returns_its_error(client: Client) -> None:
     pending: Pending[int] = Pending()
-    client.settle(WhenDone(pending, response))
+    client.await_result(pending, response)
     pending.fail(BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
     assert client.responses(1) == [(1, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
 
@@ -219,7 +228,7 @@ def test_result_that_failed_for_want_of_coordination_is_logged_without_a_traceba
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     pending: Pending[int] = Pending()
-    client.settle(WhenDone(pending, response))
+    client.await_result(pending, response)
     pending.fail(ConnectionLoss("the connection is lost"))
     assert client.responses(1) == [(1, ErrorCode.UNKNOWN_SERVER_ERROR)]
     (line,) = (one for one in caplog.records if "HEARTBEAT" in one.getMessage())
@@ -229,10 +238,8 @@ def test_result_that_failed_for_want_of_coordination_is_logged_without_a_traceba
 
 def test_charge_of_a_large_request_is_held_until_its_response(client: Client) -> None:
     pending: Pending[int] = Pending()
-    client.settle_in_steps(WhenDone(pending, response), 1_000)
-    client.here.until(lambda: client.connection.waiting, "the request does not wait")
+    client.await_result(pending, response, 1_000)
     assert client.budget.held_bytes == 1_000
-    assert client.connection.under_way is None, "the next requests are taken"
     pending.resolve(1)
     assert client.responses(1) == [(1, 1)]
     assert client.budget.held_bytes == 0
@@ -241,14 +248,14 @@ def test_charge_of_a_large_request_is_held_until_its_response(client: Client) ->
 def test_charge_is_held_while_the_response_of_a_parked_request_is_made(client: Client) -> None:
     charged: list[int] = []
 
-    def making() -> Steps[HeartbeatResponse]:
+    async def making() -> HeartbeatResponse:
         charged.append(client.budget.held_bytes)
-        yield None
+        await pause()
         charged.append(client.budget.held_bytes)
         return response(1)
 
     parked = Delayed(attempt=lambda: None, expire=making, timeout_ms=1, watch=())
-    client.settle_in_steps(parked, 1_000)
+    client.await_outcome(parked, 1_000)
     assert client.responses(1) == [(1, 1)]
     assert charged == [1_000, 1_000]
     assert client.budget.held_bytes == 0
@@ -276,8 +283,7 @@ def test_request_is_not_kept_once_it_has_ended(client: Client, end: str) -> None
     def respond(number: int, held: Held = held) -> HeartbeatResponse:
         return response(number)
 
-    client.settle_in_steps(WhenDone(pending, respond), 1_000)
-    client.here.until(lambda: client.connection.waiting, "the request does not wait")
+    client.await_result(pending, respond, 1_000)
     del held, respond
     if end.startswith("closed"):
         client.connection.close()
@@ -292,47 +298,50 @@ def test_request_is_not_kept_once_it_has_ended(client: Client, end: str) -> None
         else:
             client.connection.close()
     assert seen() is None
-    assert not client.connection.waiting
-    assert client.metrics.delayed_requests == 0
+    assert client.connection.under_way is None
     assert client.budget.held_bytes == 0
     assert client.here.failures == []
 
 
-def test_many_results_done_at_once_are_responded_in_slices(client: Client) -> None:
+def test_many_results_done_at_once_are_responded_in_slices(here: NodeHere) -> None:
     pending: Pending[int] = Pending()
 
-    def slow(number: int) -> Steps[HeartbeatResponse]:
+    async def slow(number: int) -> HeartbeatResponse:
         for _ in range(100):
             sum(range(2_000))
-            yield None
+            await pause()
         return response(number)
 
-    for _ in range(50):
-        client.settle(WhenDone(pending, slow))
-    client.here.longest_ns = 0
+    clients = [Client(here) for _ in range(50)]
+    for each in clients:
+        each.await_result(pending, slow)
+    here.longest_ns = 0
     pending.resolve(1)
-    assert len(client.responses(50)) == 50
-    excess = client.here.longest_ns / LONGEST_NS_MAX
-    assert excess < 1.0 or excess / slowness() < 1.0, client.here.longest
+    assert [each.responses(1) for each in clients] == [[(1, 1)]] * 50
+    excess = here.longest_ns / LONGEST_NS_MAX
+    assert excess < 1.0 or excess / slowness() < 1.0, here.longest
+    for each in clients:
+        each.connection.close()
+        each.client.close()
 
 
-def test_step_that_awaits_a_result_goes_on_with_its_value_or_its_error(
+def test_handler_that_awaits_a_result_goes_on_with_its_value_or_its_error(
     client: Client,
 ) -> None:
     results: list[object] = []
     first: Pending[int] = Pending()
     second: Pending[int] = Pending()
 
-    def steps() -> Steps[Outcome]:
-        results.append((yield Awaited(first)))
+    async def decide() -> Outcome:
+        results.append(await first)
         try:
-            yield Awaited(second)
+            await second
         except BrokerError as error:
             results.append(error.code)
-        results.append((yield Awaited(Pending.of(3))))
+        results.append(await Pending.of(3))
         return Reply(HeartbeatResponse(throttle_time_ms=7, error_code=ErrorCode.NONE))
 
-    client.run(steps())
+    client.run(decide())
     client.here.turn()
     assert results == []
     first.resolve(1)

@@ -16,7 +16,6 @@ import pytest
 from odradek.broker.handlers.metadata import AUTO_CREATIONS_MAX
 from odradek.broker.handlers.table import WHOLE_ELEMENTS_MAX
 from odradek.broker.server.connection import OUTSTANDING_LEAST, OUTSTANDING_MAX, WAITING_MAX
-from odradek.broker.server.rounds import SHORT_SLICE_NS
 from odradek.broker.topics import OFFSETS_TOPIC
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
@@ -36,6 +35,7 @@ from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from odradek.runtime.loop_watch import LoopWatch
+from odradek.runtime.scheduler import SHORT_SLICE_NS
 from odradek.runtime.work import Runnable
 from tests.scripts.chapters.batches import batch, produce_request
 from tests.support.attacks import PIPELINED, REQUESTS, named_topics
@@ -328,7 +328,7 @@ def test_requests_of_known_connections_that_are_decided_as_a_whole_delay_no_othe
 def test_connection_is_put_off_until_its_turns_have_been_short(
     here: NodeHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(here.server.rounds, "is_over", lambda: True)
+    monkeypatch.setattr(here.server.scheduler, "is_over", lambda: True)
     caller = here.caller()
 
     def is_served_at_once() -> bool:
@@ -348,16 +348,16 @@ def test_connection_whose_turns_are_about_short_is_put_off_before_unknown_ones(
     here: NodeHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client that sends little never has short turns: the processor's caches are cold."""
-    rounds = here.server.rounds
+    scheduler = here.server.scheduler
     turns_ns = [2 * SHORT_SLICE_NS]
     put_off: list[bool] = []
-    add_first = rounds.add_first
+    add_first = scheduler.add_first
 
     def record(runnable: Runnable, *, is_known: bool = False) -> None:
         put_off.append(is_known)
         add_first(runnable, is_known=is_known)
 
-    monkeypatch.setattr(rounds, "add_first", record)
+    monkeypatch.setattr(scheduler, "add_first", record)
     monkeypatch.setattr(LoopWatch, "ran", lambda *_: turns_ns[0])
     caller = here.caller()
 
@@ -370,7 +370,7 @@ def test_connection_whose_turns_are_about_short_is_put_off_before_unknown_ones(
         for _ in range(KNOWN_AFTER):
             serve()
         with monkeypatch.context() as patched:
-            patched.setattr(rounds, "is_over", lambda: True)
+            patched.setattr(scheduler, "is_over", lambda: True)
             serve()
         assert put_off == [expected]
         put_off.clear()

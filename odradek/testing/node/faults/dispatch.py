@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from types import GeneratorType
 from typing import Any, Final
 
-from odradek.broker.handlers.handler import Awaited, Close, Context, NoReply, Outcome, Reply, Steps
+from odradek.broker.handlers.handler import Close, Context, NoReply, Outcome, Reply
 from odradek.broker.server.budget import Budget
 from odradek.broker.server.call import Call
 from odradek.broker.server.connection import Connection
-from odradek.broker.server.rounds import Rounds
+from odradek.broker.server.dispatch import Decide, Run
 from odradek.broker.services import Services
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.runtime.pending import Pending
+from odradek.runtime.scheduler import Scheduler
 from odradek.runtime.wheel_driver import WheelDriver
+from odradek.runtime.work import CoroutineObject, Later
 from odradek.testing.node.client_requests import ClientRequests
 from odradek.testing.node.faults.connection import Ending, FaultyConnection
 from odradek.testing.node.faults.naming import NameOf, NameReader, fits, kinds_of
@@ -41,8 +42,6 @@ CRC_BYTE: Final = 17
 WITHOUT_SESSION: Final = -1
 """The session epoch of a full fetch that begins no session."""
 
-Run = Callable[[Context, Any], Any]
-
 
 class FaultyDispatcher(ObservingDispatcher):
     """A dispatcher whose handlers are reached through the rules."""
@@ -50,7 +49,7 @@ class FaultyDispatcher(ObservingDispatcher):
     def __init__(
         self,
         services: Services,
-        rounds: Rounds,
+        scheduler: Scheduler,
         budget: Budget,
         *,
         requests: ClientRequests,
@@ -58,7 +57,7 @@ class FaultyDispatcher(ObservingDispatcher):
         rules: Rules,
         wheel: WheelDriver,
     ) -> None:
-        super().__init__(services, rounds, budget, requests=requests, release=release)
+        super().__init__(services, scheduler, budget, requests=requests, release=release)
         self._rules = rules
         self._wheel = wheel
         self._name_of: NameOf = services.topics.name_of
@@ -81,27 +80,25 @@ class FaultyDispatcher(ObservingDispatcher):
             self.end_of_turn()
         super()._run(call, lambda context, request: faulty(context, run))
 
-    def _from_frame(
-        self, call: Call, frame: memoryview, position: int, run: Callable[[Call], Steps[Outcome]]
-    ) -> Steps[None]:
-        def run_faulty(call: Call) -> Steps[Outcome]:
+    async def _from_frame(self, call: Call, frame: memoryview, position: int, run: Decide) -> None:
+        async def run_faulty(call: Call) -> Outcome:
             faulty = self._faulty(call) if len(self._rules) else None
             if faulty is None:
-                return (yield from run(call))
+                return await run(call)
 
-            def decided(context: Context, request: Any) -> Steps[Outcome]:
+            def decided(context: Context, request: Any) -> Later[Outcome]:
                 call.request = request
                 return run(call)
 
-            return (yield from faulty(self._context(call), decided))
+            return await faulty(self._context(call), decided)
 
-        return super()._from_frame(call, frame, position, run_faulty)
+        await super()._from_frame(call, frame, position, run_faulty)
 
-    def _faulty(self, call: Call) -> Callable[[Context, Run], Steps[Outcome]] | None:
+    def _faulty(self, call: Call) -> Callable[[Context, Run], Later[Outcome]] | None:
         """How a request is handled of which a rule decides."""
         header = call.header
         api = ApiKey(header.api_key)
-        request = call.request
+        request: Any = call.request
         if hasattr(request, "session_epoch") and not is_of_follower(request):
             if request.session_epoch > 0 and self._rules.ends_sessions(api):
                 return partial(_without_session, call)
@@ -113,14 +110,13 @@ class FaultyDispatcher(ObservingDispatcher):
         return FaultyCall(call, rule, self._wheel, self._name_of).run
 
 
-def _without_session(call: Call, context: Context, run: Run) -> Steps[Outcome]:
+async def _without_session(call: Call, context: Context, run: Run) -> Outcome:
     """Its client begins again, with a request that names its topics.
 
     As if another client had taken the place of its session; the response of a full fetch then has
     none, as if there were no place.
     """
-    yield None
-    response = call.failed(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, None)
+    response: Any = call.failed(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, None)
     response.responses = []
     return Reply(response)
 
@@ -136,11 +132,11 @@ class FaultyCall:
         self._wheel = wheel
         self._reader = NameReader(call.request, call.header.version, name_of)
 
-    def run(self, context: Context, run: Run) -> Steps[Outcome]:
-        """The steps in place of those of the handler."""
+    async def run(self, context: Context, run: Run) -> Outcome:
+        """What is done in place of the handler's part."""
         call, rule, connection = self._call, self._rule, self._connection
         if rule.delay_ms:
-            yield Awaited(self._after_delay())
+            await self._after_delay()
             if connection.is_closed:
                 return NoReply()
         response: Any = None
@@ -163,8 +159,8 @@ class FaultyCall:
                 ending = Ending(rule.action, rule.number, rule.throttle_ms)
                 connection.end_with(call.header.correlation_id, ending)
         outcome = run(context, request)
-        if isinstance(outcome, GeneratorType):
-            outcome = yield from outcome
+        if isinstance(outcome, CoroutineObject):
+            outcome = await outcome
         if isinstance(outcome, NoReply):
             connection.end_without_response(call.header.correlation_id)
             return outcome
@@ -178,11 +174,12 @@ class FaultyCall:
     def _refused(self) -> tuple[Any, Any | None]:
         """(the response to what the rule names, or None; the request that is left, or None)."""
         call, rule, reader = self._call, self._rule, self._reader
-        request = call.request
+        request: Any = call.request
         named, rest = divide(request, rule.wanted, reader)
         if named is None:
             return None, request  # the response shows where
-        response = call.loaded.handler.failed(named, rule.error, f"fault {rule.number} of a test")
+        message = f"fault {rule.number} of a test"
+        response: Any = call.loaded.handler.failed(named, rule.error, message)
         if not _has_error(response, rule.error, reader):
             return None, request
         if rule.wanted.keys() & kinds_of(response.__class__, reader.version):

@@ -12,11 +12,11 @@ from odradek.broker.handlers.table import HANDLERS
 from odradek.broker.interbroker.network_client import OpenConnection
 from odradek.broker.server.budget import Budget
 from odradek.broker.server.connection import Connection
-from odradek.broker.server.rounds import Rounds
 from odradek.broker.services import Services
 from odradek.protocol.api_keys import ApiKey
 from odradek.runtime.clock import Clock
 from odradek.runtime.files import FileSystem
+from odradek.runtime.scheduler import Scheduler
 from odradek.runtime.wheel_driver import WheelDriver
 from odradek.testing.node.client_requests import ClientRequests
 from odradek.testing.node.faults.connection import FaultyConnection
@@ -73,7 +73,7 @@ class Faults:
 
     def make_dispatcher(
         self, requests: ClientRequests, release: Release | None
-    ) -> Callable[[Services, Rounds, Budget], FaultyDispatcher]:
+    ) -> Callable[[Services, Scheduler, Budget], FaultyDispatcher]:
         """In place of `Dispatcher`.
 
         requests  counts those of clients

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import GeneratorType
 from typing import Any
 
 from odradek.broker.handlers.handler import (
     Close,
     Delayed,
-    Encoded,
     NoReply,
     Outcome,
     Reply,
     Staged,
-    Steps,
-    WhenDone,
 )
 from odradek.broker.server.call import Call
 from odradek.protocol.compiler import decoder
+from odradek.runtime.work import CoroutineObject, Later
 
 Alter = Callable[[Any], Any]
 
@@ -31,14 +28,14 @@ def altered(outcome: Outcome, alter: Alter, call: Call) -> Outcome:
 
 
 def _settled(
-    outcome: Reply | Encoded | Delayed | WhenDone[Any] | NoReply | Close, alter: Alter, call: Call
-) -> Reply | Encoded | Delayed | WhenDone[Any] | NoReply | Close:
+    outcome: Reply | Delayed | NoReply | Close, alter: Alter, call: Call
+) -> Reply | Delayed | NoReply | Close:
     match outcome:
+        case Reply(bytes() as body):
+            decode = decoder(call.loaded.response, call.header.version)
+            return Reply(alter(decode(memoryview(body), 0)[0]))
         case Reply():
             return Reply(alter(outcome.response))
-        case Encoded():
-            decode = decoder(call.loaded.response, call.header.version)
-            return Reply(alter(decode(memoryview(outcome.body), 0)[0]))
         case Delayed():
             return Delayed(
                 outcome.watch,
@@ -47,23 +44,18 @@ def _settled(
                 lambda: _when_made(outcome.expire(), alter),
                 outcome.is_tried,
             )
-        case WhenDone():
-            return WhenDone(
-                outcome.pending, lambda value: _when_made(outcome.respond(value), alter)
-            )
     return outcome
 
 
-def _when_made(made: Any, alter: Alter) -> Any:
-    """A response, steps that make one, or None: not yet."""
-    if isinstance(made, GeneratorType):
+def _when_made(made: object, alter: Alter) -> object:
+    """A response, a coroutine that makes one, or None: not yet."""
+    if isinstance(made, CoroutineObject):
         return _at_end(made, alter)
     return None if made is None else alter(made)
 
 
-def _at_end(steps: Steps[Any], alter: Alter) -> Steps[Any]:
-    response = yield from steps
-    return alter(response)
+async def _at_end(making: Later[object], alter: Alter) -> object:
+    return alter(await making)
 
 
 class AlteredStaged(Staged):
@@ -76,13 +68,11 @@ class AlteredStaged(Staged):
         self._alter = alter
         self._call = call
 
-    def finish(self) -> Reply | Encoded | Delayed | NoReply | Close:
+    def finish(self) -> Reply | Delayed | NoReply | Close:
         """The outcome of the staged records, with its response altered."""
         outcome = self._staged.finish()
         if isinstance(outcome, NoReply):
             connection: Any = self._call.connection
             connection.end_without_response(self._call.header.correlation_id)
             return outcome
-        settled = _settled(outcome, self._alter, self._call)
-        assert not isinstance(settled, WhenDone), "staged records wait in the purgatory"
-        return settled
+        return _settled(outcome, self._alter, self._call)

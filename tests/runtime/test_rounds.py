@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import monotonic_ns
-from typing import Any, cast
 
 import pytest
 
-from odradek.broker.server.rounds import ROUND_NS, Rounds
+from odradek.runtime.scheduler import ROUND_NS, Scheduler
 
 OTHERS = 200
 
 
 class Iterations:
-    """The part of an event loop that rounds use."""
+    """The part of an event loop that a scheduler uses."""
 
     def __init__(self) -> None:
         self._callbacks: list[Callable[[], None]] = []
@@ -52,20 +51,20 @@ def iterations() -> Iterations:
 
 
 @pytest.fixture
-def rounds(iterations: Iterations) -> Rounds:
-    return Rounds(cast(Any, iterations))
+def scheduler(iterations: Iterations) -> Scheduler:
+    return Scheduler(iterations.call_soon, "tests")
 
 
 def test_known_connection_does_not_wait_behind_many_unknown_ones(
-    iterations: Iterations, rounds: Rounds
+    iterations: Iterations, scheduler: Scheduler
 ) -> None:
     others = [Work(is_long=True) for _ in range(OTHERS)]
     for other in others:
-        rounds.add_first(other)
+        scheduler.add_first(other)
     iterations.run()
     known, unknown = Work(is_long=False), Work(is_long=False)
-    rounds.add_first(unknown)
-    rounds.add_first(known, is_known=True)
+    scheduler.add_first(unknown)
+    scheduler.add_first(known, is_known=True)
     iterations.run()
     assert (known.slices, unknown.slices) == (1, 0)
     while not unknown.slices:
@@ -73,14 +72,16 @@ def test_known_connection_does_not_wait_behind_many_unknown_ones(
     assert all(other.slices for other in others), "in the order of arrival"
 
 
-def test_each_kind_gets_a_slice_of_every_round(iterations: Iterations, rounds: Rounds) -> None:
+def test_each_kind_gets_a_slice_of_every_round(
+    iterations: Iterations, scheduler: Scheduler
+) -> None:
     known = [Work(is_long=True) for _ in range(OTHERS)]
     first = [Work(is_long=True) for _ in range(OTHERS)]
     waiting = Work(is_long=True)
-    rounds.add(waiting)
+    scheduler.add(waiting)
     for number in range(OTHERS):
-        rounds.add_first(known[number], is_known=True)
-        rounds.add_first(first[number])
+        scheduler.add_first(known[number], is_known=True)
+        scheduler.add_first(first[number])
     for turn in range(1, 4):
         began_ns = monotonic_ns()
         iterations.run()
