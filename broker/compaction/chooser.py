@@ -16,7 +16,7 @@ from odradek.broker.compaction.facts import (
     read_times_ahead,
 )
 from odradek.broker.compaction.failures import CleaningFailures
-from odradek.runtime.slicing import TimeSlice
+from odradek.runtime.work import in_units, pause
 from odradek.storage.compaction.candidates import Candidate, choose, is_checkpoint_void, judge
 from odradek.storage.files.batch_scan import CorruptBatch
 from odradek.storage.indexes.index_file import IndexUnready
@@ -35,6 +35,9 @@ class CleaningChooser:
 
     async def dirtiest(self) -> tuple[Log, Candidate] | None:
         """The log to clean now; None when none is due."""
+        return await self._context.in_slices(self._choose())
+
+    async def _choose(self) -> tuple[Log, Candidate] | None:
         context = self._context
         logs: list[Log] = []
         candidates: list[Candidate] = []
@@ -42,9 +45,8 @@ class CleaningChooser:
         present = set(everything)
         self._times.keep_only(present)
         self._failures.keep_only(present)
-        time_slice = TimeSlice(context.clock, context.slice_ms)
         for log in everything:
-            await time_slice.pause_if_over()
+            await pause()
             if not self._failures.must_wait(log):
                 await self.read_times_ahead(log)
                 candidate = self.judge(log)
@@ -66,11 +68,9 @@ class CleaningChooser:
         loop."""
         if not self.is_compacted(log) or log in self._failures.uncleanable:
             return
-        time_slice = TimeSlice(self._context.clock, self._context.slice_ms)
         # `judge` meets every error again, unless its segment has been deleted by then.
         with contextlib.suppress(Exception):
-            for _ in read_times_ahead(log, self._checkpoint_offset(log), self._times):
-                await time_slice.pause_if_over()
+            await in_units(read_times_ahead(log, self._checkpoint_offset(log), self._times))
 
     def judge(self, log: Log) -> Candidate | None:
         """The part of a log that may be cleaned; None: there is none, or reading the log failed."""

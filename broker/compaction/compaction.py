@@ -24,9 +24,9 @@ from odradek.broker.compaction.facts import job_of
 from odradek.broker.compaction.failures import CleaningError, CleaningFailures
 from odradek.broker.compaction.worker_process import WorkerDied, WorkerProcess
 from odradek.runtime.files import FileSystem
-from odradek.runtime.slicing import TimeSlice
 from odradek.runtime.tasks import Supervisor
 from odradek.runtime.wheel_driver import WheelDriver
+from odradek.runtime.work import pause
 from odradek.storage.compaction.candidates import Candidate
 from odradek.storage.compaction.job import CleaningJob, CleaningResult
 from odradek.storage.compaction.leftovers import remove_leftovers
@@ -221,7 +221,7 @@ class Compaction:
                 log.directory,
             )
             return None
-        if not await self._put_in_place(log, job, report):
+        if not await self._context.in_slices(self._put_in_place(log, job, report)):
             if self._is_stopped:
                 return None
             return self.failures.try_again(log, "its segments have changed meanwhile")
@@ -248,9 +248,8 @@ class Compaction:
                  before stay, since what was removed from them has a later record of its key
         """
         context = self._context
-        time_slice = TimeSlice(context.clock, context.slice_ms)
         for group in result.groups:
-            await time_slice.pause_if_over()
+            await pause()
             if self._is_stopped or not self.chooser.is_compacted(log):
                 return False
             began_ns = monotonic_ns()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from odradek.broker.purgatory import Purgatory, Wheel
 from odradek.runtime.clock import Clock
+from odradek.runtime.pending import Pending
 from odradek.runtime.scheduler import scheduler_of
 from odradek.runtime.work import in_units
 
@@ -26,6 +27,12 @@ class CoordinatorContext:
     def after(self, wait_ms: int, work: Callable[[], None]) -> None:
         """Call `work` once, in `wait_ms`."""
         self.wheel.add(self.clock.monotonic_ms() + wait_ms, work)
+
+    def wait(self, wait_ms: int) -> Pending[None]:
+        """Done in `wait_ms`."""
+        waited: Pending[None] = Pending()
+        self.after(wait_ms, lambda: waited.resolve(None))
+        return waited
 
     def defer(self, work: Callable[[], None]) -> None:
         """Call `work` in the next turn of the event loop."""

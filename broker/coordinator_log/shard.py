@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
 
 from odradek.broker.coordinator_log.context import CoordinatorContext
@@ -24,7 +23,7 @@ from odradek.broker.coordinator_log.loader import Replay, load_steps
 from odradek.broker.coordinator_log.partition_writer import PartitionWriter
 from odradek.broker.replication.partition import Partition
 from odradek.protocol.errors import BrokerError, ErrorCode
-from odradek.runtime.slicing import TimeSlice
+from odradek.runtime.work import pause
 
 REPLICATION_WAIT_MS: Final = 1_000
 """How long one wait lasts; it is repeated."""
@@ -106,20 +105,21 @@ class CoordinatorShard(ABC, Generic[C, R]):
             return
         self.has_failed = False
         replay = self._loading = self._new_replay()
-        self._load_more(load_steps(self._writer.partition.log, replay), replay)
+        self._context.scheduler.run(self._read(replay))
 
-    def _load_more(self, steps: Iterator[None], replay: R) -> None:
+    async def _read(self, replay: R) -> None:
+        """Read the partition, unless it is closed meanwhile."""
         context = self._context
-        time_slice = TimeSlice(context.clock)
         try:
-            while not self.is_closed:
-                if next(steps, steps) is steps:
-                    until_ms = context.clock.monotonic_ms() + REPLICATION_WAIT_MS_MAX
-                    self._await_replication(replay, until_ms)
+            for _ in load_steps(self._writer.partition.log, replay):
+                if replay.wait_ms:
+                    await context.wait(replay.wait_ms)
+                else:
+                    await pause()
+                if self.is_closed:
                     return
-                if replay.wait_ms or time_slice.is_over():
-                    context.after(replay.wait_ms, lambda: self._load_more(steps, replay))
-                    return
+            until_ms = context.clock.monotonic_ms() + REPLICATION_WAIT_MS_MAX
+            self._await_replication(replay, until_ms)
         except BrokerError as error:
             self._fail(error)
         except OSError as error:

@@ -13,6 +13,7 @@ from odradek.runtime.clock import Clock
 from odradek.runtime.files import FileSystem
 from odradek.runtime.loop_watch import LoopWatch
 from odradek.runtime.metrics import BrokerMetrics
+from odradek.runtime.scheduler import scheduler_of
 from odradek.runtime.tasks import Supervisor
 from odradek.runtime.wheel_driver import WheelDriver
 from odradek.storage.directories.log_manager import LogManager
@@ -85,6 +86,9 @@ class LazyCompaction:
             loop_watch=self._loop_watch,
             run_jobs=self._jobs.run,
             on_fatal=self._on_fatal,
+            scheduler=scheduler_of(
+                self._clock, lambda work: self._wheel.after(0, work), "compaction"
+            ),
         )
         return Compaction(
             context,

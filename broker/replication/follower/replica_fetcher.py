@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -47,9 +47,9 @@ from odradek.protocol.messages.list_offsets import (
 from odradek.runtime.clock import Clock
 from odradek.runtime.metrics import BrokerMetrics
 from odradek.runtime.pending import Pending
-from odradek.runtime.scheduler import Defer
-from odradek.runtime.slicing import TimeSlice
+from odradek.runtime.scheduler import Defer, scheduler_of
 from odradek.runtime.timers import Timer
+from odradek.runtime.work import pause
 from odradek.storage.directories.disk_jobs import DiskJob
 from odradek.storage.directories.log_manager import NoDirectoryLeft
 from odradek.storage.directories.truncation import Truncations
@@ -115,6 +115,7 @@ class ReplicaFetcher:
         self._state = FetcherState(context.replica_id, context.limits, self._is_in_isr)
         self._partitions: dict[ReplicaKey, Partition] = {}
         self._connection: LeaderConnection | None = None
+        self._scheduler = scheduler_of(context.clock, context.defer, "replica fetchers")
         self._is_busy = False
         """A request is under way, or its response is being handled."""
         self._sent_count = 0
@@ -297,38 +298,11 @@ class ReplicaFetcher:
         if self._last_failure:
             self._last_failure = ""
             logger.info("fetching from broker %d works again", self.leader_id)
-        self._handle(is_first=True)
+        self._scheduler.run(self._handle())
+        self._copy_what_is_left()
 
-    def _handle(self, *, is_first: bool = False) -> None:
-        """Handle partitions of the last response for a slice of time."""
-        if self._is_closed:
-            return
-        time_slice = TimeSlice(self._context.clock)
-        try:
-            for _ in self._steps():
-                if time_slice.is_over():
-                    if is_first:
-                        self._copy_what_is_left()
-                    self._context.defer(self._handle)
-                    return
-        except NoDirectoryLeft as error:
-            self._context.on_fatal(str(error))
-            return
-        self._is_busy = False
-        self._look_up_offsets()
-        self._schedule()
-
-    def _copy_what_is_left(self) -> None:
-        """The memory of the response is about to be used again."""
-        if self._part is not None:
-            self._part.copy()
-        for fetched in self._left:
-            data = fetched.data
-            if isinstance(data.records, memoryview):
-                data.records = memoryview(bytes(data.records))
-
-    def _steps(self) -> Iterator[None]:
-        """Handle what is left of the response; a step takes about 1 ms.
+    async def _handle(self) -> None:
+        """Handle the partitions of the last response; a unit takes about 1 ms.
 
         Whatever is wrong with one partition, the others are fetched on (KIP-461).
         """
@@ -336,13 +310,31 @@ class ReplicaFetcher:
             replica = self._left[0].replica if self._part is None else self._part.append.replica
             try:
                 self._step()
-            except NoDirectoryLeft:
-                raise
+            except NoDirectoryLeft as error:
+                self._context.on_fatal(str(error))
+                return
             except Exception:
                 logger.exception("%s-%d is followed no longer", replica.topic, replica.index)
                 self._part = None
                 self._state.fail(replica)
-            yield
+            await pause()
+            if self._is_closed:
+                return
+        self._is_busy = False
+        self._look_up_offsets()
+        self._schedule()
+
+    def _copy_what_is_left(self) -> None:
+        """Copy what the first slice has left: the memory of the response is about to be used again.
+
+        A handled response leaves nothing.
+        """
+        if self._part is not None:
+            self._part.copy()
+        for fetched in self._left:
+            data = fetched.data
+            if isinstance(data.records, memoryview):
+                data.records = memoryview(bytes(data.records))
 
     def _step(self) -> None:
         if self._part is None:

@@ -21,7 +21,7 @@ from odradek.controller.coordination.server.client_sessions import AddTimer
 from odradek.controller.coordination.server.jute import MalformedFrame
 from odradek.runtime.clock import Clock
 from odradek.runtime.loop_watch import LoopWatch
-from odradek.runtime.slicing import TimeSlice
+from odradek.runtime.scheduler import scheduler_of
 
 CONNECTIONS_MAX: Final = 256
 HOST_CONNECTIONS_MAX: Final = 128
@@ -56,6 +56,7 @@ class ClientListener:
         self.loop = loop
         self.clock = clock
         self.loop_watch = loop_watch
+        self.scheduler = scheduler_of(clock, loop.call_soon, "requests to the embedded tree")
         self.on_problem = on_problem
         self._bound = bound
         self._service = service
@@ -164,7 +165,6 @@ class SocketTransport:
         self._unsent = bytearray()
         self._is_reading = False
         self._is_writing = False
-        self._is_scheduled = False
         self._is_flush_scheduled = False
         self._is_ending = False
         self._is_closed = False
@@ -208,9 +208,8 @@ class SocketTransport:
 
     def read_again(self) -> None:
         """Handle what has been received, and read on."""
-        if not self._is_scheduled and not self._is_closed and not self._is_ending:
-            self._is_scheduled = True
-            self._loop.call_soon(self._handle_scheduled)
+        if not self._is_closed and not self._is_ending:
+            self._listener.scheduler.add_first(self)
 
     # The socket.
 
@@ -232,21 +231,20 @@ class SocketTransport:
         self.connection.receive(content)
         self._handle()
 
-    def _handle_scheduled(self) -> None:
-        self._is_scheduled = False
-        self._handle()
-
     def _handle(self) -> None:
-        """Handle frames for one slice; a bug costs this connection only."""
+        scheduler = self._listener.scheduler
+        if self.run_slice(scheduler.first_deadline_ns()):
+            scheduler.add(self)
+
+    def run_slice(self, deadline_ns: int) -> bool:
+        """Handle frames until the deadline; a bug costs this connection only."""
         began_ns = monotonic_ns()
         connection, clock = self.connection, self._listener.clock
-        time_slice = TimeSlice(clock)
         try:
             while connection.step(clock.monotonic_ms()):
-                if time_slice.is_over():
+                if self._listener.scheduler.now_ns() >= deadline_ns:
                     self._pause_reading()
-                    self.read_again()
-                    return
+                    return not (self._is_closed or self._is_ending)
         except MalformedFrame:
             connection.close()
         except Exception as error:  # noqa: BLE001 - reported; the process goes on
@@ -259,6 +257,11 @@ class SocketTransport:
                 self._resume_reading()
         finally:
             self._listener.loop_watch.ran(began_ns, "requests to the embedded tree")
+        return False
+
+    def abandon(self, error: Exception) -> None:
+        """Close after a slice that has failed."""
+        self.connection.close()
 
     def _pause_reading(self) -> None:
         if self._is_reading:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
+from time import monotonic_ns
 from typing import Any
 
 from odradek.broker.compaction.compaction import Compaction
@@ -22,7 +23,7 @@ from odradek.protocol.records.record import Record
 from odradek.runtime.clock import SystemClock
 from odradek.runtime.loop_watch import LoopWatch
 from odradek.runtime.metrics import BrokerMetrics
-from odradek.runtime.slicing import SLICE_MS
+from odradek.runtime.scheduler import Scheduler
 from odradek.runtime.system_files import SystemFileSystem
 from odradek.runtime.tasks import Supervisor
 from odradek.runtime.timers import TimingWheel
@@ -73,7 +74,7 @@ class Cleaner:
     """Logs and their cleaner on a loop, without a node."""
 
     def __init__(
-        self, folder: Path, command: Sequence[str], slice_ms: int, priority_least: int
+        self, folder: Path, command: Sequence[str], now_ns: Callable[[], int], priority_least: int
     ) -> None:
         self.files = SystemFileSystem()
         self.stored = Broker(self.files, [str(folder / "a"), str(folder / "b")], now_ms=NOW_MS)
@@ -94,7 +95,7 @@ class Cleaner:
             loop_watch=LoopWatch(metrics),
             run_jobs=self.stored.perform,
             on_fatal=self.fatal.append,
-            slice_ms=slice_ms,
+            scheduler=Scheduler(loop.call_soon, "compaction", now_ns=now_ns),
         )
         self.metrics = metrics
         self.supervisor = Supervisor(loop, lambda name, error: self.fatal.append(repr(error)))
@@ -144,11 +145,11 @@ async def cleaner(
     folder: Path,
     command: Sequence[str] = COMMAND,
     *,
-    slice_ms: int = SLICE_MS,
+    now_ns: Callable[[], int] = monotonic_ns,
     priority_least: int = PRIORITY_MAX,
 ) -> AsyncIterator[Cleaner]:
     """Started by the test, ended here; its worker gets time on a busy machine, too."""
-    made = Cleaner(folder, command, slice_ms, priority_least)
+    made = Cleaner(folder, command, now_ns, priority_least)
     try:
         yield made
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -15,6 +16,7 @@ from odradek.broker.node.directory_failures import DirectoryFailures
 from odradek.broker.node.disk_job_runner import DiskJobRunner
 from odradek.broker.purgatory import Purgatory
 from odradek.broker.replication.partitions import Partitions
+from odradek.runtime.scheduler import ROUND_NS
 from odradek.runtime.system_files import SystemFileSystem
 from odradek.storage.compaction.candidates import SegmentTimes
 from odradek.storage.compaction.job import CleaningJob
@@ -52,7 +54,7 @@ def test_times_of_many_new_segments_are_read_in_slices(
             turn += 1
             loop.call_soon(count)
 
-        async with cleaner(tmp_path, HANGS, slice_ms=0) as made:
+        async with cleaner(tmp_path, HANGS, now_ns=itertools.count(step=ROUND_NS).__next__) as made:
             log = made.log("orders", config=config, rounds=50)
             loop = asyncio.get_running_loop()
             loop.call_soon(count)

@@ -25,7 +25,7 @@ from odradek.controller.image.control_requests import (
 from odradek.controller.image.image import LEADER_DURING_DELETE, BrokerImage, PartitionState
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.runtime.slicing import SLICE_MS
+from odradek.runtime.scheduler import SLICE_NS
 from odradek.runtime.testing.memory_files import UNLIMITED_BYTES
 from odradek.storage.log_config import LogConfig
 from tests.support.logs import NOW_MS, batch
@@ -114,7 +114,7 @@ def test_deletion_of_many_partitions_is_divided_and_durable_before_the_response(
 
     def before_change(operation: str, path: str) -> None:
         if operation == "rename":
-            replicas.clock.advance(SLICE_MS)
+            replicas.clock.advance(SLICE_NS // 1_000_000)
         elif operation == "sync_directory":
             synced.append(path)
 
