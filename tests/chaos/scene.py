@@ -9,9 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 from threading import Event
+from time import monotonic
 from typing import Final
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from tests.chaos.disks import Disk
@@ -60,8 +61,17 @@ class Scene:
         self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
 
     def delete(self, topic: str) -> None:
-        """Delete a topic."""
-        self._admin.delete_topics([topic])[topic].result(DELETED_S)
+        """Delete a topic; asked again while the controller moves, of which librdkafka tells."""
+        deadline_s = monotonic() + DELETED_S
+        while True:
+            try:
+                self._admin.delete_topics([topic])[topic].result(DELETED_S)
+            except KafkaException as error:
+                is_moving = error.args[0].code() == KafkaError.NOT_CONTROLLER
+                if not is_moving or monotonic() > deadline_s:
+                    raise
+            else:
+                return
 
     def leader(self, partition: int) -> int | None:
         """None when no broker says so in time, or there is none."""
