@@ -93,10 +93,9 @@ def _create(
         topic.count,
         None if assignments is None else [tuple(one.broker_ids) for one in assignments],
     )
-    made = context.services.controller.admin.create_partitions(
-        [spec], validate_only=validate_only, requested_by=context.requester
+    return context.services.controller.admin.create_partitions(
+        spec, validate_only=validate_only, requested_by=context.requester
     )
-    return made.then(lambda results: results[0])
 
 
 def failed(

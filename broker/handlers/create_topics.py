@@ -104,12 +104,11 @@ class LeaderWatch:
 def _create(
     context: Context, topic: CreatableTopic, *, validate_only: bool
 ) -> Pending[TopicResult]:
-    made = context.services.controller.admin.create_topics(
-        [_spec(context, topic)],
+    return context.services.controller.admin.create_topic(
+        _spec(context, topic),
         validate_only=validate_only,
         requested_by=context.requester,
     )
-    return made.then(lambda results: results[0])
 
 
 def failed(

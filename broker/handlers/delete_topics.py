@@ -42,18 +42,18 @@ async def run(context: Context, request: DeleteTopicsRequest) -> Delayed:
     for state in _asked(context.version, request):
         responses.append(_resolve(context, state))
         await pause()
-    outcomes: dict[str, Pending[list[TopicResult]]] = {}
+    outcomes: dict[str, Pending[TopicResult]] = {}
     for one in responses:
         if not one.error_code and one.name is not None and one.name not in outcomes:
-            outcomes[one.name] = context.services.controller.admin.delete_topics(
-                [one.name], requested_by=context.requester
+            outcomes[one.name] = context.services.controller.admin.delete_topic(
+                one.name, requested_by=context.requester
             )
             await pause()
     pending = settled(list(outcomes.values()))
     waiting: list[str] | None = None
 
     async def made(*, is_late: bool) -> DeleteTopicsResponse:
-        by_name = {name: done.result()[0] for name, done in outcomes.items()}
+        by_name = {name: done.result() for name, done in outcomes.items()}
         for one in responses:
             await pause()
             result = by_name.get(one.name or "")
@@ -64,10 +64,10 @@ async def run(context: Context, request: DeleteTopicsRequest) -> Delayed:
                 one.error_code = ErrorCode.REQUEST_TIMED_OUT
         return DeleteTopicsResponse(responses=responses)
 
-    def respond(done: Sequence[Pending[list[TopicResult]]]) -> Later[DeleteTopicsResponse] | None:
+    def respond(done: Sequence[Pending[TopicResult]]) -> Later[DeleteTopicsResponse] | None:
         nonlocal waiting
         if waiting is None:
-            results = [one.result()[0] for one in done]
+            results = [one.result() for one in done]
             waiting = [result.topic for result in results if result.error is ErrorCode.NONE]
         # A topic that has left once is not checked again, whatever is created later.
         while waiting and not _exists(context, waiting[-1]):

@@ -8,9 +8,8 @@ Source: Kafka's ZkAdminManager, KafkaApis.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from odradek.controller.active.active_controller import ActiveController
 from odradek.controller.active.topic_admin import TopicAdmin, TopicResult, allocate_producer_ids
@@ -30,8 +29,6 @@ from odradek.controller.znodes.dynamic_configs import (
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.pending import Pending
 from odradek.runtime.work import Defer, SerialQueue
-
-Spec = TypeVar("Spec")
 
 UNKNOWN_REQUESTER = "this broker"
 
@@ -55,26 +52,23 @@ class AdminRequests:
         """Clients are served from now on."""
         self._executor.serve(defer)
 
-    def create_topics(
+    def create_topic(
         self,
-        specs: Sequence[CreateTopicSpec],
+        spec: CreateTopicSpec,
         *,
         validate_only: bool = False,
         requested_by: str = UNKNOWN_REQUESTER,
-    ) -> Pending[list[TopicResult]]:
-        """Create topics at the request of a client; NOT_CONTROLLER for each elsewhere.
+    ) -> Pending[TopicResult]:
+        """Create a topic at the request of a client; NOT_CONTROLLER elsewhere.
 
-        A topic that is named twice is refused twice.  Results are in the order of the request.
         requested_by  for the log, here and below
         """
-
-        def create(spec: CreateTopicSpec) -> Coroutine[Pending[Any], None, TopicResult]:
-            return self._topic_admin.create_topic(
+        return self._submit(
+            spec.name,
+            lambda: self._topic_admin.create_topic(
                 spec, validate_only=validate_only, requested_by=requested_by
-            )
-
-        names = [spec.name for spec in specs]
-        return self._executor.submit(lambda: self._for_each_topic(names, specs, create))
+            ),
+        )
 
     def auto_create_topic(
         self, spec: CreateTopicSpec, *, requested_by: str = UNKNOWN_REQUESTER
@@ -89,37 +83,26 @@ class AdminRequests:
 
     def create_partitions(
         self,
-        specs: Sequence[CreatePartitionsSpec],
+        spec: CreatePartitionsSpec,
         *,
         validate_only: bool = False,
         requested_by: str = UNKNOWN_REQUESTER,
-    ) -> Pending[list[TopicResult]]:
-        """Add partitions to topics; NOT_CONTROLLER for each elsewhere, as `create_topics`."""
-
-        def create(spec: CreatePartitionsSpec) -> Coroutine[Pending[Any], None, TopicResult]:
-            return self._topic_admin.create_partitions(
+    ) -> Pending[TopicResult]:
+        """Add partitions to a topic; NOT_CONTROLLER elsewhere."""
+        return self._submit(
+            spec.topic,
+            lambda: self._topic_admin.create_partitions(
                 spec, validate_only=validate_only, requested_by=requested_by
-            )
+            ),
+        )
 
-        names = [spec.topic for spec in specs]
-        return self._executor.submit(lambda: self._for_each_topic(names, specs, create))
-
-    def delete_topics(
-        self, topics: Sequence[str], *, requested_by: str = UNKNOWN_REQUESTER
-    ) -> Pending[list[TopicResult]]:
-        """Mark topics for deletion; NOT_CONTROLLER for each elsewhere."""
-
-        async def run() -> list[TopicResult]:
-            if self._active() is None:
-                return [TopicResult(name, ErrorCode.NOT_CONTROLLER) for name in topics]
-            return [
-                await _in_time(
-                    name, self._topic_admin.delete_topic(name, requested_by=requested_by)
-                )
-                for name in topics
-            ]
-
-        return self._executor.submit(run)
+    def delete_topic(
+        self, topic: str, *, requested_by: str = UNKNOWN_REQUESTER
+    ) -> Pending[TopicResult]:
+        """Mark a topic for deletion; NOT_CONTROLLER elsewhere."""
+        return self._submit(
+            topic, lambda: self._topic_admin.delete_topic(topic, requested_by=requested_by)
+        )
 
     def alter_config(
         self,
@@ -176,31 +159,20 @@ class AdminRequests:
 
         return self._executor.submit(run)
 
-    async def _for_each_topic(
-        self,
-        names: Sequence[str],
-        specs: Sequence[Spec],
-        create: Callable[[Spec], Coroutine[Pending[Any], None, TopicResult]],
-    ) -> list[TopicResult]:
-        counts = Counter(names)
-        results: list[TopicResult] = []
-        for name, spec in zip(names, specs, strict=True):
+    def _submit(
+        self, topic: str, change: Callable[[], Coroutine[Pending[Any], None, TopicResult]]
+    ) -> Pending[TopicResult]:
+        """Change a topic, if this is the active controller then.
+
+        REQUEST_TIMED_OUT when the session had no connection for as long as calls wait.
+        """
+
+        async def run() -> TopicResult:
             if self._active() is None:
-                results.append(TopicResult(name, ErrorCode.NOT_CONTROLLER))
-            elif counts[name] > 1:
-                results.append(_duplicate(name))
-            else:
-                results.append(await _in_time(name, create(spec)))
-        return results
+                return TopicResult(topic, ErrorCode.NOT_CONTROLLER)
+            try:
+                return await change()
+            except ConnectionLoss as error:
+                return TopicResult(topic, ErrorCode.REQUEST_TIMED_OUT, str(error))
 
-
-async def _in_time(topic: str, result: Coroutine[Pending[Any], None, TopicResult]) -> TopicResult:
-    """REQUEST_TIMED_OUT when the session had no connection for as long as calls wait."""
-    try:
-        return await result
-    except ConnectionLoss as error:
-        return TopicResult(topic, ErrorCode.REQUEST_TIMED_OUT, str(error))
-
-
-def _duplicate(topic: str) -> TopicResult:
-    return TopicResult(topic, ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
+        return self._executor.submit(run)

@@ -75,11 +75,11 @@ class World:
         self.count += 1
         number = self.count
 
-        def answered(pending: Pending[list[TopicResult]]) -> None:
-            (result,) = pending.result()
+        def answered(pending: Pending[TopicResult]) -> None:
+            result = pending.result()
             self.note_created(name, result, number)
 
-        self.node.controller.admin.create_topics([CreateTopicSpec(name, partitions, 1)]).on_done(
+        self.node.controller.admin.create_topic(CreateTopicSpec(name, partitions, 1)).on_done(
             answered
         )
 
@@ -110,14 +110,14 @@ class World:
         if topic is None:
             return
 
-        def answered(pending: Pending[list[TopicResult]]) -> None:
-            if pending.result()[0].error is ErrorCode.NONE:
+        def answered(pending: Pending[TopicResult]) -> None:
+            if pending.result().error is ErrorCode.NONE:
                 topic.deletion = "acknowledged"
 
         self.count += 1
         self.deletions[name] = self.count
         topic.deletion = topic.deletion or "requested"
-        self.node.controller.admin.delete_topics([name]).on_done(answered)
+        self.node.controller.admin.delete_topic(name).on_done(answered)
 
     def configure(self, name: str) -> None:
         topic = self.topics.get(name)
@@ -272,7 +272,7 @@ def settled(node: StoredNode, pending: Pending[Any]) -> Any:
 @pytest.mark.parametrize("seed", range(10))
 def test_producer_id_is_not_assigned_again_after_a_power_cut(seed: int) -> None:
     world = World(seed)
-    settled(world.node, world.node.controller.admin.create_topics([CreateTopicSpec("t", 1, 1)]))
+    settled(world.node, world.node.controller.admin.create_topic(CreateTopicSpec("t", 1, 1)))
     world.take_id()
     world.node.threads.settle()
     (first,) = [world.take_id()]
@@ -312,7 +312,7 @@ def test_topic_with_synced_records_is_known_after_a_power_cut(seed: int) -> None
 def test_nothing_is_acknowledged_before_its_sync() -> None:
     world = World(1)
     results: list[Pending[Any]] = [
-        world.node.controller.admin.create_topics([CreateTopicSpec("t", 1, 1)]),
+        world.node.controller.admin.create_topic(CreateTopicSpec("t", 1, 1)),
         world.node.allocate_producer_ids(),
         world.node.controller.admin.alter_config("topics", "t", lambda _: {CONFIG: "1"}),
     ]

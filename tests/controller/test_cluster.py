@@ -37,7 +37,7 @@ def cluster() -> Cluster:
 def create(cluster: Cluster, name: str, **counts: tuple[int, ...]) -> None:
     assignments = {int(key[1:]): replicas for key, replicas in counts.items()}
     spec = CreateTopicSpec(name, assignments=assignments)
-    (result,) = cluster.active.controller.admin.create_topics([spec]).result()
+    result = cluster.active.controller.admin.create_topic(spec).result()
     assert result.error is ErrorCode.NONE
     cluster.settle()
 
@@ -88,9 +88,9 @@ def test_create_topics_of_another_broker_returns_not_controller_but_auto_create_
     cluster: Cluster,
 ) -> None:
     other = cluster.nodes[2].controller
-    (refused,) = other.admin.create_topics([CreateTopicSpec("t")]).result()
+    refused = other.admin.create_topic(CreateTopicSpec("t")).result()
     assert refused.error is ErrorCode.NOT_CONTROLLER
-    assert other.admin.delete_topics(["t"]).result()[0].error is ErrorCode.NOT_CONTROLLER
+    assert other.admin.delete_topic("t").result().error is ErrorCode.NOT_CONTROLLER
     with pytest.raises(BrokerError):
         other.admin.allocate_producer_ids(2, other.broker_epoch).result()
     assert other.admin.auto_create_topic(CreateTopicSpec("t")).result().error is ErrorCode.NONE
@@ -148,7 +148,7 @@ def test_partition_stays_leaderless_until_its_last_in_sync_replica_returns(
 def test_unclean_leader_is_elected_when_the_topic_config_allows_it(cluster: Cluster) -> None:
     config = {"unclean.leader.election.enable": "true"}
     spec = CreateTopicSpec("t", assignments={0: (3, 2)}, config=config)
-    cluster.active.controller.admin.create_topics([spec]).result()
+    cluster.active.controller.admin.create_topic(spec).result()
     cluster.settle()
     cluster.kill(2)
     cluster.kill(3)
@@ -434,7 +434,7 @@ def test_log_directory_event_that_cannot_be_decoded_is_removed(cluster: Cluster)
 def test_deletion_waits_for_the_broker_of_an_offline_replica(cluster: Cluster) -> None:
     create(cluster, "t", p0=(3, 2))
     cluster.kill(3)
-    cluster.active.controller.admin.delete_topics(["t"]).result()
+    cluster.active.controller.admin.delete_topic("t").result()
     cluster.settle()
     assert "/brokers/topics/t" in cluster.tree.tree.nodes
     assert "t" not in cluster.nodes[1].controller.image.topics
@@ -447,7 +447,7 @@ def test_deletion_waits_for_the_broker_of_an_offline_replica(cluster: Cluster) -
 def test_new_controller_continues_a_deletion(cluster: Cluster) -> None:
     create(cluster, "t", p0=(3, 2))
     cluster.kill(3)
-    cluster.active.controller.admin.delete_topics(["t"]).result()
+    cluster.active.controller.admin.delete_topic("t").result()
     cluster.settle()
     cluster.kill(1)
     assert cluster.active.broker_id == 2
@@ -460,7 +460,7 @@ def test_create_topics_places_replicas_in_different_racks() -> None:
     cluster = Cluster(settings=ControllerSettings(partitions=6, replication_factor=2))
     for broker_id, rack in ((1, "a"), (2, "a"), (3, "b"), (4, "b")):
         cluster.add(broker_id, rack=rack)
-    (result,) = cluster.active.controller.admin.create_topics([CreateTopicSpec("t")]).result()
+    result = cluster.active.controller.admin.create_topic(CreateTopicSpec("t")).result()
     assert all(
         sorted(one > 2 for one in found) == [False, True] for found in result.replicas.values()
     )
@@ -494,7 +494,7 @@ def test_broker_that_registers_again_removes_topics_deleted_meanwhile(cluster: C
     node.controller._executor.submit(wait)
     cluster.tree.expire(node.session.session_id)
     cluster.settle()
-    cluster.active.controller.admin.delete_topics(["goes"]).result()
+    cluster.active.controller.admin.delete_topic("goes").result()
     cluster.settle()
     assert "goes" in node.controller.image.topics
     held.resolve(None)
@@ -509,7 +509,7 @@ def test_new_controller_has_brokers_forget_topics_whose_end_they_were_not_sent(
     create(cluster, "t", p0=(1, 2))
     create(cluster, "kept", p0=(2, 3))
     controller = cluster.active.controller
-    controller.admin.delete_topics(["t"]).result()
+    controller.admin.delete_topic("t").result()
     assert controller.is_active
     node = cluster.active
     # Broker 3 has no replica of the topic: the controller does not wait for its response.
@@ -535,7 +535,7 @@ def test_deletion_that_a_failed_directory_halted_goes_on_when_it_has_space_again
         if isinstance(request, StopReplica)
         else ControlResponse()
     )
-    cluster.active.controller.admin.delete_topics(["t"]).result()
+    cluster.active.controller.admin.delete_topic("t").result()
     cluster.settle()
     assert "/brokers/topics/t" in cluster.tree.tree.nodes
     node.respond = lambda _: ControlResponse()

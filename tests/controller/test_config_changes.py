@@ -57,7 +57,7 @@ def test_cost_of_alter_config_does_not_grow_with_notifications(
 ) -> None:
     cluster = Cluster()
     controller = cluster.add(1).controller
-    controller.admin.create_topics([CreateTopicSpec("t", 1, 1)]).result()
+    controller.admin.create_topic(CreateTopicSpec("t", 1, 1)).result()
     counted = CountedTree(cluster.tree.tree, monkeypatch)
     costs = []
     for number in range(1_000):
@@ -107,7 +107,7 @@ def test_topic_whose_settings_cannot_be_read_deletes_nothing(is_first_start: boo
     cluster = Cluster()
     controller = cluster.add(1).controller
     stored = {"cleanup.policy": "compact"}
-    controller.admin.create_topics([CreateTopicSpec("t", 1, 1, config=stored)]).result()
+    controller.admin.create_topic(CreateTopicSpec("t", 1, 1, config=stored)).result()
     session = cluster.tree.connect(lambda event: None)
     session.set(zk_data.config_path("topics", "t"), b"{").result()
     if is_first_start:
@@ -127,19 +127,17 @@ def test_log_names_the_requester_of_topic_changes(
     controller = Cluster().add(1).controller
     caplog.clear()
     by = "client 'c' at 192.0.2.1"
-    (made,) = controller.admin.create_topics(
-        [CreateTopicSpec("t", 2, 1, config={"segment.ms": "9"})], requested_by=by
+    made = controller.admin.create_topic(
+        CreateTopicSpec("t", 2, 1, config={"segment.ms": "9"}), requested_by=by
     ).result()
-    controller.admin.create_topics(
-        [CreateTopicSpec("u", 1, 1)], validate_only=True, requested_by=by
-    )
+    controller.admin.create_topic(CreateTopicSpec("u", 1, 1), validate_only=True, requested_by=by)
     controller.admin.auto_create_topic(CreateTopicSpec("v"), requested_by=by)
-    controller.admin.create_partitions([CreatePartitionsSpec("t", 5)], requested_by=by)
+    controller.admin.create_partitions(CreatePartitionsSpec("t", 5), requested_by=by)
     controller.admin.alter_config("topics", "t", lambda _: {"segment.ms": "8"}, requested_by=by)
     controller.admin.alter_config(
         "brokers", "1", lambda _: {"ssl.keystore.password": "hidden"}, requested_by=by
     )
-    controller.admin.delete_topics(["t"], requested_by=by)
+    controller.admin.delete_topic("t", requested_by=by)
     lines = [record.getMessage() for record in caplog.records]
     topic_id = zk_data.encode_topic_id(made.topic_id)
     assert lines[0] == (
@@ -161,7 +159,7 @@ def test_two_brokers_that_change_one_topic_lose_no_change() -> None:
     """Another broker's change is stored between the read of the first one and its write."""
     cluster = Cluster()
     one, two = cluster.add(1).controller, cluster.add(2).controller
-    one.admin.create_topics([CreateTopicSpec("t", 1, 1)]).result()
+    one.admin.create_topic(CreateTopicSpec("t", 1, 1)).result()
     calls = 0
 
     def add_first(stored: Mapping[str, str]) -> Mapping[str, str]:
@@ -182,7 +180,7 @@ def test_two_brokers_that_change_one_topic_lose_no_change() -> None:
 def test_change_that_is_refused_on_what_is_stored_writes_nothing() -> None:
     cluster = Cluster()
     controller = cluster.add(1).controller
-    controller.admin.create_topics([CreateTopicSpec("t", 1, 1)]).result()
+    controller.admin.create_topic(CreateTopicSpec("t", 1, 1)).result()
     before = notifications(cluster)
 
     def refuse(stored: Mapping[str, str]) -> Mapping[str, str]:

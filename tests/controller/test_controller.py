@@ -39,9 +39,9 @@ def node(cluster: Cluster) -> Node:
 
 
 def create(node: Node, *names: str, partitions: int = 1) -> None:
-    specs = [CreateTopicSpec(name, partitions, 1) for name in names]
-    results = node.controller.admin.create_topics(specs).result()
-    assert [one.error for one in results] == [ErrorCode.NONE] * len(names)
+    for name in names:
+        result = node.controller.admin.create_topic(CreateTopicSpec(name, partitions, 1)).result()
+        assert result.error is ErrorCode.NONE
 
 
 def test_single_broker_is_active_controller_when_start_returns(
@@ -64,7 +64,7 @@ def test_prepare_creates_all_root_znodes(cluster: Cluster, node: Node) -> None:
 
 
 def test_create_topics_returns_when_the_topic_has_leaders(cluster: Cluster, node: Node) -> None:
-    (result,) = node.controller.admin.create_topics([CreateTopicSpec("t", 2, 1)]).result()
+    result = node.controller.admin.create_topic(CreateTopicSpec("t", 2, 1)).result()
     assert result.error is ErrorCode.NONE
     assert result.replicas == {0: (1,), 1: (1,)}
     image = node.controller.image
@@ -99,37 +99,31 @@ def test_config_of_new_topic_is_in_the_image_when_leader_and_isr_is_applied(node
         return ControlResponse()
 
     node.respond = look
-    node.controller.admin.create_topics(
-        [CreateTopicSpec("t", config={"retention.ms": "9"})]
-    ).result()
+    node.controller.admin.create_topic(CreateTopicSpec("t", config={"retention.ms": "9"})).result()
     assert seen == [{"retention.ms": "9"}]
 
 
 def test_create_topics_with_validate_only_writes_nothing(cluster: Cluster, node: Node) -> None:
     zxid = cluster.tree.tree.zxid
-    specs = [CreateTopicSpec("t", 3, 1)]
-    (result,) = node.controller.admin.create_topics(specs, validate_only=True).result()
+    spec = CreateTopicSpec("t", 3, 1)
+    result = node.controller.admin.create_topic(spec, validate_only=True).result()
     assert result.error is ErrorCode.NONE
     assert len(result.replicas) == 3
     assert cluster.tree.tree.zxid == zxid
 
 
-def test_create_topics_returns_one_result_for_each_topic(node: Node) -> None:
+def test_create_topic_returns_the_error_of_the_topic(node: Node) -> None:
     create(node, "there", "a.b")
     specs = [
         CreateTopicSpec("there"),
-        CreateTopicSpec("twice"),
-        CreateTopicSpec("twice"),
         CreateTopicSpec("new"),
         CreateTopicSpec("a_b"),
         CreateTopicSpec("too/bad"),
         CreateTopicSpec("big", 1, 2),
     ]
-    results = node.controller.admin.create_topics(specs).result()
-    assert [one.error for one in results] == [
+    results = [node.controller.admin.create_topic(spec).result() for spec in specs]
+    assert [result.error for result in results] == [
         ErrorCode.TOPIC_ALREADY_EXISTS,
-        ErrorCode.INVALID_REQUEST,
-        ErrorCode.INVALID_REQUEST,
         ErrorCode.NONE,
         ErrorCode.INVALID_TOPIC_EXCEPTION,
         ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -140,7 +134,7 @@ def test_create_topics_returns_one_result_for_each_topic(node: Node) -> None:
 
 def test_topic_assigned_to_an_offline_broker_has_no_leader(cluster: Cluster, node: Node) -> None:
     spec = CreateTopicSpec("t", assignments={0: (9,)})
-    (result,) = node.controller.admin.create_topics([spec]).result()
+    result = node.controller.admin.create_topic(spec).result()
     assert result.error is ErrorCode.NONE
     assert not node.controller.image.has_leaders(["t"])
     assert "/brokers/topics/t" in cluster.tree.tree.nodes
@@ -151,7 +145,7 @@ def test_topic_assigned_to_an_offline_broker_has_no_leader(cluster: Cluster, nod
 def test_create_topics_replaces_a_left_over_config(cluster: Cluster, node: Node) -> None:
     assert node.session is not None
     node.session.create("/config/topics/t", b'{"version":1,"config":{"old":"1"}}').result()
-    node.controller.admin.create_topics([CreateTopicSpec("t", config={"new": "2"})]).result()
+    node.controller.admin.create_topic(CreateTopicSpec("t", config={"new": "2"})).result()
     assert cluster.data("/config/topics/t") == b'{"version":1,"config":{"new":"2"}}'
     assert node.controller.image.topic_config("t") == {"new": "2"}
 
@@ -159,7 +153,7 @@ def test_create_topics_replaces_a_left_over_config(cluster: Cluster, node: Node)
 def test_create_partitions_returns_when_they_have_leaders(cluster: Cluster, node: Node) -> None:
     create(node, "t")
     before = cluster.tree.tree.nodes["/brokers/topics/t"].version
-    (result,) = node.controller.admin.create_partitions([CreatePartitionsSpec("t", 3)]).result()
+    result = node.controller.admin.create_partitions(CreatePartitionsSpec("t", 3)).result()
     assert result.error is ErrorCode.NONE
     assert list(result.replicas) == [1, 2]
     assert node.controller.image.has_leaders(["t"])
@@ -167,8 +161,8 @@ def test_create_partitions_returns_when_they_have_leaders(cluster: Cluster, node
     assert [one.partition for one in node.leadership()[-1].partitions] == [1, 2]
     assert cluster.tree.tree.nodes["/brokers/topics/t"].version == before + 1
     specs = [CreatePartitionsSpec(name, count) for name, count in (("t", 3), ("no", 3), ("a/b", 2))]
-    refused = node.controller.admin.create_partitions(specs).result()
-    assert [one.error for one in refused] == [
+    refused = [node.controller.admin.create_partitions(spec).result() for spec in specs]
+    assert [result.error for result in refused] == [
         ErrorCode.INVALID_PARTITIONS,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -178,8 +172,9 @@ def test_create_partitions_returns_when_they_have_leaders(cluster: Cluster, node
 def test_delete_topics_removes_znodes_replicas_and_metadata(cluster: Cluster, node: Node) -> None:
     create(node, "t", "stays", partitions=2)
     node.requests.clear()
-    results = node.controller.admin.delete_topics(["t", "unknown", "stays/partitions"]).result()
-    assert [one.error for one in results] == [
+    names = ("t", "unknown", "stays/partitions")
+    results = [node.controller.admin.delete_topic(name).result() for name in names]
+    assert [result.error for result in results] == [
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -197,9 +192,9 @@ def test_delete_topics_removes_znodes_replicas_and_metadata(cluster: Cluster, no
 
 
 def test_topic_created_after_deletion_has_another_id_and_config(node: Node) -> None:
-    node.controller.admin.create_topics([CreateTopicSpec("t", config={"a": "1"})]).result()
+    node.controller.admin.create_topic(CreateTopicSpec("t", config={"a": "1"})).result()
     first = node.controller.image.topics["t"].topic_id
-    node.controller.admin.delete_topics(["t"]).result()
+    node.controller.admin.delete_topic("t").result()
     create(node, "t")
     assert node.controller.image.topics["t"].topic_id != first
     assert node.controller.image.topic_config("t") == {}
@@ -212,10 +207,10 @@ def test_deletion_halts_when_a_replica_cannot_be_deleted(cluster: Cluster, node:
         if isinstance(request, StopReplica)
         else ControlResponse()
     )
-    node.controller.admin.delete_topics(["t"]).result()
+    node.controller.admin.delete_topic("t").result()
     assert "t" not in node.controller.image.topics
     assert "/admin/delete_topics/t" in cluster.tree.tree.nodes
-    (result,) = node.controller.admin.create_topics([CreateTopicSpec("t")]).result()
+    result = node.controller.admin.create_topic(CreateTopicSpec("t")).result()
     assert result.message == "Topic 't' is marked for deletion."
 
 
@@ -229,17 +224,17 @@ def test_topic_whose_deletion_halts_takes_no_partitions_and_no_other_deletion(
         if isinstance(request, StopReplica)
         else ControlResponse()
     )
-    node.controller.admin.delete_topics(["t"]).result()
+    node.controller.admin.delete_topic("t").result()
     for count, validate_only in ((5, False), (5, True), (1, False), (2, False)):
-        specs = [CreatePartitionsSpec("t", count), CreatePartitionsSpec("other", 3)]
-        refused, _ = node.controller.admin.create_partitions(
-            specs, validate_only=validate_only
-        ).result()
+        refused, _ = (
+            node.controller.admin.create_partitions(spec, validate_only=validate_only).result()
+            for spec in (CreatePartitionsSpec("t", count), CreatePartitionsSpec("other", 3))
+        )
         assert refused.error is ErrorCode.INVALID_TOPIC_EXCEPTION
         assert refused.message == "The topic is queued for deletion."
     assert cluster.tree.tree.nodes["/brokers/topics/t"].data == assignment
     assert len(node.controller.image.topics["other"].partitions) == 3
-    (again,) = node.controller.admin.delete_topics(["t"]).result()
+    again = node.controller.admin.delete_topic("t").result()
     assert again.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -247,7 +242,7 @@ def test_delete_topics_returns_topic_deletion_disabled_when_deletion_is_disabled
     cluster = Cluster(settings=ControllerSettings(is_deletion_enabled=False))
     node = cluster.add(1)
     create(node, "t")
-    (result,) = node.controller.admin.delete_topics(["t"]).result()
+    result = node.controller.admin.delete_topic("t").result()
     assert result.error is ErrorCode.TOPIC_DELETION_DISABLED
     assert node.session is not None
     node.session.create("/admin/delete_topics/t", None).result()
@@ -334,7 +329,7 @@ def test_restart_keeps_topics_configs_and_epochs() -> None:
 def test_prepare_reads_configs_before_the_broker_registers() -> None:
     files = MemoryFileSystem(folders=[FOLDER])
     node = Cluster(files).add(1)
-    node.controller.admin.create_topics([CreateTopicSpec("t", config={"x": "y"})]).result()
+    node.controller.admin.create_topic(CreateTopicSpec("t", config={"x": "y"})).result()
     second = Cluster(files)
     again = second.add(1, is_started=False)
     cluster_id = again.controller.prepare().result()
@@ -423,7 +418,7 @@ def test_full_disk_fails_the_request_or_its_later_steps_are_repeated() -> None:
     for failing in range(1, 8):
         name = f"t{failing}"
         files.fail_operation(failing, OSError(errno.ENOSPC, "full"))
-        pending = node.controller.admin.create_topics([CreateTopicSpec(name)])
+        pending = node.controller.admin.create_topic(CreateTopicSpec(name))
         if "/brokers/topics/" + name in cluster.tree.tree.nodes:
             node.controller.tick()
             assert node.controller.image.has_leaders([name])

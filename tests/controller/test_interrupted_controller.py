@@ -145,7 +145,7 @@ def prepare() -> EndingCluster:
         ("alone", {0: (3,)}),
     ):
         spec = CreateTopicSpec(name, assignments=replicas)
-        (result,) = active.controller.admin.create_topics([spec]).result()
+        result = active.controller.admin.create_topic(spec).result()
         assert result.error is ErrorCode.NONE
         cluster.settle()
     return cluster
@@ -182,18 +182,19 @@ def admin(cluster: Cluster, path: str, content: object) -> None:
 
 def act_create(cluster: EndingCluster) -> None:
     spec = CreateTopicSpec("new", assignments={0: (2, 3), 1: (3, 4), 2: (9, 4)})
-    cluster.active.controller.admin.create_topics([spec])
+    cluster.active.controller.admin.create_topic(spec)
     cluster.settle()
 
 
 def act_grow(cluster: EndingCluster) -> None:
     spec = CreatePartitionsSpec("kept", 5, [(2, 3, 4), (4, 3, 2)])
-    cluster.active.controller.admin.create_partitions([spec])
+    cluster.active.controller.admin.create_partitions(spec)
     cluster.settle()
 
 
 def act_delete(cluster: EndingCluster) -> None:
-    cluster.active.controller.admin.delete_topics(["kept", "alone"])
+    for topic in ("kept", "alone"):
+        cluster.active.controller.admin.delete_topic(topic)
     cluster.settle()
 
 
@@ -257,7 +258,7 @@ def act_return(cluster: EndingCluster) -> None:
 
 def act_delete_while_away(cluster: EndingCluster) -> None:
     cluster.kill(4)
-    cluster.active.controller.admin.delete_topics(["away"])
+    cluster.active.controller.admin.delete_topic("away")
     cluster.settle()
     cluster.add(4)
 

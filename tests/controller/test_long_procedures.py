@@ -86,9 +86,7 @@ def clusters() -> ServedCluster:
     cluster = ServedCluster(ControllerSettings(partitions=PARTITIONS, replication_factor=2))
     for broker_id in (1, 2, 3):
         cluster.add(broker_id)
-    cluster.turns.run(
-        lambda: cluster.active.controller.admin.create_topics([CreateTopicSpec("many")])
-    )
+    cluster.turns.run(lambda: cluster.active.controller.admin.create_topic(CreateTopicSpec("many")))
     cluster.settle()
     return cluster
 
@@ -134,7 +132,7 @@ def test_controller_takes_over_in_many_turns(cluster: ServedCluster) -> None:
 def test_topic_is_deleted_in_many_turns(cluster: ServedCluster) -> None:
     cluster.turns.lengths.clear()
     admin = cluster.active.controller.admin
-    cluster.turns.run(lambda: admin.delete_topics(["many"]))
+    cluster.turns.run(lambda: admin.delete_topic("many"))
     cluster.settle()
     assert not [path for path in cluster.tree.tree.nodes if "many" in path]
     for node in cluster.nodes.values():

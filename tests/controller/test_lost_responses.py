@@ -79,7 +79,7 @@ def cluster() -> LossyCluster:
     cluster = LossyCluster()
     cluster.add(1)
     cluster.add(2)
-    cluster.nodes[1].controller.admin.create_topics([CreateTopicSpec("t", 1, 1)]).result()
+    cluster.nodes[1].controller.admin.create_topic(CreateTopicSpec("t", 1, 1)).result()
     cluster.settle()
     return cluster
 
@@ -118,8 +118,7 @@ def test_topics_without_a_connection_time_out(cluster: LossyCluster) -> None:
         ConnectionLoss("no connection")
     )
     controller = cluster.nodes[1].controller
-    specs = [CreateTopicSpec("u", 1, 1)]
-    (created,) = controller.admin.create_topics(specs).result()
+    created = controller.admin.create_topic(CreateTopicSpec("u", 1, 1)).result()
     assert (created.error, created.message) == (ErrorCode.REQUEST_TIMED_OUT, "no connection")
 
 
@@ -139,7 +138,7 @@ def test_partitions_whose_creation_is_not_confirmed_are_added_once(
 ) -> None:
     session = lossy(cluster, 1, is_carried_out=is_carried_out)
     spec = CreatePartitionsSpec("t", 3)
-    (added,) = cluster.nodes[1].controller.admin.create_partitions([spec]).result()
+    added = cluster.nodes[1].controller.admin.create_partitions(spec).result()
     cluster.settle()
     assert session.lost == 1
     assert (added.error, sorted(added.replicas)) == (ErrorCode.NONE, [1, 2])
@@ -151,7 +150,7 @@ def test_deletion_that_is_not_confirmed_is_made(
     cluster: LossyCluster, is_carried_out: bool
 ) -> None:
     session = lossy(cluster, 1, is_carried_out=is_carried_out)
-    (deleted,) = cluster.nodes[1].controller.admin.delete_topics(["t"]).result()
+    deleted = cluster.nodes[1].controller.admin.delete_topic("t").result()
     cluster.settle()
     assert session.lost == 1
     assert deleted.error is ErrorCode.NONE

@@ -34,7 +34,7 @@ def cluster() -> Cluster:
 
 def create(cluster: Cluster, name: str, *replicas: tuple[int, ...]) -> None:
     spec = CreateTopicSpec(name, assignments=dict(enumerate(replicas)))
-    (result,) = cluster.active.controller.admin.create_topics([spec]).result()
+    result = cluster.active.controller.admin.create_topic(spec).result()
     assert result.error is ErrorCode.NONE
     cluster.settle()
 
@@ -254,7 +254,7 @@ def test_request_written_while_there_was_no_controller_is_taken(cluster: Cluster
 def test_deletion_during_a_reassignment_deletes_all_replicas(cluster: Cluster) -> None:
     create(cluster, "t", (1, 2))
     request_by_znode(cluster, {KEY: [1, 3]})
-    cluster.active.controller.admin.delete_topics(["t"]).result()
+    cluster.active.controller.admin.delete_topic("t").result()
     cluster.settle()
     assert [one for one, node in cluster.nodes.items() if deleted(node)] == [1, 2, 3]
     assert "/brokers/topics/t" not in cluster.tree.tree.nodes
@@ -266,7 +266,7 @@ def test_topic_that_waits_for_its_deletion_is_not_reassigned(cluster: Cluster) -
     create(cluster, "t", (1, 2))
     reassign(cluster, (1, 3))
     cluster.kill(3)
-    cluster.active.controller.admin.delete_topics(["t"]).result()
+    cluster.active.controller.admin.delete_topic("t").result()
     cluster.settle()
     assert reassign(cluster, None) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     (result,) = (
@@ -403,7 +403,7 @@ def test_bounced_broker_gets_no_replica_again_that_it_has_deleted(cluster: Clust
         if isinstance(request, StopReplica) and not held
         else ControlResponse()
     )
-    cluster.active.controller.admin.delete_topics(["t"]).result()
+    cluster.active.controller.admin.delete_topic("t").result()
     cluster.settle()
     assert "/brokers/topics/t" in cluster.tree.tree.nodes
     session = cluster.nodes[2].session

@@ -58,7 +58,7 @@ def next_producer_id(tree: Tree) -> int:
 def cluster_with_topic() -> tuple[Cluster, UUID]:
     cluster = Cluster()
     spec = CreateTopicSpec("t", 2, 1, config={"retention.ms": "5"})
-    (made,) = cluster.add(1).controller.admin.create_topics([spec]).result()
+    made = cluster.add(1).controller.admin.create_topic(spec).result()
     return cluster, made.topic_id
 
 
@@ -133,7 +133,7 @@ def test_rebuild_replaces_a_topic_id_that_no_folder_has() -> None:
 
 def test_rebuild_of_an_incomplete_tree_removes_topics_without_a_folder() -> None:
     cluster, topic_id = cluster_with_topic()
-    cluster.nodes[1].controller.admin.create_topics([CreateTopicSpec("deleted", 1, 1)]).result()
+    cluster.nodes[1].controller.admin.create_topic(CreateTopicSpec("deleted", 1, 1)).result()
     tree = cluster.tree.tree
     report = rebuild(tree, TopicOnDisk("t", topic_id, {0: 0}), is_whole=False)
     assert "/brokers/topics/deleted" not in tree.nodes

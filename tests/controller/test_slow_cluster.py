@@ -35,6 +35,7 @@ from odradek.controller.znodes.zk_data import (
 )
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.runtime.pending import settled
 from tests.support.slow_cluster import SlowCluster
 
 SETTINGS = ControllerSettings(partitions=2, replication_factor=2)
@@ -161,10 +162,10 @@ def disturb(cluster: SlowCluster, number: int) -> None:
             cluster.expire(victim)
         case 6:
             spec = CreatePartitionsSpec(f"t{rng.below(number + 1)}", 3)
-            cluster.nodes[victim].controller.admin.create_partitions([spec])
+            cluster.nodes[victim].controller.admin.create_partitions(spec)
         case 7:
             for node in cluster.nodes.values():
-                node.controller.admin.delete_topics([f"t{rng.below(number + 1)}"])
+                node.controller.admin.delete_topic(f"t{rng.below(number + 1)}")
         case 8:
             alter_config(cluster, victim, f"t{rng.below(number + 1)}", str(number))
         case 9:
@@ -338,12 +339,13 @@ def test_topics_to_create_do_not_delay_a_change_of_in_sync_replicas() -> None:
         cluster.add(broker_id)
         cluster.settle()
     active = cluster.active.controller
-    active.admin.create_topics([CreateTopicSpec("t", 1, 3)])
+    active.admin.create_topic(CreateTopicSpec("t", 1, 3))
     cluster.settle()
     state = active.image.topics["t"].partitions[0].state
     assert state is not None
-    specs = [CreateTopicSpec(f"many-{number}", 1, 1) for number in range(50)]
-    created = active.admin.create_topics(specs)
+    created = settled(
+        [active.admin.create_topic(CreateTopicSpec(f"many-{number}", 1, 1)) for number in range(50)]
+    )
     epoch = cluster.nodes[state.leader].controller.broker_epoch
     smaller = tuple(one for one in state.isr if one == state.leader)
     proposal = AlterIsr(0, state.leader_epoch, smaller, state.partition_epoch)
@@ -355,14 +357,14 @@ def test_topics_to_create_do_not_delay_a_change_of_in_sync_replicas() -> None:
     assert found.isr == smaller
     assert not created.is_done
     cluster.settle()
-    assert {one.error for one in created.result()} == {ErrorCode.NONE}
+    assert {done.result().error for done in created.result()} == {ErrorCode.NONE}
 
 
 def test_nothing_is_repeated_while_the_session_is_suspended() -> None:
     cluster = SlowCluster(1, SETTINGS)
     node = cluster.add(1)
     cluster.settle()
-    node.controller.admin.create_topics([CreateTopicSpec("t", 2, 1)])
+    node.controller.admin.create_topic(CreateTopicSpec("t", 2, 1))
     cluster.settle()
     session = cluster.session_of(1)
     session.is_losing = True
@@ -443,7 +445,7 @@ def test_deletion_is_carried_out_when_the_controller_loses_its_connection_meanwh
     cluster.settle()
     assert len(replicas) == SETTINGS.partitions * SETTINGS.replication_factor
     active = cluster.active
-    active.controller.admin.delete_topics(["t"])
+    active.controller.admin.delete_topic("t")
     nodes = cluster.tree.tree.nodes
     while not nodes[DELETE_TOPICS].children:
         assert cluster.step()
@@ -468,8 +470,8 @@ def test_log_directory_that_fails_while_another_failure_is_reported_is_reported_
     node = next(one for one in cluster.nodes.values() if one is not cluster.active)
     replicas = Replicas(cluster, node.broker_id)
     node.respond = replicas.respond
-    cluster.active.controller.admin.create_topics(
-        [CreateTopicSpec("t", assignments={0: (node.broker_id,), 1: (node.broker_id,)})],
+    cluster.active.controller.admin.create_topic(
+        CreateTopicSpec("t", assignments={0: (node.broker_id,), 1: (node.broker_id,)}),
         validate_only=False,
         requested_by="a test",
     )
@@ -503,7 +505,7 @@ def test_response_to_a_deletion_before_a_repeated_take_over_proves_nothing() -> 
     active.controller.admin.auto_create_topic(CreateTopicSpec("t"))
     cluster.settle()
     cluster.session_of(late).is_paused = True
-    active.controller.admin.delete_topics(["t"])
+    active.controller.admin.delete_topic("t")
     cluster.settle()
     assert {broker_id for name, _, broker_id in replicas if name == "t"} == {late}
     session = cluster.session_of(active.broker_id)

@@ -51,7 +51,7 @@ def session_of(cluster: Cluster, broker_id: int) -> CoordinationSession:
 
 def create_topic(cluster: Cluster, name: str) -> ErrorCode:
     admin = cluster.active.controller.admin
-    (result,) = admin.create_topics([CreateTopicSpec(name, partitions=1)]).result()
+    result = admin.create_topic(CreateTopicSpec(name, partitions=1)).result()
     cluster.settle()
     return result.error
 

@@ -91,15 +91,15 @@ class NodeScene:
         if name not in self.promises.topics:
             self.promises.asked[name] = partitions
 
-        def answered(pending: Pending[list[TopicResult]]) -> None:
-            (result,) = pending.result()
+        def answered(pending: Pending[TopicResult]) -> None:
+            result = pending.result()
             if result.error is ErrorCode.NONE:
                 logs = {index: LogPromise(must_exist=True) for index in range(partitions)}
                 self.promises.asked.pop(name, None)
                 self.promises.topics[name] = TopicPromise(result.topic_id, logs)
 
         spec = CreateTopicSpec(name, partitions, 1)
-        self.node.controller.admin.create_topics([spec]).on_done(answered)
+        self.node.controller.admin.create_topic(spec).on_done(answered)
 
     def delete(self, name: str) -> None:
         """Ask for a deletion."""
@@ -108,11 +108,11 @@ class NodeScene:
             return
         topic.deletion = topic.deletion or "requested"
 
-        def answered(pending: Pending[list[TopicResult]]) -> None:
-            if pending.result()[0].error is ErrorCode.NONE:
+        def answered(pending: Pending[TopicResult]) -> None:
+            if pending.result().error is ErrorCode.NONE:
                 topic.deletion = "acknowledged"
 
-        self.node.controller.admin.delete_topics([name]).on_done(answered)
+        self.node.controller.admin.delete_topic(name).on_done(answered)
 
     def configure(self, name: str) -> None:
         """Set a topic's retention.ms to another number."""
@@ -183,7 +183,7 @@ class NodeScene:
         check_node(node, promises)
         assert node_view(node) == first, "a second start finds another cluster"
         for name in NAMES:
-            node.controller.admin.create_topics([CreateTopicSpec(name, 1, 1)])
+            node.controller.admin.create_topic(CreateTopicSpec(name, 1, 1))
             node.threads.settle()
             assert node.controller.image.has_leaders([name]), name
         taken: list[int] = []

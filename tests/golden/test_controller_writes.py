@@ -53,7 +53,7 @@ class WrittenCluster:
 
     def create(self, topic: str, replicas: Sequence[int]) -> None:
         spec = CreateTopicSpec(topic, assignments={0: tuple(replicas)})
-        (result,) = self._cluster.active.controller.admin.create_topics([spec]).result()
+        result = self._cluster.active.controller.admin.create_topic(spec).result()
         assert result.error is ErrorCode.NONE
         self._cluster.settle()
 
@@ -66,7 +66,7 @@ class WrittenCluster:
         self._cluster.active.controller.elect_leaders(ElectionType.PREFERRED, [key]).result()
 
     def delete(self, topic: str) -> None:
-        self._cluster.active.controller.admin.delete_topics([topic]).result()
+        self._cluster.active.controller.admin.delete_topic(topic).result()
 
     def write(self, path: str, content: Mapping[str, Any]) -> None:
         client = self._cluster.tree.connect(lambda _: None)

@@ -194,8 +194,8 @@ class Simulation:
                 continue
             controller = process.node.services.controller
             if len(controller.image.brokers) == BROKERS and controller.is_active:
-                admin = controller.admin
-                process.loop.call_soon(lambda admin=admin: admin.create_topics(specs))
+                create_topic = controller.admin.create_topic
+                process.loop.call_soon(lambda create=create_topic: [*map(create, specs)])
                 return True
         return False
 

@@ -11,8 +11,8 @@ from tests.support.config_requests import context, describe, replace, result_row
 
 def test_config_that_alter_configs_does_not_name_is_reset_to_its_default() -> None:
     controller = Cluster().add(0).controller
-    controller.admin.create_topics(
-        [CreateTopicSpec("t", config={"retention.ms": "1", "segment.ms": "2"})]
+    controller.admin.create_topic(
+        CreateTopicSpec("t", config={"retention.ms": "1", "segment.ms": "2"})
     )
     surroundings = context(make_settings({"broker.id": "0"}), controller)
     outcome = replace(surroundings, [(ResourceType.TOPIC, "t", [("segment.ms", "3")])])
@@ -24,7 +24,7 @@ def test_config_that_alter_configs_does_not_name_is_reset_to_its_default() -> No
 
 def test_validating_stores_nothing_and_a_refusal_says_why() -> None:
     controller = Cluster().add(0).controller
-    controller.admin.create_topics([CreateTopicSpec("t", config={"retention.ms": "1"})])
+    controller.admin.create_topic(CreateTopicSpec("t", config={"retention.ms": "1"}))
     surroundings = context(make_settings({"broker.id": "0"}), controller)
     resources = [
         (ResourceType.TOPIC, "t", [("segment.ms", "3")]),

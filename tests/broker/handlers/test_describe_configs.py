@@ -22,8 +22,8 @@ from tests.support.recorded_configs import recorded, recorded_settings
 def broker(settings: Any = None) -> Any:
     """The surroundings of a request on a broker with the topics t and u of the record."""
     node = Cluster().add(0)
-    specs = [CreateTopicSpec(name, config=config) for name, config in recorded()["topics"].items()]
-    node.controller.admin.create_topics(specs)
+    for name, config in recorded()["topics"].items():
+        node.controller.admin.create_topic(CreateTopicSpec(name, config=config))
     return context(settings or recorded_settings(), node.controller)
 
 

@@ -43,7 +43,7 @@ class Broker:
     def __init__(self, settings: BrokerSettings = SETTINGS) -> None:
         self.cluster = Cluster()
         self.controller = self.cluster.add(0).controller
-        self.controller.admin.create_topics([CreateTopicSpec("t", config={"retention.ms": "1000"})])
+        self.controller.admin.create_topic(CreateTopicSpec("t", config={"retention.ms": "1000"}))
         self.context = context(settings, self.controller)
 
     def change(self, *resources: Any, validate_only: bool = False) -> list[list[Any]]:
@@ -140,7 +140,7 @@ def test_logger_changes_its_level_at_once_and_back() -> None:
 
 def test_every_recorded_request_gets_the_response_of_apache_kafka() -> None:
     broker = Broker(recorded_settings())
-    broker.controller.admin.create_topics([CreateTopicSpec("u")])
+    broker.controller.admin.create_topic(CreateTopicSpec("u"))
     for (kind, resources), expected in zip(scenarios(), recorded()["responses"], strict=True):
         ask = change if kind == "change" else replace
         outcome = ask(broker.context, resources, validate_only=True)

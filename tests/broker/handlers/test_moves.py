@@ -44,7 +44,7 @@ def cluster() -> Cluster:
         made.add(broker_id)
     controller = made.active.controller
     for name in ("moved", "kept"):
-        controller.admin.create_topics([CreateTopicSpec(name, assignments={0: (2, 3)})]).result()
+        controller.admin.create_topic(CreateTopicSpec(name, assignments={0: (2, 3)})).result()
         made.settle()
     controller.alter_reassignments({TopicPartition("moved", 0): (3, 2)}).result()
     made.settle()

@@ -48,7 +48,7 @@ def lead(node: Node, topic: str, epoch: int) -> LeaderAndIsr:
 
 def test_leader_and_isr_of_a_known_topic_applies_without_the_coordination_service() -> None:
     node = Cluster().add(1)
-    node.controller.admin.create_topics([CreateTopicSpec("known", 1, 1)]).result()
+    node.controller.admin.create_topic(CreateTopicSpec("known", 1, 1)).result()
     receiver = node.controller.receiver
     connected, receiver._session = receiver._session, CutSession()  # type: ignore[assignment]
     responses: list[ControlResponse] = []
