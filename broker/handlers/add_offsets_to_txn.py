@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.handlers.handler import Context, Reply
-from odradek.broker.handlers.transactional_ids import error_for, shard_of
+from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.handlers.shared.transactional_ids import error_for, shard_of
 from odradek.broker.topics import OFFSETS_TOPIC, partition_for
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.add_offsets_to_txn import (

@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from odradek.broker.handlers.handler import Context, Reply
-from odradek.broker.handlers.transactional_ids import error_for, shard_of
+from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.handlers.shared.transactional_ids import error_for, shard_of
 from odradek.broker.transaction.metadata import TV_2
 from odradek.controller.image.image import INTERNAL_TOPICS
 from odradek.protocol.errors import BrokerError, ErrorCode

@@ -8,8 +8,8 @@ Source: KIP-730; Kafka's KafkaController.processAllocateProducerIds.
 
 from __future__ import annotations
 
-from odradek.broker.handlers.cluster_action import authorize_cluster_action
-from odradek.broker.handlers.handler import Context, Reply
+from odradek.broker.handlers.shared.cluster_action import authorize_cluster_action
+from odradek.broker.handlers.shared.handler import Context, Reply
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,

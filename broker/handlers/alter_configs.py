@@ -13,8 +13,8 @@ Source: Kafka's ConfigAdminManager, ZkAdminManager.
 
 from __future__ import annotations
 
-from odradek.broker.handlers.handler import Context, Delayed, Reply
 from odradek.broker.handlers.incremental_alter_configs import ResourceResult, alter
+from odradek.broker.handlers.shared.handler import Context, Delayed, Reply
 from odradek.broker.settings.alter import CHANGES_MAX, ConfigChange, Requested
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.alter_configs import (

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from odradek.broker.handlers.cluster_action import authorize_cluster_action
-from odradek.broker.handlers.handler import Context, Reply
+from odradek.broker.handlers.shared.cluster_action import authorize_cluster_action
+from odradek.broker.handlers.shared.handler import Context, Reply
 from odradek.broker.interbroker.wire.alter_partition import (
     TOPIC_IDS_FROM,
     AlteredPartition,

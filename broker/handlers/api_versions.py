@@ -17,8 +17,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from odradek.broker.handlers.handler import Context, Reply
-from odradek.broker.handlers.table import HANDLERS
+from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.handlers.shared.table import HANDLERS
 from odradek.controller.znodes.finalized_features import SUPPORTED
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import (

@@ -18,7 +18,7 @@ from uuid import UUID as Uuid
 from odradek.broker.group.consumer.model import NOTHING, ConsumerMember, topic_order
 from odradek.broker.group.consumer.state import ConsumerGroup
 from odradek.broker.handlers.describe_groups import ALL_OPERATIONS, NOT_ASKED
-from odradek.broker.handlers.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.consumer_group_describe import (
     Assignment,

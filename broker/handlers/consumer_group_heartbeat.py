@@ -14,7 +14,7 @@ from __future__ import annotations
 from odradek.broker.group.consumer.heartbeat import ConsumerHeartbeat, HeartbeatResult
 from odradek.broker.group.consumer.model import topic_order
 from odradek.broker.group.consumer.validate import check_request
-from odradek.broker.handlers.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.consumer_group_heartbeat import (
     Assignment,

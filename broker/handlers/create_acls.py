@@ -10,7 +10,7 @@ Source: Kafka's AclApis.handleCreateAcls.
 
 from __future__ import annotations
 
-from odradek.broker.handlers.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.create_acls import (
     AclCreationResult,

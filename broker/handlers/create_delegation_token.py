@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.handlers.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.create_delegation_token import (
     CreateDelegationTokenRequest,

@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from odradek.broker.handlers.create_topics import PARTITIONS_MAX, TOO_MANY
-from odradek.broker.handlers.handler import Context, Delayed
-from odradek.broker.handlers.waiting import wait_for
+from odradek.broker.handlers.shared.handler import Context, Delayed
+from odradek.broker.handlers.shared.waiting import wait_for
 from odradek.broker.replication.leadership import topic_key
 from odradek.controller.active.topic_admin import TopicResult
 from odradek.controller.decide.partitions import CreatePartitionsSpec

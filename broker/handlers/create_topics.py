@@ -19,8 +19,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from odradek.broker.handlers.handler import Context, Delayed
-from odradek.broker.handlers.waiting import wait_for
+from odradek.broker.handlers.shared.handler import Context, Delayed
+from odradek.broker.handlers.shared.waiting import wait_for
 from odradek.broker.replication.leadership import topic_key
 from odradek.broker.settings.describe import describe_topic
 from odradek.broker.settings.topic_config import validate_topic_config

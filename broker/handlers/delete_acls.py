@@ -11,7 +11,7 @@ Source: Kafka's AclApis.handleDeleteAcls.
 from __future__ import annotations
 
 from odradek.broker.handlers.create_acls import NO_AUTHORIZER
-from odradek.broker.handlers.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.delete_acls import (
     DeleteAclsFilterResult,

@@ -10,7 +10,7 @@ Source: Kafka's GroupCoordinator.handleDeleteGroups.
 
 from __future__ import annotations
 
-from odradek.broker.handlers.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.delete_groups import (
     DeletableGroupResult,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.handlers.handler import Context, Delayed, Reply
+from odradek.broker.handlers.shared.handler import Context, Delayed, Reply
 from odradek.broker.replication.partition import Partition
 from odradek.controller.image.image import INTERNAL_TOPICS
 from odradek.protocol.errors import BrokerError, ErrorCode

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from odradek.broker.handlers.handler import Context, Delayed
-from odradek.broker.handlers.waiting import wait_for
+from odradek.broker.handlers.shared.handler import Context, Delayed
+from odradek.broker.handlers.shared.waiting import wait_for
 from odradek.broker.replication.leadership import topic_key
 from odradek.controller.active.topic_admin import TopicResult
 from odradek.protocol.errors import BrokerError, ErrorCode

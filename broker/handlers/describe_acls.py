@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.handlers.handler import Close, Context, Reply
+from odradek.broker.handlers.shared.handler import Close, Context, Reply
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.handlers.handler import Context, Reply
 from odradek.broker.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED
+from odradek.broker.handlers.shared.handler import Context, Reply
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.describe_cluster import (
     DescribeClusterBroker,

@@ -10,7 +10,7 @@ Source: Kafka's KafkaApis.handleDescribeTokensRequest.
 
 from __future__ import annotations
 
-from odradek.broker.handlers.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_delegation_token import (
     DescribeDelegationTokenRequest,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.handlers.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply
 from odradek.protocol.error_texts import ERROR_TEXTS
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_producers import (

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from heapq import heapify, heappop
 
-from odradek.broker.handlers.handler import Context, Reply
 from odradek.broker.handlers.metadata import TOPIC_OPERATIONS
+from odradek.broker.handlers.shared.handler import Context, Reply
 from odradek.broker.topics import PartitionView, TopicView, is_valid_topic_name
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.describe_topic_partitions import (

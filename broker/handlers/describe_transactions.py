@@ -9,8 +9,8 @@ Source: Kafka's TransactionCoordinator.handleDescribeTransactions.
 
 from __future__ import annotations
 
-from odradek.broker.handlers.handler import Context, Reply
-from odradek.broker.handlers.transactional_ids import shard_of
+from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.handlers.shared.transactional_ids import shard_of
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,

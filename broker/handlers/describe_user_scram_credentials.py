@@ -8,7 +8,7 @@ Source: Kafka's ZkAdminManager.describeUserScramCredentials.
 
 from __future__ import annotations
 
-from odradek.broker.handlers.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from odradek.broker.handlers.handler import Context, Delayed
-from odradek.broker.handlers.waiting import wait_for
+from odradek.broker.handlers.shared.handler import Context, Delayed
+from odradek.broker.handlers.shared.waiting import wait_for
 from odradek.broker.replication.leadership import topic_key
 from odradek.controller.decide.elections import ElectionType
 from odradek.protocol.errors import BrokerError, ErrorCode

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.handlers.handler import Context, Reply
-from odradek.broker.handlers.transactional_ids import error_for, shard_of
+from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.handlers.shared.transactional_ids import error_for, shard_of
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 

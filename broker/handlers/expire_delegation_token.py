@@ -9,7 +9,7 @@ Source: Kafka's KafkaApis.handleExpireTokenRequestZk.
 
 from __future__ import annotations
 
-from odradek.broker.handlers.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.expire_delegation_token import (
     ExpireDelegationTokenRequest,

@@ -33,8 +33,8 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from odradek.broker.handlers.current_leaders import CurrentLeaders
-from odradek.broker.handlers.handler import Context, Delayed, Reply
+from odradek.broker.handlers.shared.current_leaders import CurrentLeaders
+from odradek.broker.handlers.shared.handler import Context, Delayed, Reply
 from odradek.broker.replication.fetch_session import (
     FINAL_EPOCH,
     FetchPartition,

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.handlers.handler import Context, Delayed, Reply
-from odradek.broker.handlers.waiting import when_created
+from odradek.broker.handlers.shared.handler import Context, Delayed, Reply
+from odradek.broker.handlers.shared.waiting import when_created
 from odradek.broker.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from odradek.protocol.error_texts import ERROR_TEXTS
 from odradek.protocol.errors import BrokerError, ErrorCode

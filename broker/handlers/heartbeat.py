@@ -13,7 +13,7 @@ Source: Kafka's GroupCoordinator.handleHeartbeat.
 
 from __future__ import annotations
 
-from odradek.broker.handlers.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 

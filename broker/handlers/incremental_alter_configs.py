@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from odradek.broker.handlers.describe_configs import settings_in_force
-from odradek.broker.handlers.handler import Context, Delayed, Reply
+from odradek.broker.handlers.shared.handler import Context, Delayed, Reply
 from odradek.broker.settings.alter import (
     CHANGES_MAX,
     ConfigChange,

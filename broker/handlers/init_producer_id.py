@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.handlers.handler import Context, Delayed, Reply
-from odradek.broker.handlers.transactional_ids import error_for, shard_of
-from odradek.broker.handlers.waiting import wait_for
+from odradek.broker.handlers.shared.handler import Context, Delayed, Reply
+from odradek.broker.handlers.shared.transactional_ids import error_for, shard_of
+from odradek.broker.handlers.shared.waiting import wait_for
 from odradek.broker.transaction.metadata import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,

@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.broker.group.classic.events import Join, JoinResult
-from odradek.broker.handlers.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.join_group import (
     JoinGroupRequest,

@@ -18,8 +18,11 @@ Source: Kafka's KafkaApis.handleLeaderAndIsrRequest, ReplicaManager.becomeLeader
 
 from __future__ import annotations
 
-from odradek.broker.handlers.cluster_action import apply_control_request, authorize_cluster_action
-from odradek.broker.handlers.handler import Close, Context, Reply
+from odradek.broker.handlers.shared.cluster_action import (
+    apply_control_request,
+    authorize_cluster_action,
+)
+from odradek.broker.handlers.shared.handler import Close, Context, Reply
 from odradek.broker.interbroker.wire.leader_and_isr import (
     leader_and_isr_response,
     leader_and_isr_value,

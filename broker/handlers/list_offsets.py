@@ -25,7 +25,7 @@ from collections import Counter
 from contextlib import suppress
 from typing import Final
 
-from odradek.broker.handlers.handler import Context, Delayed, Reply
+from odradek.broker.handlers.shared.handler import Context, Delayed, Reply
 from odradek.broker.replication.partition import Partition
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.list_offsets import (

@@ -10,7 +10,7 @@ Source: KIP-455; Kafka's KafkaApis.handleListPartitionReassignmentsRequest.
 from __future__ import annotations
 
 from odradek.broker.handlers.alter_partition_reassignments import NOT_CONTROLLER
-from odradek.broker.handlers.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply
 from odradek.controller.image.image import PartitionImage
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.list_partition_reassignments import (

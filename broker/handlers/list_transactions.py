@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.broker.group.consumer.subscription_regex import TopicRegex
-from odradek.broker.handlers.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply
 from odradek.broker.transaction.state import BY_NAME
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.list_transactions import (

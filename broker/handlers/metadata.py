@@ -29,8 +29,8 @@ from collections.abc import Container
 from typing import Final
 from uuid import UUID
 
-from odradek.broker.handlers.handler import Context, Delayed, Reply
-from odradek.broker.handlers.waiting import creation_error, when_created
+from odradek.broker.handlers.shared.handler import Context, Delayed, Reply
+from odradek.broker.handlers.shared.waiting import creation_error, when_created
 from odradek.broker.replication.leadership import BROKERS_KEY
 from odradek.broker.topics import PartitionView, TopicView, is_valid_topic_name
 from odradek.controller.active.topic_admin import TopicResult

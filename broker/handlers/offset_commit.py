@@ -22,8 +22,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.handlers.handler import Context, Reply
-from odradek.broker.handlers.offsets_to_commit import Errors, check_offsets, error_of
+from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.handlers.shared.offsets_to_commit import Errors, check_offsets, error_of
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequest,

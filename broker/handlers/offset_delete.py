@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from odradek.broker.group.group import Group
-from odradek.broker.handlers.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.offset_delete import (
     OffsetDeleteRequest,

@@ -28,7 +28,7 @@ from typing import Any, Final
 from odradek.broker.group.consumer.offsets import check_fetch
 from odradek.broker.group.consumer.state import ConsumerGroup
 from odradek.broker.group.offsets import GroupOffsets, OffsetAndMetadata
-from odradek.broker.handlers.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.offset_fetch import (
     OffsetFetchRequest,

@@ -32,10 +32,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from odradek.broker.handlers.current_leaders import CurrentLeaders
-from odradek.broker.handlers.handler import Close, Context, Delayed, NoReply, Reply, Staged
-from odradek.broker.handlers.produce_flat import encode_appended
-from odradek.broker.handlers.produce_verification import (
+from odradek.broker.handlers.shared.current_leaders import CurrentLeaders
+from odradek.broker.handlers.shared.handler import Close, Context, Delayed, NoReply, Reply, Staged
+from odradek.broker.handlers.shared.produce_flat import encode_appended
+from odradek.broker.handlers.shared.produce_verification import (
     ValidatedBatch,
     check_one_producer,
     check_verified,

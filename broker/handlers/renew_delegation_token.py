@@ -9,7 +9,7 @@ Source: Kafka's KafkaApis.handleRenewTokenRequestZk.
 
 from __future__ import annotations
 
-from odradek.broker.handlers.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.renew_delegation_token import (
     RenewDelegationTokenRequest,

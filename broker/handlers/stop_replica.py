@@ -13,8 +13,11 @@ Source: Kafka's KafkaApis.handleStopReplicaRequest, ReplicaManager.stopReplicas.
 
 from __future__ import annotations
 
-from odradek.broker.handlers.cluster_action import apply_control_request, authorize_cluster_action
-from odradek.broker.handlers.handler import Close, Context, Reply
+from odradek.broker.handlers.shared.cluster_action import (
+    apply_control_request,
+    authorize_cluster_action,
+)
+from odradek.broker.handlers.shared.handler import Close, Context, Reply
 from odradek.broker.interbroker.wire.stop_replica import (
     stop_replica_response,
     stop_replica_value,

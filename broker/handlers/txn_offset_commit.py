@@ -21,8 +21,8 @@ from typing import Final
 from odradek.broker.group.append_errors import AppendPurpose, response_error
 from odradek.broker.group.offsets_log import OffsetsTransaction
 from odradek.broker.group.shard import Shard
-from odradek.broker.handlers.handler import Context, Reply
-from odradek.broker.handlers.offsets_to_commit import Errors, check_offsets, error_of
+from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.handlers.shared.offsets_to_commit import Errors, check_offsets, error_of
 from odradek.broker.transaction_verifier import VerifiedTransaction, client_error
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.txn_offset_commit import (

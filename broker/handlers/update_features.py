@@ -12,8 +12,8 @@ Source: Kafka's KafkaApis.handleUpdateFeatures, KafkaController.processFeatureUp
 
 from __future__ import annotations
 
-from odradek.broker.handlers.handler import Context, Delayed
-from odradek.broker.handlers.waiting import wait_for
+from odradek.broker.handlers.shared.handler import Context, Delayed
+from odradek.broker.handlers.shared.waiting import wait_for
 from odradek.controller.active.feature_updates import FeatureResults
 from odradek.controller.coordination.errors import CoordinationError
 from odradek.controller.decide.features import FeatureUpdate, UpgradeType

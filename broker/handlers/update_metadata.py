@@ -17,8 +17,11 @@ Source: Kafka's KafkaApis.handleUpdateMetadataRequest, ZkMetadataCache.updateMet
 
 from __future__ import annotations
 
-from odradek.broker.handlers.cluster_action import apply_control_request, authorize_cluster_action
-from odradek.broker.handlers.handler import Close, Context, Reply
+from odradek.broker.handlers.shared.cluster_action import (
+    apply_control_request,
+    authorize_cluster_action,
+)
+from odradek.broker.handlers.shared.handler import Close, Context, Reply
 from odradek.broker.interbroker.wire.update_metadata import update_metadata_value
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.update_metadata import (

@@ -14,7 +14,7 @@ Source: Kafka's KafkaApis.handleWriteTxnMarkersRequest.
 
 from __future__ import annotations
 
-from odradek.broker.handlers.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply
 from odradek.broker.transaction_markers import Marker
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.write_txn_markers import (

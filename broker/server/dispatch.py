@@ -23,8 +23,8 @@ from functools import partial
 from time import monotonic_ns
 from typing import Final
 
-from odradek.broker.handlers.handler import Close, Context, Outcome, Reply, Staged
-from odradek.broker.handlers.table import FIRST_REQUESTS, HANDLERS, WHOLE_ELEMENTS_MAX, Api
+from odradek.broker.handlers.shared.handler import Close, Context, Outcome, Reply, Staged
+from odradek.broker.handlers.shared.table import FIRST_REQUESTS, HANDLERS, WHOLE_ELEMENTS_MAX, Api
 from odradek.broker.server.budget import Budget
 from odradek.broker.server.call import Call
 from odradek.broker.server.connection import Connection

@@ -7,8 +7,8 @@ from importlib import import_module
 from struct import Struct
 from typing import Any, Final
 
-from odradek.broker.handlers.handler import Handler
-from odradek.broker.handlers.table import Api
+from odradek.broker.handlers.shared.handler import Handler
+from odradek.broker.handlers.shared.table import Api
 from odradek.broker.server.transmit import Parts
 from odradek.protocol.api_keys import ApiKey, messages_of
 from odradek.protocol.compiler import decoder, parts_encoder, step_decoder, step_encoder

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from odradek.broker.handlers.handler import Close, NoReply, Outcome, Reply, Staged
+from odradek.broker.handlers.shared.handler import Close, NoReply, Outcome, Reply, Staged
 from odradek.broker.purgatory import Delayed, ParkedRequest
 from odradek.broker.server.budget import Budget
 from odradek.broker.server.call import Call

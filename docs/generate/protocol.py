@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from docs.generate.markdown import table
-from odradek.broker.handlers.table import HANDLERS, Api
+from odradek.broker.handlers.shared.table import HANDLERS, Api
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 

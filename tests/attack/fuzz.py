@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from odradek.broker.handlers.table import HANDLERS
+from odradek.broker.handlers.shared.table import HANDLERS
 from odradek.protocol.api_keys import ApiKey, messages_of
 from odradek.protocol.compiler import encoder
 from odradek.protocol.headers import encode_request_header

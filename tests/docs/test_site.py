@@ -12,7 +12,7 @@ from pathlib import Path
 from docs.generate import protocol, settings, tools
 from docs.generate.markdown import table
 from docs.generate.site import relink
-from odradek.broker.handlers.table import HANDLERS
+from odradek.broker.handlers.shared.table import HANDLERS
 from odradek.broker.settings import definitions
 from odradek.command import SUBCOMMANDS
 from odradek.protocol.api_keys import ApiKey

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.handlers.table import HANDLERS
+from odradek.broker.handlers.shared.table import HANDLERS
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import ApiVersionsRequest

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import odradek.protocol.messages
-from odradek.broker.handlers.table import HANDLERS
+from odradek.broker.handlers.shared.table import HANDLERS
 from odradek.protocol.api_keys import (
     FIRST_FLEXIBLE_VERSION,
     UNDECLARED,

@@ -26,7 +26,7 @@ of methods of owners, too."""
 OF_ALL: Final = (
     "protocol/messages/",  # requests and responses, which are filled in step by step
     "protocol/stored/",
-    "broker/handlers/handler.py",  # results of a handler, which the server empties after use
+    "broker/handlers/shared/handler.py",  # results of a handler, which the server empties after use
     "controller/coordination/server/four_letter_words.py",  # counters
     "runtime/metrics.py",
     "storage/checking/findings.py",  # the verdict that checks write together

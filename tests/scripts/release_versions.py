@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from odradek.broker.handlers.table import HANDLERS
+from odradek.broker.handlers.shared.table import HANDLERS
 from odradek.protocol.api_keys import ApiKey, messages_of
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.schema import (

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from odradek.broker.handlers import alter_configs, describe_configs, incremental_alter_configs
-from odradek.broker.handlers.handler import Context, Delayed, Reply
+from odradek.broker.handlers.shared.handler import Context, Delayed, Reply
 from odradek.broker.purgatory import Purgatory
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.protocol.messages import alter_configs as alter_messages

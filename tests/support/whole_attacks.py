@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from odradek.broker.handlers.table import WHOLE_ELEMENTS_MAX
+from odradek.broker.handlers.shared.table import WHOLE_ELEMENTS_MAX
 from odradek.protocol.messages.alter_configs import AlterableConfig as WrittenConfig
 from odradek.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from odradek.protocol.messages.alter_partition_reassignments import (

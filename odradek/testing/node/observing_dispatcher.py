@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from odradek.broker.handlers.handler import Context, Handler, Outcome, Reply
-from odradek.broker.handlers.table import Api
+from odradek.broker.handlers.shared.handler import Context, Handler, Outcome, Reply
+from odradek.broker.handlers.shared.table import Api
 from odradek.broker.server.budget import Budget
 from odradek.broker.server.call import Call
 from odradek.broker.server.connection import Connection

@@ -1,5 +1,5 @@
 from odradek.broker.handlers import alter_configs
-from odradek.broker.handlers.handler import Reply
+from odradek.broker.handlers.shared.handler import Reply
 from odradek.broker.settings.alter import ResourceType
 from odradek.broker.settings.load import make_settings
 from odradek.controller.decide.topics import CreateTopicSpec

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.handlers import find_coordinator, init_producer_id, metadata
-from odradek.broker.handlers.handler import Context, Delayed, Handler, Reply
+from odradek.broker.handlers.shared.handler import Context, Delayed, Handler, Reply
 from odradek.broker.topics import OFFSETS_TOPIC, Topics
 from odradek.controller.image.metadata_cache import MetadataCache
 from odradek.protocol.errors import BrokerError, ErrorCode

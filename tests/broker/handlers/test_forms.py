@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from odradek.broker.handlers.table import HANDLERS
+from odradek.broker.handlers.shared.table import HANDLERS
 
 MAY_RETURN_COROUTINES: Final = {"fetch", "produce"}
 """Their short way creates no coroutine: it costs a measurable part of a turn."""

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.handlers import incremental_alter_configs
-from odradek.broker.handlers.handler import Delayed, Reply
+from odradek.broker.handlers.shared.handler import Delayed, Reply
 from odradek.broker.settings.alter import ResourceType
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.load import make_settings

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.handlers import list_offsets
-from odradek.broker.handlers.handler import Context
+from odradek.broker.handlers.shared.handler import Context
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.list_offsets import (

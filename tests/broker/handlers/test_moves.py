@@ -14,7 +14,7 @@ from odradek.broker.handlers import (
     elect_leaders,
     list_partition_reassignments,
 )
-from odradek.broker.handlers.handler import Context, Delayed
+from odradek.broker.handlers.shared.handler import Context, Delayed
 from odradek.broker.settings.load import make_settings
 from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.protocol.errors import BrokerError, ErrorCode

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.broker.handlers.produce_flat import encode_appended
+from odradek.broker.handlers.shared.produce_flat import encode_appended
 from odradek.protocol.compiler import encoder
 from odradek.protocol.messages.produce import (
     PartitionProduceResponse,

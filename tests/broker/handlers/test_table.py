@@ -8,7 +8,7 @@ from importlib import import_module
 
 import pytest
 
-from odradek.broker.handlers.table import HANDLERS, Api
+from odradek.broker.handlers.shared.table import HANDLERS, Api
 from odradek.protocol.api_keys import ApiKey, messages_of
 from odradek.protocol.schema import schema_of
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import pytest
 
-from odradek.broker.handlers.handler import Outcome, Reply
-from odradek.broker.handlers.table import HANDLERS
+from odradek.broker.handlers.shared.handler import Outcome, Reply
+from odradek.broker.handlers.shared.table import HANDLERS
 from odradek.broker.purgatory import Delayed
 from odradek.broker.server.call import Call
 from odradek.broker.server.connection import Connection

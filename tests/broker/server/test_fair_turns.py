@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from odradek.broker.handlers.metadata import AUTO_CREATIONS_MAX
-from odradek.broker.handlers.table import WHOLE_ELEMENTS_MAX
+from odradek.broker.handlers.shared.table import WHOLE_ELEMENTS_MAX
 from odradek.broker.server.connection import OUTSTANDING_LEAST, OUTSTANDING_MAX, WAITING_MAX
 from odradek.broker.topics import OFFSETS_TOPIC
 from odradek.protocol.errors import ErrorCode

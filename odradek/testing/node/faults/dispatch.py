@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from odradek.broker.handlers.handler import Close, Context, NoReply, Outcome, Reply
+from odradek.broker.handlers.shared.handler import Close, Context, NoReply, Outcome, Reply
 from odradek.broker.server.budget import Budget
 from odradek.broker.server.call import Call
 from odradek.broker.server.connection import Connection

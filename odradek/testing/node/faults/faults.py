@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from odradek.broker.handlers.table import HANDLERS
+from odradek.broker.handlers.shared.table import HANDLERS
 from odradek.broker.interbroker.network_client import OpenConnection
 from odradek.broker.server.budget import Budget
 from odradek.broker.server.connection import Connection

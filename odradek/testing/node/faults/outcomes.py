@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from odradek.broker.handlers.handler import (
+from odradek.broker.handlers.shared.handler import (
     Close,
     Delayed,
     NoReply,

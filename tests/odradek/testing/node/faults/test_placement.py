@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.handlers.table import HANDLERS
+from odradek.broker.handlers.shared.table import HANDLERS
 from odradek.protocol.api_keys import ApiKey, messages_of
 from odradek.protocol.compiler import decoder, encoder
 from odradek.protocol.errors import ErrorCode

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.broker.handlers.table import HANDLERS
+from odradek.broker.handlers.shared.table import HANDLERS
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from odradek.broker.handlers.handler import Context
+from odradek.broker.handlers.shared.handler import Context
 from odradek.broker.replication.partition import Partition
 from odradek.broker.transaction_verifier import VerifiedTransaction, produce_error
 from odradek.protocol.errors import BrokerError, ErrorCode

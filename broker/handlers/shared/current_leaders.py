@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from odradek.broker.handlers.handler import Context
+from odradek.broker.handlers.shared.handler import Context
 from odradek.controller.image.control_requests import NO_EPOCH
 
 NO_LEADER: Final = -1

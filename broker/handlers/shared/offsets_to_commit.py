@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from odradek.broker.group.offsets import OffsetAndMetadata
-from odradek.broker.handlers.handler import Context
+from odradek.broker.handlers.shared.handler import Context
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.work import pause

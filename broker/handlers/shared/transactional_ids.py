@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.broker.handlers.handler import Context
+from odradek.broker.handlers.shared.handler import Context
 from odradek.protocol.errors import BrokerError, ErrorCode
 
 if TYPE_CHECKING:

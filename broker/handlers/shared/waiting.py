@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from typing import Final, TypeVar
 
-from odradek.broker.handlers.handler import Context, Delayed
+from odradek.broker.handlers.shared.handler import Context, Delayed
 from odradek.broker.replication.leadership import topic_key
 from odradek.controller.active.topic_admin import TopicResult
 from odradek.controller.coordination.errors import CoordinationError

@@ -8,7 +8,7 @@ Source: Kafka's AuthHelper.authorizeClusterOperation.
 
 from __future__ import annotations
 
-from odradek.broker.handlers.handler import Close, Context
+from odradek.broker.handlers.shared.handler import Close, Context
 from odradek.controller.image.control_requests import ControlRequest, ControlResponse
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.pending import Pending

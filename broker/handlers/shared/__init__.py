@@ -1,0 +1,1 @@
+"""What several handlers use: outcomes, the table of APIs, checks and waits."""
