@@ -115,7 +115,7 @@ class ApiKey(IntEnum):
 
     @property
     def camel_name(self) -> str:
-        """As Kafka writes it: Produce, ListOffsets."""
+        """The name as Kafka writes it: Produce, ListOffsets."""
         return self.name.title().replace("_", "")
 
 

@@ -47,7 +47,7 @@ def parts_encoder(cls: type[Message], version: int) -> Callable[[Message], list[
 def step_decoder(
     cls: type[Message], version: int
 ) -> Callable[[memoryview, int, int], Generator[None, None, tuple[Message, int]]]:
-    """As `decoder`, for messages of which decoding takes milliseconds: (buffer, position, elements)
+    """A `decoder` for messages of which decoding takes milliseconds: (buffer, position, elements)
     -> a generator that yields between elements and returns (value, end position).
 
     The buffer must stay as it is until the end.  More elements of arrays, all together, than the
@@ -59,7 +59,7 @@ def step_decoder(
 def step_encoder(
     cls: type[Message], version: int
 ) -> Callable[[Message, Gathered], Generator[None, None, None]]:
-    """As `parts_encoder`, for messages of which encoding takes milliseconds: (value, gathered) -> a
+    """A `parts_encoder` for messages of which encoding takes milliseconds: (value, gathered) -> a
     generator that yields between elements; afterwards `gathered` has the parts."""
     return cached_step_encoder(cls, version)
 
@@ -123,5 +123,5 @@ def check_version(cls: type, version: int) -> None:
     """Raises ValueError for a version that is not declared: callers look at the range first."""
     versions = schema_of(cls).versions
     if version not in versions:
-        known = f"{versions.first} to {versions.last}"
-        raise ValueError(f"{cls.__name__} has versions {known}, not {version}")
+        supported = f"{versions.first} to {versions.last}"
+        raise ValueError(f"{cls.__name__} has versions {supported}, not {version}")

@@ -31,7 +31,7 @@ and little to copy."""
 
 _SIZE: Final = Struct(">i")
 
-Poison = Callable[[memoryview | mmap, int], None]
+PoisonMemory = Callable[[memoryview | mmap, int], None]
 
 _HTTP_METHODS: Final = frozenset((b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PRI "))
 _TLS_HANDSHAKE: Final = b"\x16\x03"
@@ -54,7 +54,7 @@ class ScratchBuffer:
 
     __slots__ = ("_free", "memory", "poison", "taken_count")
 
-    def __init__(self, *, poison: Poison | None = None) -> None:
+    def __init__(self, *, poison: PoisonMemory | None = None) -> None:
         self.memory = memoryview(bytearray(SCRATCH_BYTES))
         """What the next turn receives into."""
         self.taken_count = 0
@@ -87,7 +87,7 @@ class BufferPool:
     poison          overwrites the first bytes of what is released; None: they stay
     """
 
-    def __init__(self, *, free_bytes_max: int, poison: Poison | None = None) -> None:
+    def __init__(self, *, free_bytes_max: int, poison: PoisonMemory | None = None) -> None:
         self._poison = poison
         self._free: dict[int, list[mmap]] = {}
         self._free_bytes = 0

@@ -59,7 +59,7 @@ def response_header_version(api_key: int, version: int) -> int:
 def decode_request_header(buffer: memoryview, position: int) -> tuple[RequestHeader, int]:
     """The header that begins at `position`, and where the body begins.
 
-    An unknown key or version is no error here: the correlation id is needed to refuse it.
+    An unknown key or version is not an error here: the correlation id is needed to refuse it.
     Raises DecodeError, and nothing else.
     """
     header = object.__new__(RequestHeader)

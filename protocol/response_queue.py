@@ -26,7 +26,7 @@ class ResponseQueue:
     def __init__(self) -> None:
         self._slots: deque[ResponseSlot] = deque()
         self.held_bytes = 0
-        """Of responses that are made and wait for earlier ones."""
+        """Bytes of responses that are made and wait for earlier ones."""
 
     def __len__(self) -> int:
         return len(self._slots)

@@ -39,7 +39,7 @@ ZERO_UUID: Final = Uuid(int=0)
 VERSION_MAX: Final = 32767
 
 STRING_BYTES_MAX: Final = 0x7FFF
-"""Of a string in every encoding.  Source: MessageDataGenerator ("had invalid length")."""
+"""Bytes of a string in every encoding.  Source: MessageDataGenerator ("had invalid length")."""
 
 
 class VersionRange(NamedTuple):

@@ -54,8 +54,8 @@ class SourceWriter(ABC):
 
     def constant(self, kind: str, value: Any) -> str:
         """The name of a value that is known now; the same object has one name."""
-        for name, known in self.namespace.items():
-            if known is value:
+        for name, bound in self.namespace.items():
+            if bound is value:
                 return name
         name = self.name(kind)
         self.namespace[name] = value

@@ -128,7 +128,7 @@ def limit_repeated_lines() -> None:
     """Put a `RepeatedLines` filter on the loggers of `CAUSED_BY_CLIENTS`."""
     for name in CAUSED_BY_CLIENTS:
         logger = logging.getLogger(name)
-        if not any(isinstance(known, RepeatedLines) for known in logger.filters):
+        if not any(isinstance(log_filter, RepeatedLines) for log_filter in logger.filters):
             logger.addFilter(RepeatedLines())
 
 

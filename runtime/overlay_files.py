@@ -33,7 +33,7 @@ class FileChange:
     former_size: int = 0
     """Before a truncation."""
     target: str = ""
-    """Of a renaming."""
+    """The new name of a file that is renamed."""
 
 
 @dataclass(slots=True)

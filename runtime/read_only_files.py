@@ -32,7 +32,7 @@ class ReadOnlyFileSystem(SystemFileSystem):
         return SystemFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
     def lock(self, path: str) -> FileLock:
-        """As `FileSystem.lock`, shared; raises FileNotFoundError for a file that does not exist."""
+        """Lock as `FileSystem.lock` does, shared; raises FileNotFoundError without a file."""
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -28,7 +28,7 @@ class SystemFile:
         return os.fstat(self._fd).st_size
 
     def read_at(self, position: int, size: int) -> bytes:
-        """As `File.read_at`; repeats short reads."""
+        """Read as `File.read_at` does; repeats short reads."""
         data = os.pread(self._fd, size, position)
         if len(data) == size or not data:
             return data
@@ -210,8 +210,8 @@ class SystemFileSystem:
         return figures.f_frsize * figures.f_blocks, figures.f_frsize * figures.f_bavail
 
 
-def _inode(found: os.stat_result) -> tuple[int, int]:
-    return found.st_dev, found.st_ino
+def _inode(stat: os.stat_result) -> tuple[int, int]:
+    return stat.st_dev, stat.st_ino
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:

@@ -14,7 +14,7 @@ class ThreadWork:
     """Runs work in threads; used as `coordination.commits.RunInThread`.
 
     after      called on the loop after each `done`
-    on_broken  called with an exception of `work` that is no OSError, or one of `done`: a bug
+    on_broken  called with an exception of `work` that is not an OSError, or one of `done`: a bug
     """
 
     def __init__(

@@ -45,7 +45,7 @@ class LogConfig:
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = _LONG_MAX
     producer_id_expiration_ms: int = _DAY_MS
-    """Of the broker: producer.id.expiration.ms."""
+    """The broker's producer.id.expiration.ms."""
 
     # For the checks before an append, and for reads; the log itself does not look at them.
     compression_type: str = "producer"
@@ -78,5 +78,5 @@ class LogConfig:
 
     @property
     def time_index_entries_max(self) -> int:
-        """Likewise; one place is kept free for the entry that is made at the end."""
+        """Entries that a time index may hold before its segment is closed, which makes one more."""
         return max(self.segment_index_bytes // 12 - 1, 0)

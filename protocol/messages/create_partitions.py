@@ -26,7 +26,7 @@ class CreatePartitionsTopic:
     assignments: list[CreatePartitionsAssignment] | None = field(
         ArrayOf(CreatePartitionsAssignment), "0+", nullable="0+"
     )
-    """Of the new partitions only; None lets the broker place them."""
+    """Replicas of the new partitions only; None lets the broker place them."""
 
 
 @message(api_key=37, versions="0-3", flexible="2+")

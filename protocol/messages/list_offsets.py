@@ -71,11 +71,11 @@ class ListOffsetsPartitionResponse:
     error_code: int = field(INT16, "0+")
     old_style_offsets: list[int] = field(ArrayOf(INT64), "0", default=[])
     timestamp_ms: int = field(INT64, "1+", default=-1)
-    """Of the record found, -1 if none or if a special timestamp was asked for."""
+    """Timestamp of the record, -1 if none or if a special timestamp was asked for."""
     offset: int = field(INT64, "1+", default=-1)
     """-1 if there is none."""
     leader_epoch: int = field(INT32, "4+", default=-1)
-    """Of the record found, -1 if unknown."""
+    """Leader epoch of the record, -1 if unknown."""
 
 
 @nested

@@ -56,7 +56,7 @@ class OffsetCommitRequestTopic:
 class OffsetCommitRequest:
     group_id: str = field(STRING, "0+")
     generation_id_or_member_epoch: int = field(INT32, "1+", default=-1)
-    """-1 for a consumer that is no member."""
+    """-1 for a consumer that is not a member."""
     member_id: str = field(STRING, "1+", default="")
     retention_time_ms: int = field(INT64, "2-4", default=-1)
     """-1 takes the setting of the broker."""

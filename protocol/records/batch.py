@@ -109,7 +109,7 @@ class RecordBatch:
     attributes: int
     last_offset_delta: int
     base_timestamp_ms: int
-    """Of the first record when the batch was built; the delete horizon with bit 6."""
+    """Time of the first record when the batch was built; the delete horizon with bit 6."""
     max_timestamp_ms: int
     producer_id: int
     producer_epoch: int

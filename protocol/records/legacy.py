@@ -46,7 +46,7 @@ class LegacyEntry(NamedTuple):
     """One entry of a set: a record, or a compressed set of them."""
 
     offset: int
-    """Of the record, or of the last one in a compressed set."""
+    """Offset of the record, or of the last one in a compressed set."""
     size: int
     """Bytes of the whole entry."""
     magic: int

@@ -22,7 +22,7 @@ def recompress(
     *,
     output_bytes_max: int = OUTPUT_BYTES_MAX,
 ) -> bytearray:
-    """The same records in another codec; offsets, times, producer and sequences stay.
+    """The records of a batch in another codec; offsets, times, producer and sequences stay.
 
     Call it when `batch.codec` is not `codec`; compare the size of the result with the topic's
     max.message.bytes again, as Kafka does.

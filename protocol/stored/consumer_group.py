@@ -158,5 +158,5 @@ class ConsumerGroupRegularExpressionKey:
 class ConsumerGroupRegularExpressionValue:
     topics: list[str] = field(ArrayOf(STRING), "0+")
     version: int = field(INT64, "0+")
-    """Of the metadata image in which the topics were matched."""
+    """Version of the metadata image in which the topics were matched."""
     timestamp_ms: int = field(INT64, "0+")

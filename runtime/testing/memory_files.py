@@ -169,7 +169,7 @@ class MemoryFileSystem:
         self.crash_into(RandomOutcome(rng))
 
     def crash_into(self, outcome: CrashOutcome) -> None:
-        """As `crash`, with what is left decided by `outcome`."""
+        """Do what `crash` does, with what is left decided by `outcome`."""
         self.kill()
         self._journal.crash(outcome)
         self._root.crash(outcome)
@@ -182,7 +182,7 @@ class MemoryFileSystem:
         self._failures.clear()
 
     def copied(self) -> MemoryFileSystem:
-        """The same files with the same changes pending, none of them open."""
+        """A copy: the files with the changes that are pending, none of them open."""
         copy = MemoryFileSystem(
             capacity_bytes=self.capacity_bytes, descriptors_max=self.descriptors_max
         )

@@ -25,7 +25,7 @@ class CrashOutcome(Protocol):
         one after them is torn."""
 
     def torn(self, size: int) -> tuple[int, bool]:
-        """Of a torn write of `size` bytes: (how many are durable, whether the others are zeros)."""
+        """What a torn write of `size` bytes leaves: (durable bytes, whether zeros follow)."""
 
 
 class RandomOutcome:
@@ -95,9 +95,9 @@ class FileNode:
 
     def copied(self, copies: dict[int, FileNode | Directory]) -> FileNode:
         """A copy with the same changes pending, once for each node in `copies`."""
-        known = copies.get(id(self))
-        if isinstance(known, FileNode):
-            return known
+        existing = copies.get(id(self))
+        if isinstance(existing, FileNode):
+            return existing
         copy = FileNode(self.modified_ms)
         copies[id(self)] = copy
         copy.content[:] = self.content
@@ -155,10 +155,10 @@ class Directory:
                 yield node
 
     def copied(self, copies: dict[int, FileNode | Directory]) -> Directory:
-        """As `FileNode.copied`."""
-        known = copies.get(id(self))
-        if isinstance(known, Directory):
-            return known
+        """A copy (`FileNode.copied`)."""
+        existing = copies.get(id(self))
+        if isinstance(existing, Directory):
+            return existing
         copy = Directory(self.modified_ms)
         copies[id(self)] = copy
         copy.entries = {name: node.copied(copies) for name, node in self.entries.items()}
@@ -188,7 +188,7 @@ class _EntryChange(NamedTuple):
         ]
 
     def copied(self, copies: dict[int, FileNode | Directory]) -> _EntryChange:
-        """The same change of the copies."""
+        """This change, made to the copies."""
         return _EntryChange(
             tuple((directory.copied(copies), name) for directory, name in self.removed),
             tuple(
@@ -222,7 +222,7 @@ class Journal:
         self._pending.append(_EntryChange(((directory, name),), ()))
 
     def copied(self, copies: dict[int, FileNode | Directory]) -> Journal:
-        """The same changes of the copies."""
+        """These changes, made to the copies."""
         copy = Journal()
         copy._pending = [change.copied(copies) for change in self._pending]
         return copy

@@ -27,7 +27,7 @@ from odradek.storage.checking.findings import (
     TOPIC_ID,
     Amount,
     Finding,
-    Report,
+    ReportFinding,
     Severity,
     Verdict,
 )
@@ -107,7 +107,9 @@ def check_directories(
     _compare_topic_ids(directories, verdict)
     overlay = OverlayFileSystem(files, spill)
     trial = TrialStart(overlay)
-    compacted = {key[0] for one in directories for key in one.offsets[CLEANER_OFFSET_FILE]}
+    compacted = {
+        key[0] for directory in directories for key in directory.offsets[CLEANER_OFFSET_FILE]
+    }
     try:
         trial.run(
             list(paths),
@@ -121,7 +123,7 @@ def check_directories(
 
 
 def _compare_topic_ids(directories: list[_DirectoryCheck], verdict: Verdict) -> None:
-    known: dict[str, tuple[UUID, str]] = {}
+    topic_ids: dict[str, tuple[UUID, str]] = {}
     for directory in directories:
         for facts, key in directory.logs:
             try:
@@ -130,7 +132,7 @@ def _compare_topic_ids(directories: list[_DirectoryCheck], verdict: Verdict) -> 
                 continue
             if topic_id is None:
                 continue
-            first, folder = known.setdefault(key[0], (topic_id, facts.folder))
+            first, folder = topic_ids.setdefault(key[0], (topic_id, facts.folder))
             if first != topic_id:
                 verdict.findings.append(
                     Finding(
@@ -219,12 +221,14 @@ class _DirectoryCheck:
     def _check_identity(self, *, has_logs: bool) -> None:
         path = f"{self.path}/{META_PROPERTIES_FILE}"
         try:
-            found = read_meta_properties(self.files, self.path)
+            properties = read_meta_properties(self.files, self.path)
         except MetaPropertiesError as error:
             self._report(IDENTITY, path, str(error), Severity.DAMAGE, "refuses the directory")
             return
-        if has_logs and (found is None or found.broker_id is None or found.cluster_id is None):
-            text = "is missing" if found is None else "does not name broker and cluster"
+        if has_logs and (
+            properties is None or properties.broker_id is None or properties.cluster_id is None
+        ):
+            text = "is missing" if properties is None else "does not name broker and cluster"
             start = "writes it again, for the broker that starts"
             self._report(IDENTITY, path, text, Severity.REPAIR, start)
 
@@ -324,7 +328,7 @@ class _DirectoryCheck:
 
 
 def check_log(
-    files: FileSystem, facts: CheckpointedLog, amount: Amount, report: Report
+    files: FileSystem, facts: CheckpointedLog, amount: Amount, report: ReportFinding
 ) -> LogCheck | None:
     """Check one log; None when its files cannot be read, which is reported."""
     log = LogCheck(Descriptors(files, open_max=OPEN_MAX), facts, amount, report)
@@ -350,10 +354,10 @@ def _settle(verdict: Verdict, directories: list[_DirectoryCheck], trial: TrialSt
     left: dict[tuple[str, str, int | None], None] = {}
     given = list(verdict.findings)
     added: list[Finding] = []
-    has_more = dict.fromkeys(one.partition for one in given if not one.is_final)
-    has_torn = dict.fromkeys(one.partition for one in given if one.kind == BATCH)
+    has_more = dict.fromkeys(finding.partition for finding in given if not finding.is_final)
+    has_torn = dict.fromkeys(finding.partition for finding in given if finding.kind == BATCH)
     if trial.refusal is None:
-        known = {one.key for one in given}
+        keys = {finding.key for finding in given}
         for directory in directories:
             if directory.path in trial.failures:
                 continue
@@ -362,11 +366,11 @@ def _settle(verdict: Verdict, directories: list[_DirectoryCheck], trial: TrialSt
                     continue
                 again: list[Finding] = []
                 after = check_log(trial.files, facts, Amount(), again.append)
-                left |= dict.fromkeys(one.key for one in again)
+                left |= dict.fromkeys(finding.key for finding in again)
                 added += [
-                    replace(one, text=f"after a start: {one.text}")
-                    for one in again
-                    if one.key not in known and one.severity == Severity.DAMAGE
+                    replace(finding, text=f"after a start: {finding.text}")
+                    for finding in again
+                    if finding.key not in keys and finding.severity == Severity.DAMAGE
                 ]
                 if after is not None and facts.partition in has_torn:
                     before = sum(
@@ -377,8 +381,10 @@ def _settle(verdict: Verdict, directories: list[_DirectoryCheck], trial: TrialSt
                     verdict.lost_bytes += max(0, before - after.log_bytes)
     refusals = {path: f"takes the directory offline: {why}" for path, why in trial.failures.items()}
     verdict.findings = [
-        one if one.is_final or trial.refusal is not None else _settled(one, left, trial, refusals)
-        for one in given
+        finding
+        if finding.is_final or trial.refusal is not None
+        else _settled(finding, left, trial, refusals)
+        for finding in given
     ] + added
     if trial.refusal is not None:
         _note_refusal(verdict, directories[0].path, trial.refusal)

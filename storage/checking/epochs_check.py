@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from odradek.protocol.records.batch import RecordBatch
 from odradek.runtime.files import FileSystem
-from odradek.storage.checking.findings import EPOCH_FILE, LEADER_EPOCH, Finding, Report, Severity
+from odradek.storage.checking.findings import (
+    EPOCH_FILE,
+    LEADER_EPOCH,
+    Finding,
+    ReportFinding,
+    Severity,
+)
 from odradek.storage.checkpoints.checkpoint_file import CorruptCheckpoint
 from odradek.storage.checkpoints.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs, epoch_path
 
@@ -12,7 +18,7 @@ from odradek.storage.checkpoints.leader_epochs import UNDEFINED_EPOCH, LeaderEpo
 class EpochsCheck:
     """The leader epochs of one log."""
 
-    def __init__(self, files: FileSystem, folder: str, report: Report) -> None:
+    def __init__(self, files: FileSystem, folder: str, report: ReportFinding) -> None:
         self._report = report
         self._path = epoch_path(folder)
         self._newest_epoch = UNDEFINED_EPOCH

@@ -46,7 +46,7 @@ class Finding:
 
     kind: str
     path: str
-    """Of the file or folder."""
+    """Path of the file or folder."""
     text: str
     severity: Severity
     start: str = LEAVES
@@ -63,7 +63,7 @@ class Finding:
         return self.kind, self.path, self.offset
 
 
-Report = Callable[[Finding], None]
+ReportFinding = Callable[[Finding], None]
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ class Amount:
     segments: int = 0
     batches: int = 0
     size_bytes: int = 0
-    """Of `.log` files."""
+    """Bytes of `.log` files."""
 
 
 @dataclass(slots=True)
@@ -92,4 +92,4 @@ class Verdict:
     @property
     def severity(self) -> Severity:
         """The worst one."""
-        return max((one.severity for one in self.findings), default=Severity.NOTE)
+        return max((finding.severity for finding in self.findings), default=Severity.NOTE)

@@ -28,7 +28,7 @@ from odradek.storage.checking.findings import (
     TOPIC_ID,
     Amount,
     Finding,
-    Report,
+    ReportFinding,
     Severity,
 )
 from odradek.storage.checking.producers_check import ProducersCheck
@@ -56,7 +56,7 @@ ALIKE_MAX = 10
 """Findings of one kind in one segment; the rest is counted."""
 _ZEROS_CHUNK_BYTES = 1 << 20
 _ENTRY_BYTES_MAX = 34
-"""Of an index: an entry of the transaction index."""
+"""Bytes of the largest entry of an index: that of the transaction index."""
 _ENDS_MAX = 16
 """Offsets of a next batch that are looked at: records may contain the same bytes."""
 _LOOKUP_SUFFIXES = (names.OFFSET_INDEX, names.TIME_INDEX)
@@ -81,7 +81,7 @@ class LogCheck:
     """One log; `run` once."""
 
     def __init__(
-        self, shared: Descriptors, facts: CheckpointedLog, amount: Amount, report: Report
+        self, shared: Descriptors, facts: CheckpointedLog, amount: Amount, report: ReportFinding
     ) -> None:
         self._shared = shared
         self._facts = facts
@@ -178,9 +178,9 @@ class LogCheck:
                 indexes.append((parsed[0], name))
             elif name not in _KNOWN_FILES:
                 self._leftover(name)
-        known = dict.fromkeys(bases)
+        log_bases = dict.fromkeys(bases)
         for base_offset, name in indexes:
-            if base_offset not in known:
+            if base_offset not in log_bases:
                 if base_offset not in lost and self._is_of_lost_segment(base_offset, name):
                     lost[base_offset] = None
                 self._report(
@@ -216,7 +216,9 @@ class LogCheck:
             return False
         folder, files = self._facts.folder, self._shared.files
         path = f"{folder}/{names.file_name(base_offset, names.LOG)}"
-        if any(files.exists(path + one) for one in (names.DELETED, names.CLEANED, names.SWAP)):
+        if any(
+            files.exists(path + suffix) for suffix in (names.DELETED, names.CLEANED, names.SWAP)
+        ):
             return False
         if base_offset < self._facts.log_start_offset:
             return False
@@ -237,7 +239,7 @@ class LogCheck:
         elif name.endswith(".tmp"):
             text = "of a file that was being replaced; the next replacement writes over it"
         else:
-            text = "is no file of a log"
+            text = "is not a file of a log"
         path = f"{self._facts.folder}/{name}"
         self._report(Finding(kind=LEFTOVER, path=path, text=text, severity=severity))
 
@@ -357,10 +359,10 @@ class LogCheck:
             if old_size is None:
                 self._not_a_batch(segment, position)
                 return False
-            for found in iterate_headers(file, position, position + old_size):
+            for header in iterate_headers(file, position, position + old_size):
                 self._amount.batches += 1
-                self._check_order(segment, found.base_offset, found.last_offset)
-                indexes.note(found)
+                self._check_order(segment, header.base_offset, header.last_offset)
+                indexes.note(header)
             position += old_size
         return is_whole
 
@@ -425,7 +427,7 @@ class LogCheck:
                 severity=Severity.REPAIR,
             )
         else:
-            self._torn(segment, position, f"{rest} bytes from byte {position} on are no batch")
+            self._torn(segment, position, f"{rest} bytes from byte {position} on are not a batch")
 
     def _is_unfinished_write(self, segment: Segment, position: int) -> bool:
         """Whether a broker that was killed may have left this at the end of the log."""
@@ -482,13 +484,13 @@ class _IndexesCheck:
         except CorruptIndex as error:
             self._flaws.append((TIME_INDEX, names.TIME_INDEX, str(error)))
 
-    def note(self, found: FoundBatch) -> None:
+    def note(self, batch: FoundBatch) -> None:
         """The next batch."""
         try:
             if self._offsets is not None:
-                self._offsets.note(found)
+                self._offsets.note(batch)
             if self._times is not None:
-                self._times.note(found)
+                self._times.note(batch)
         except CorruptIndex as error:
             self._flaws.append((INDEX, names.OFFSET_INDEX, str(error)))
             self._offsets = self._times = None

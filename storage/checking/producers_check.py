@@ -10,7 +10,14 @@ from __future__ import annotations
 from odradek.protocol.errors import BrokerError
 from odradek.protocol.records.batch import RecordBatch
 from odradek.runtime.files import FileSystem
-from odradek.storage.checking.findings import BATCH, SNAPSHOT, TXN_INDEX, Finding, Report, Severity
+from odradek.storage.checking.findings import (
+    BATCH,
+    SNAPSHOT,
+    TXN_INDEX,
+    Finding,
+    ReportFinding,
+    Severity,
+)
 from odradek.storage.files import names
 from odradek.storage.files.batch_scan import CorruptBatch
 from odradek.storage.indexes.txn_index import AbortedTransaction
@@ -32,7 +39,7 @@ class ProducersCheck:
         snapshot_offsets: list[int],
         *,
         is_compacted: bool,
-        report: Report,
+        report: ReportFinding,
     ) -> None:
         self._files = files
         self._folder = folder
@@ -55,11 +62,11 @@ class ProducersCheck:
         """The log's first segment has this base."""
         self._first_offset = base_offset
         self._states.reset(base_offset)
-        known: list[ProducerEntry] | None = None
+        entries: list[ProducerEntry] | None = None
         while self._waiting and self._waiting[0] <= base_offset:
-            known = self._read(self._waiting.pop(0))
-        if known is not None:
-            self._states.load(known, base_offset, now_ms=0, expiration_ms=_NEVER_MS)
+            entries = self._read(self._waiting.pop(0))
+        if entries is not None:
+            self._states.load(entries, base_offset, now_ms=0, expiration_ms=_NEVER_MS)
 
     def note(self, segment: Segment, batch: RecordBatch) -> None:
         """The next batch, whose checksum is right."""
@@ -185,9 +192,9 @@ class ProducersCheck:
 
     def _snapshot_flaw(self, stored: list[ProducerEntry]) -> str | None:
         replayed = self._states.entries
-        known: dict[int, None] = {}
+        producer_ids: dict[int, None] = {}
         for entry in stored:
-            known[entry.producer_id] = None
+            producer_ids[entry.producer_id] = None
             other = replayed.get(entry.producer_id)
             if self._is_compacted:
                 if other is not None and other.last_offset > entry.last_offset:
@@ -201,7 +208,7 @@ class ProducersCheck:
                     f"{_essence(other)}"
                 )
         for producer_id, entry in replayed.items():
-            if producer_id not in known and entry.current_txn_first_offset >= 0:
+            if producer_id not in producer_ids and entry.current_txn_first_offset >= 0:
                 return f"lacks the open transaction of producer {producer_id}"
         return None
 

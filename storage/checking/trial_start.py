@@ -48,17 +48,17 @@ class TrialStart:
         shared = Descriptors(self.files, open_max=OPEN_MAX, report=self.events.append)
         manager = LogManager(self.files, paths, shared, file_delete_delay_ms=0)
         try:
-            found = manager.open_directories()
-            broker_id = stored_broker_id(found)
+            properties = manager.open_directories()
+            broker_id = stored_broker_id(properties)
             manager.claim(
                 broker_id=0 if broker_id is None else broker_id,
-                cluster_id=stored_cluster_id(found) or _NEW_CLUSTER_ID,
+                cluster_id=stored_cluster_id(properties) or _NEW_CLUSTER_ID,
                 date="",
             )
             manager.load(config_of, now_ms=now_ms)
         except (DirectoryInUse, DuplicateLog, MetaPropertiesError, NoDirectoryLeft) as error:
             self.refusal = str(error)
-        self.failures = {one.path: one.reason for one in manager.take_failures()}
+        self.failures = {failure.path: failure.reason for failure in manager.take_failures()}
 
     def actions_on(self, path: str) -> list[str]:
         """What it would do with a file, in its order: its reports, else the changes."""

@@ -193,22 +193,22 @@ class LeaderEpochFileCache:
         self.is_unsynced = False
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """As `LeaderEpochs.assign`."""
+        """Write what `LeaderEpochs.assign` changes."""
         if self.epochs.assign(epoch, start_offset):
             self.write()
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """As `LeaderEpochs.truncate_from_end`."""
+        """Write what `LeaderEpochs.truncate_from_end` changes."""
         if self.epochs.truncate_from_end(end_offset):
             self.write()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """As `LeaderEpochs.truncate_from_start`."""
+        """Write what `LeaderEpochs.truncate_from_start` changes."""
         if self.epochs.truncate_from_start(start_offset):
             self.write()
 
     def clear(self) -> None:
-        """As `LeaderEpochs.clear`."""
+        """Write what `LeaderEpochs.clear` changes."""
         self.epochs.clear()
         self.write()
 

@@ -68,7 +68,7 @@ def encode_meta_properties(properties: MetaProperties, *, date: str) -> bytes:
 def decode_meta_properties(data: bytes) -> MetaProperties:
     """What the bytes say.
 
-    raises  MetaPropertiesError: another version than 0, or an id that is no number
+    raises  MetaPropertiesError: another version than 0, or an id that is not a number
     """
     values = _decode_java_properties(data.decode("latin-1"))
     version = values.get("version", "0")
@@ -114,7 +114,7 @@ def write_meta_properties(
 
 
 def check_meta_properties(
-    found: Mapping[str, MetaProperties], *, broker_id: int | None, cluster_id: str | None
+    by_directory: Mapping[str, MetaProperties], *, broker_id: int | None, cluster_id: str | None
 ) -> None:
     """Assure that all directories belong to this broker.
 
@@ -124,7 +124,7 @@ def check_meta_properties(
     raises      MetaPropertiesError, naming the file and both values
     """
     seen_directory_ids: dict[str, str] = {}
-    for directory, properties in found.items():
+    for directory, properties in by_directory.items():
         path = f"{directory}/{META_PROPERTIES_FILE}"
         if properties.cluster_id is not None:
             if cluster_id is None:
@@ -148,15 +148,15 @@ def check_meta_properties(
                 raise MetaPropertiesError(f"{path} has the same directory.id as {other}")
 
 
-def stored_broker_id(found: Mapping[str, MetaProperties]) -> int | None:
+def stored_broker_id(by_directory: Mapping[str, MetaProperties]) -> int | None:
     """The broker id that the directories carry, None when none carries one."""
-    ids = (properties.broker_id for properties in found.values())
+    ids = (properties.broker_id for properties in by_directory.values())
     return next((broker_id for broker_id in ids if broker_id is not None), None)
 
 
-def stored_cluster_id(found: Mapping[str, MetaProperties]) -> str | None:
+def stored_cluster_id(by_directory: Mapping[str, MetaProperties]) -> str | None:
     """The cluster id that the directories carry, None when none carries one."""
-    ids = (properties.cluster_id for properties in found.values())
+    ids = (properties.cluster_id for properties in by_directory.values())
     return next((cluster_id for cluster_id in ids if cluster_id is not None), None)
 
 

@@ -67,7 +67,7 @@ class Filtered(NamedTuple):
     data: Bytes
     last_offset: int
     max_timestamp_ms: int
-    """As a segment counts it: -1 for formats before version 2."""
+    """The greatest time as a segment counts it: -1 for formats before version 2."""
 
 
 class BatchFilter:

@@ -26,7 +26,7 @@ NO_LIMIT_MS: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class SegmentTimes:
-    """Of a closed segment; -1 where no record has a time."""
+    """Times of a closed segment; -1 where no record has a time."""
 
     first_timestamp_ms: int
     """Greatest timestamp of its first batch."""
@@ -45,11 +45,11 @@ class LogFacts:
     last_stable_offset: int
     """At most the high watermark."""
     base_offsets: Sequence[int]
-    """Of all segments; the last one is the active segment."""
+    """Base offsets of all segments; the last one is the active segment."""
     segment_sizes: Sequence[int]
-    """Bytes, likewise."""
+    """Bytes of all segments, the active one last."""
     dirty_times: Sequence[SegmentTimes] = ()
-    """Of the closed segments from `first_dirty_number` on; needed when a compaction lag is set."""
+    """Times of the closed segments from `first_dirty_number` on; for a compaction lag."""
     min_cleanable_dirty_ratio: float
     min_compaction_lag_ms: int
     max_compaction_lag_ms: int

@@ -51,8 +51,8 @@ class CleanedTransactions:
             return False
         while self._waiting and self._waiting[-1].first_offset <= batch.last_offset:
             entry = self._waiting.pop()
-            known = self._aborted.get(entry.producer_id)
-            if known is None or known.transaction.last_offset < entry.first_offset:
+            former = self._aborted.get(entry.producer_id)
+            if former is None or former.transaction.last_offset < entry.first_offset:
                 self._aborted[entry.producer_id] = _Aborted(entry)
         if batch.is_control:
             return self._may_discard_marker(batch)

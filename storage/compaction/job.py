@@ -36,7 +36,7 @@ class CleaningJob:
     directory: str
     """The partition's folder."""
     base_offsets: tuple[int, ...]
-    """Of the segments from the log's start up to `first_uncleanable_offset`; all closed."""
+    """The closed segments from the log's start up to `first_uncleanable_offset`."""
     log_start_offset: int
     first_dirty_offset: int
     """Records below it were cleaned before."""

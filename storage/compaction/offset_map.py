@@ -99,10 +99,10 @@ class OffsetMap:
         size = self.end_offset - start_offset
         if size > SURVIVORS_BYTES_MAX or not self.is_regular:
             return None
-        found = bytearray(size)
+        flags = bytearray(size)
         for offset in self.offsets.values():
-            found[offset - start_offset] = SURVIVES
+            flags[offset - start_offset] = SURVIVES
         for offset in self.tombstone_batches:
             if offset >= start_offset:
-                found[offset - start_offset] |= HAS_TOMBSTONES
-        return found
+                flags[offset - start_offset] |= HAS_TOMBSTONES
+        return flags

@@ -26,13 +26,13 @@ from odradek.storage.compaction.offset_map import PLAIN_KEY_BYTES_MAX, OffsetMap
 
 
 class _Fields(NamedTuple):
-    """Of every record in order: its end and its fields; positions in the records part."""
+    """End and fields of every record, in order; positions in the records part."""
 
     ends: list[int]
     time_positions: list[int]
     offset_deltas: list[int]
     keys: list[bytes | None]
-    """As the offset map knows them."""
+    """The keys as the offset map has them."""
     value_positions: list[int]
 
 
@@ -111,11 +111,11 @@ def map_records(
         return
     fields = _scan(data, count)
     deltas = fields.offset_deltas
-    found = zip(fields.keys, map(base_offset.__add__, deltas), strict=True)
+    pairs = zip(fields.keys, map(base_offset.__add__, deltas), strict=True)
     if base_offset >= start_offset:
-        offsets.update(found)
+        offsets.update(pairs)
     else:
-        offsets.update((key, offset) for key, offset in found if offset >= start_offset)
+        offsets.update((key, offset) for key, offset in pairs if offset >= start_offset)
     offsets.pop(None, None)
     # The size of a null value is an odd number too.
     size_bytes = dict.fromkeys(map(data.__getitem__, fields.value_positions))
@@ -134,7 +134,7 @@ class SingleRecord(NamedTuple):
 
     offset_delta: int
     key: bytes | None
-    """As the offset map knows it."""
+    """The key as the offset map has it."""
     is_tombstone: bool
 
 
@@ -221,7 +221,7 @@ def keep_records(
 
 
 def keep_survivors(data: bytes, flags: bytes | bytearray) -> Kept:
-    """Likewise, where it is known already which records stay.
+    """What a cleaning keeps of a batch where `flags` say which records stay.
 
     data    the records part of a batch without tombstones, decompressed
     flags   for every record in order 1, or 0 when it goes
@@ -264,7 +264,7 @@ def _check_end(data: bytes, position: int) -> None:
 def move_base_timestamp(
     data: bytes, base_timestamp_ms: int, new_base_timestamp_ms: int, fixed_ms: int | None
 ) -> bytes:
-    """The same records with their timestamps counted from another base.
+    """The records with their timestamps counted from another base.
 
     data      whole records, one after the other
     fixed_ms  the timestamp of all of them, whatever they contain (LogAppendTime); None: their own

@@ -12,8 +12,8 @@ from typing import Final
 from odradek.storage.indexes.offset_index import RELATIVE_OFFSET_MAX
 
 SEGMENTS_MAX: Final = 32
-"""Of a group.  Renaming the files of one segment takes the event loop 0.1 ms, and a group is put
-into place in one go.
+"""Segments of a group.  Renaming the files of one segment takes the event loop 0.1 ms, and a group
+is put into place in one go.
 
 Differs from Kafka, which has no such bound: where segments are far smaller than `segment_bytes`, it
 takes another cleaning until they are as few as they may be.

@@ -48,10 +48,10 @@ def iterate_stored(
                 at += size
                 position += size
                 continue
-            wanted = min(max(CHUNK_BYTES, size), size_bytes - position)
-            chunk = memoryview(file.read_at(position, wanted))
+            chunk_size = min(max(CHUNK_BYTES, size), size_bytes - position)
+            chunk = memoryview(file.read_at(position, chunk_size))
             at = 0
-            if len(chunk) < min(size, wanted) or wanted <= MAGIC_POSITION:
+            if len(chunk) < min(size, chunk_size) or chunk_size <= MAGIC_POSITION:
                 raise CorruptBatch(f"cut short at position {position}")
             on_read(len(chunk))
     finally:
@@ -65,16 +65,16 @@ def read_aborted(
 
     raises  OSError; CorruptBatch
     """
-    found: list[AbortedTransaction] = []
+    transactions: list[AbortedTransaction] = []
     for base_offset in base_offsets:
         path = f"{directory}/{names.file_name(base_offset, names.TXN_INDEX)}"
         try:
-            found += decode_entries(files.read(path), base_offset)
+            transactions += decode_entries(files.read(path), base_offset)
         except FileNotFoundError:
             continue
         except CorruptIndex as error:
             raise CorruptBatch(f"{path}: {error}") from None
-    return found
+    return transactions
 
 
 def sync_file(files: FileSystem, path: str) -> None:

@@ -57,7 +57,7 @@ PRIORITIES: Final = ((os.SCHED_IDLE, 19), (os.SCHED_BATCH, 19), (os.SCHED_BATCH,
 STARVATION_S: Final = 10.0
 """Over how long the share of processor time is measured."""
 SHARE_LEAST: Final = 0.02
-"""Of the time in which it was able to run."""
+"""Share of the time in which it was able to run."""
 READ_BYTES: Final = 1 << 16
 PORTION_BYTES: Final = 1 << 16
 
@@ -71,7 +71,7 @@ class ChunkedFile(SystemFile):
     copying a megabyte to pages that are used for the first time takes milliseconds."""
 
     def read_at(self, position: int, size: int) -> bytes:
-        """As `SystemFile.read_at`."""
+        """Read as `SystemFile.read_at` does."""
         if size <= PORTION_BYTES:
             return super().read_at(position, size)
         parts = []
@@ -85,7 +85,7 @@ class ChunkedFile(SystemFile):
         return b"".join(parts)
 
     def append(self, chunks: Sequence[Bytes]) -> int:
-        """As `SystemFile.append`."""
+        """Append as `SystemFile.append` does."""
         total = 0
         for chunk in chunks:
             view = memoryview(chunk)
@@ -98,7 +98,7 @@ class ChunkedFileSystem(SystemFileSystem):
     """The host's files, each of which is read and written in portions."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """As `SystemFileSystem.open`."""
+        """Open as `SystemFileSystem.open` does."""
         flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         return ChunkedFile(path, os.open(path, flags, 0o644))
 
@@ -199,9 +199,9 @@ class Throttle:
         line = self._pipes.next_line(wait=False)
         if line is None:
             return
-        wanted = decode_request(line)
-        assert isinstance(wanted, float), "one job at a time"
-        self._rate = max(wanted, RATE_LEAST)
+        request = decode_request(line)
+        assert isinstance(request, float), "one job at a time"
+        self._rate = max(request, RATE_LEAST)
         self._allowed_s = time.monotonic()
 
 
@@ -256,10 +256,10 @@ def main() -> None:
     while True:
         line = pipes.next_line(wait=True)
         assert line is not None, "it waited"
-        wanted = decode_request(line)
+        request = decode_request(line)
         # A bound that comes between jobs has been overtaken: each job brings its own.
-        if isinstance(wanted, CleaningJob):
-            pipes.send(work(pipes, wanted, priority))
+        if isinstance(request, CleaningJob):
+            pipes.send(work(pipes, request, priority))
 
 
 if __name__ == "__main__":

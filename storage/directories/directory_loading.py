@@ -70,7 +70,7 @@ class Loading(NamedTuple):
     """Called before each log; may raise to end the start."""
 
 
-# Differs from Kafka: a folder that is no log's (`lost+found` at the root of a volume) is reported
+# Differs from Kafka: a folder that is not a log's (`lost+found` in a volume's root) is reported
 # and not touched; Kafka refuses to start.
 def load_directory(directory: LogDirectory, loading: Loading) -> LoadedDirectory:
     """Open all logs of a directory; they are in `directory.logs` and `.future_logs` then.
@@ -78,18 +78,18 @@ def load_directory(directory: LogDirectory, loading: Loading) -> LoadedDirectory
     raises  OSError: the directory cannot be used; what `check_interrupted` raises
     """
     files, report = loading.descriptors.files, loading.descriptors.report
-    found = LoadedDirectory(directory.path)
+    contents = LoadedDirectory(directory.path)
     began_ms = loading.monotonic_ms()
-    found.was_clean_shutdown = directory.read_checkpoints(report)
-    folders = _folders(files.list(directory.path), directory, loading, found)
-    for path in found.unknown:
+    contents.was_clean_shutdown = directory.read_checkpoints(report)
+    folders = _folders(files.list(directory.path), directory, loading, contents)
+    for path in contents.unknown:
         report(StorageEvent(path, "contains no log and is not touched"))
-    if folders and not found.was_clean_shutdown:
+    if folders and not contents.was_clean_shutdown:
         report(StorageEvent(directory.path, f"no clean stop: {len(folders)} logs are checked"))
     for name, path in folders:
         loading.check_interrupted()
         key = (name.topic, name.partition)
-        log = _open(directory, path, key, loading, found)
+        log = _open(directory, path, key, loading, contents)
         if name.suffix == FUTURE_FOLDER:
             directory.add_future(log)
         else:
@@ -102,7 +102,7 @@ def load_directory(directory: LogDirectory, loading: Loading) -> LoadedDirectory
     except OSError as error:
         if not is_temporary(error):
             raise
-    checked = found.checked
+    checked = contents.checked
     if checked.logs:
         report(
             StorageEvent(
@@ -113,7 +113,7 @@ def load_directory(directory: LogDirectory, loading: Loading) -> LoadedDirectory
                 is_warning=False,
             )
         )
-    return found
+    return contents
 
 
 def _report_lost_end(log: Log, high_watermark: int, report: Report) -> None:
@@ -129,7 +129,7 @@ def _report_lost_end(log: Log, high_watermark: int, report: Report) -> None:
 
 
 def _folders(
-    names: list[str], directory: LogDirectory, loading: Loading, found: LoadedDirectory
+    names: list[str], directory: LogDirectory, loading: Loading, contents: LoadedDirectory
 ) -> list[tuple[PartitionFolder, str]]:
     """The folders of logs, with their paths; the others go to `found`."""
     logs: list[tuple[PartitionFolder, str]] = []
@@ -141,11 +141,11 @@ def _folders(
         if folder is None or (
             not folder.suffix and folder_name(folder.topic, folder.partition) != name
         ):
-            found.unknown.append(path)
+            contents.unknown.append(path)
         elif folder.suffix == DELETE_FOLDER:
-            found.deleted.append(path)
+            contents.deleted.append(path)
         elif folder.suffix == STRAY_FOLDER:
-            found.stray.append(path)
+            contents.stray.append(path)
         else:
             logs.append((folder, path))
     return logs
@@ -179,7 +179,7 @@ def _open(
     path: str,
     key: PartitionName,
     loading: Loading,
-    found: LoadedDirectory,
+    contents: LoadedDirectory,
 ) -> Log:
     log = open_log(
         loading.descriptors.files,
@@ -190,10 +190,10 @@ def _open(
         log_start_offset=directory.log_start_offsets.get(key, 0),
         recovery_point=directory.recovery_points.get(key, 0),
         first_dirty_offset=directory.cleaner_offsets.get(key, 0),
-        was_clean_shutdown=found.was_clean_shutdown,
+        was_clean_shutdown=contents.was_clean_shutdown,
         now_ms=loading.now_ms,
         descriptors=loading.descriptors,
-        amount=found.checked,
+        amount=contents.checked,
     )
     log.advance_high_watermark(directory.high_watermarks.get(key, 0))
     return log

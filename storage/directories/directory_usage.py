@@ -23,7 +23,7 @@ class LogUsage:
     topic: str
     partition: int
     size_bytes: int
-    """Of its batches, without indexes."""
+    """Bytes of its batches, without indexes."""
     offset_lag: int
     """Records by which a copy on its way lags the log that it copies, -1 when that is not here; of
     the log itself, how far it ends below its high watermark."""

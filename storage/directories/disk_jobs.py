@@ -25,7 +25,7 @@ class WriteCheckpoint(NamedTuple):
     """Replace one checkpoint file; at most one job per file is under way."""
 
     directory: str
-    """Of log.dirs."""
+    """The directory of log.dirs."""
     name: str
     data: bytes
     forgotten: tuple[PartitionName, ...]
@@ -36,7 +36,7 @@ class WriteCheckpoint(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Of the file."""
+        """Path of the file."""
         return f"{self.directory}/{self.name}"
 
     def run(self, files: FileSystem) -> None:
@@ -54,12 +54,12 @@ class SyncNewFolders(NamedTuple):
     """
 
     directory: str
-    """Of log.dirs."""
+    """The directory of log.dirs."""
     folders: tuple[str, ...]
 
     @property
     def path(self) -> str:
-        """Of the directory."""
+        """Path of the directory."""
         return self.directory
 
     def run(self, files: FileSystem) -> None:
@@ -81,7 +81,7 @@ class FlushLog(NamedTuple):
     """Make a log durable; its recovery point moves when this is reported as finished."""
 
     directory: str
-    """Of log.dirs."""
+    """The directory of log.dirs."""
     log: Log
     """For the report; not used in the thread."""
     flush: LogFlush
@@ -92,7 +92,7 @@ class FlushLog(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Of the log's folder."""
+        """Path of the log's folder."""
         return self.log.directory
 
     def run(self, files: FileSystem) -> None:
@@ -107,7 +107,7 @@ class RemoveFolder(NamedTuple):
     """Remove the folder of a deleted partition."""
 
     directory: str
-    """Of log.dirs."""
+    """The directory of log.dirs."""
     path: str
 
     def run(self, files: FileSystem) -> None:
@@ -128,13 +128,13 @@ class SyncDeletion(NamedTuple):
     """Make the renames of deleted partitions' folders durable."""
 
     directory: str
-    """Of log.dirs."""
+    """The directory of log.dirs."""
     ended: SyncEnded
     """For the report; not called in the thread."""
 
     @property
     def path(self) -> str:
-        """Of the directory."""
+        """Path of the directory."""
         return self.directory
 
     def run(self, files: FileSystem) -> None:
@@ -146,12 +146,12 @@ class RemoveFiles(NamedTuple):
     """Remove files that retention or compaction took out of a log."""
 
     directory: str
-    """Of log.dirs."""
+    """The directory of log.dirs."""
     paths: tuple[str, ...]
 
     @property
     def path(self) -> str:
-        """Of the first file."""
+        """Path of the first file."""
         return self.paths[0] if self.paths else self.directory
 
     def run(self, files: FileSystem) -> None:
@@ -165,7 +165,7 @@ class FinishTruncation(NamedTuple):
     """Make a truncation durable and the producer state fit; the log takes no append meanwhile."""
 
     directory: str
-    """Of log.dirs."""
+    """The directory of log.dirs."""
     log: Log
     """For the report; not used in the thread."""
     truncation: UnfinishedTruncation
@@ -173,7 +173,7 @@ class FinishTruncation(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Of the log's folder."""
+        """Path of the log's folder."""
         return self.log.directory
 
     def run(self, files: FileSystem) -> None:

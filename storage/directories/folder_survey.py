@@ -61,7 +61,7 @@ class FoundPartition:
     producer_id: int
     """-1: no idempotent producer has written to it."""
     size_bytes: int
-    """Of its `.log` files."""
+    """Bytes of its `.log` files."""
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ def survey(files: FileSystem, directories: Sequence[str]) -> Survey:
     raises  OSError
     cost    3 us a batch in the segments after the newest producer snapshot, mostly the last one
     """
-    found = Survey()
+    result = Survey()
     for directory in directories:
         for name in files.list(directory):
             path = f"{directory}/{name}"
@@ -91,17 +91,17 @@ def survey(files: FileSystem, directories: Sequence[str]) -> Survey:
             if name == CLUSTER_METADATA_FOLDER:
                 continue
             if not _holds_partition(files, path) or folder.partition >= PARTITION_MAX:
-                found.problems.append(f"{path} is left out: it is not the folder of a partition")
+                result.problems.append(f"{path} is left out: it is not the folder of a partition")
                 continue
-            topic_id = _read_topic_id(files, path, found.problems)
-            found.partitions.append(
-                _look(files, path, folder.topic, folder.partition, topic_id, found.problems)
+            topic_id = _read_topic_id(files, path, result.problems)
+            result.partitions.append(
+                _look(files, path, folder.topic, folder.partition, topic_id, result.problems)
             )
-    return found
+    return result
 
 
 def _holds_partition(files: FileSystem, path: str) -> bool:
-    """A crash may leave a folder with a topic id and no segment; what has neither is no log."""
+    """A crash may leave a folder with a topic id and no segment; what has neither is not a log."""
     return any(
         name == PARTITION_METADATA_FILE or parse_file_name(name) is not None
         for name in files.list_files(path).files

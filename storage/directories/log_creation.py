@@ -163,7 +163,7 @@ class LogCreation:
 
 
 def refuse_when_full(directory: LogDirectory, error: OSError) -> None:
-    """A full disk is no failed one: what is there works on, and space may come back.  The same
+    """A full disk has not failed: what is there works on, and space may come back.  The same
     holds for descriptors.
 
     raises  DirectoryFull

@@ -96,7 +96,7 @@ class LogDirectory:
     )
 
     path: str
-    """As configured, without a slash at its end."""
+    """The path as configured, without a slash at its end."""
     failure: str | None
     """Why it is offline, None while it is online."""
     meta: MetaProperties | None
@@ -113,11 +113,11 @@ class LogDirectory:
     new_folders: dict[str, SyncNewFolders | None]
     """Folders of new logs that need not be durable yet, each with the job that makes it so."""
     high_watermarks: dict[PartitionName, int]
-    """Of the checkpoint at start; every log takes its own over when it is opened."""
+    """Read from the checkpoint at start; every log takes its own over when it is opened."""
     recovery_points: dict[PartitionName, int]
-    """Of the checkpoint at start."""
+    """Read from the checkpoint at start."""
     log_start_offsets: dict[PartitionName, int]
-    """Of the checkpoint at start."""
+    """Read from the checkpoint at start."""
     cleaner_offsets: dict[PartitionName, int]
     """Where the next cleaning of a compacted log begins: of the checkpoint at start, then as
     `note_cleaned` set it; of logs that were cleaned once."""
@@ -303,7 +303,7 @@ class LogDirectory:
         return self._checkpoint(HIGH_WATERMARK_FILE)
 
     def checkpoints_above_ends(self) -> list[WriteCheckpoint]:
-        """Of those that were read at start, the ones that say more of a log than it has.
+        """Jobs for the checkpoints that said more of a log at the start than it has.
 
         A crash in a truncation leaves them.  Appends would reach what they say, and the next start
         would take what is not on disk, or not replicated, for what was, and the cleaner what it has
@@ -454,8 +454,8 @@ class LogDirectory:
         source   Kafka's LogCleanerManager.maybeTruncateCheckpoint
         """
         key = (log.topic, log.partition)
-        known = self.cleaner_offsets.get(key, 0)
-        if known <= log.active.base_offset:
+        cleaner_offset = self.cleaner_offsets.get(key, 0)
+        if cleaner_offset <= log.active.base_offset:
             return False
         self.cleaner_offsets[key] = log.active.base_offset
         return True

@@ -175,7 +175,7 @@ class LogManager:
         loaded: list[LoadedDirectory] = []
         for directory in self.online():
             try:
-                found = load_directory(directory, loading)
+                contents = load_directory(directory, loading)
             except OSError as error:
                 if directory.was_clean_shutdown:
                     # Nothing was appended: what the mark says of the logs is as true as before.
@@ -185,9 +185,9 @@ class LogManager:
                 continue
             self._adopt(directory)
             due_ms = now_ms + self._file_delete_delay_ms
-            for path in found.deleted:
+            for path in contents.deleted:
                 self.removals.add(due_ms, RemoveFolder(directory.path, path))
-            loaded.append(found)
+            loaded.append(contents)
         return loaded
 
     def _finish_replacements(self) -> None:
@@ -303,13 +303,13 @@ class LogManager:
 
     def _assign_topic_id(self, log: Log, topic_id: UUID) -> None:
         directory = self.directory_of(log)
-        known = directory.topic_ids.get(log.directory)
-        if known is not None and known != topic_id:
+        stored_id = directory.topic_ids.get(log.directory)
+        if stored_id is not None and stored_id != topic_id:
             raise BrokerError(
                 ErrorCode.INCONSISTENT_TOPIC_ID,
-                f"{log.directory} belongs to topic id {known}, not {topic_id}",
+                f"{log.directory} belongs to topic id {stored_id}, not {topic_id}",
             )
-        if known is None:
+        if stored_id is None:
             try:
                 write_topic_id(self.files, log.directory, topic_id)
             except OSError as error:

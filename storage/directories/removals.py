@@ -9,7 +9,7 @@ from odradek.storage.directories.disk_jobs import Removal
 
 
 class Removals:
-    """Those that are not removed yet: folders of deleted partitions, old segments."""
+    """What is not removed yet: folders of deleted partitions, old segments."""
 
     __slots__ = ("_waiting",)
 

@@ -38,10 +38,10 @@ def interrupted_replacements(
             names[directory] = files.list(directory)
         except OSError:
             names[directory] = []
-    everything = {name for found in names.values() for name in found}
+    everything = {name for entries in names.values() for name in entries}
     interrupted: list[tuple[str, str, str]] = []
-    for directory, found in names.items():
-        for name in found:
+    for directory, entries in names.items():
+        for name in entries:
             folder = parse_folder_name(name)
             if folder is None or folder.suffix != FUTURE_FOLDER:
                 continue

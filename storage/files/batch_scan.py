@@ -73,8 +73,8 @@ def iterate_headers(
         if at + _HEADER_BYTES > len(chunk):
             chunk = file.read_at(position, min(chunk_bytes, end_position - position))
             chunk_start, at = position, 0
-        yield (found := _found_batch(chunk, at, position, end_position))
-        position += found.size
+        yield (batch := _found_batch(chunk, at, position, end_position))
+        position += batch.size
 
 
 def _found_batch(chunk: bytes, at: int, position: int, end_position: int) -> FoundBatch:
@@ -104,7 +104,7 @@ def iterate_batches(
 ) -> Iterator[tuple[int, RecordBatch]]:
     """(position, batch) of all whole batches from `position` on; their checksums are not checked.
 
-    Ends at `end_position`, or before the first bytes that are no whole batch.
+    Ends at `end_position`, or before the first bytes that are not a whole batch.
 
     memory  `chunk_bytes`, or one batch if that is larger; a length that was damaged costs none:
             above `LARGE_BATCH_BYTES` the checksum is looked at first

@@ -61,7 +61,7 @@ class Handle:
         self.is_closing = False
         self.truncated_at = NEVER_TRUNCATED
         self._former: list[Handle] = []
-        """Those of the same file before truncations, as long as they have slices."""
+        """Descriptors of the same file before truncations, as long as they have slices."""
 
     def use(self) -> File:
         """The open file, for this turn.
@@ -113,7 +113,7 @@ class FileSlice:
     __slots__ = ("_handle", "_size", "position")
 
     position: int
-    """Of the first byte in the file."""
+    """Position of the first byte in the file."""
 
     def __init__(self, handle: Handle, position: int, size: int) -> None:
         """Opens the file of `handle`; raises OSError."""

@@ -33,9 +33,9 @@ def find_from(entry: tuple[int, int], batches: Batches, offset: int) -> FoundBat
     entry   (last offset, position); position 0 is the start of the segment and always right
     raises  CorruptIndex; CorruptBatch only from position 0; OSError
     """
-    for found in _from_entry(entry, batches):
-        if found.last_offset >= offset:
-            return found
+    for batch in _from_entry(entry, batches):
+        if batch.last_offset >= offset:
+            return batch
     return None
 
 
@@ -47,11 +47,11 @@ def find_by_time_from(
     end_offset  last offset of a batch that is, as the time index says; None: there need not be one
     raises      as `find_from`
     """
-    for found in _from_entry(entry, batches):
-        if found.max_timestamp_ms >= timestamp_ms:
-            return found
-        if end_offset is not None and found.last_offset >= end_offset:
-            if found.magic != MAGIC:
+    for batch in _from_entry(entry, batches):
+        if batch.max_timestamp_ms >= timestamp_ms:
+            return batch
+        if end_offset is not None and batch.last_offset >= end_offset:
+            if batch.magic != MAGIC:
                 # The times of old formats are not in their headers.
                 return None
             raise CorruptIndex(f"nothing is as young as {timestamp_ms} at offset {end_offset}")
@@ -66,16 +66,16 @@ def _from_entry(entry: tuple[int, int], batches: Batches) -> Iterator[FoundBatch
     headers = iterate_headers(file, position, size)
     for number in range(HEADERS_MAX):
         try:
-            found = next(headers, None)
+            batch = next(headers, None)
         except CorruptBatch as error:
             if position == 0:
                 raise
             # Perhaps an entry leads to where no batch begins; rebuilding shows it.
             raise CorruptIndex(str(error)) from error
-        if found is None:
+        if batch is None:
             return
-        is_right = base_offset <= found.base_offset and found.last_offset <= entry_offset
+        is_right = base_offset <= batch.base_offset and batch.last_offset <= entry_offset
         if number == 0 and position and not is_right:
-            raise CorruptIndex(f"an entry for offset {entry_offset} leads to {found}")
-        yield found
+            raise CorruptIndex(f"an entry for offset {entry_offset} leads to {batch}")
+        yield batch
     raise CorruptIndex(f"more than {HEADERS_MAX} batches belong to the entry of {entry_offset}")

@@ -38,7 +38,7 @@ class IndexUnready(BrokerError):
         super().__init__(ErrorCode.OFFSET_NOT_AVAILABLE, f"the indexes of {path} are being rebuilt")
 
 
-Reader = Callable[[Bytes, int], tuple[Any, ...]]
+ReadEntry = Callable[[Bytes, int], tuple[Any, ...]]
 """`Struct.unpack_from` of one field."""
 
 
@@ -72,7 +72,7 @@ class IndexFile:
 
     @property
     def path(self) -> str:
-        """Of the file."""
+        """Path of the file."""
         assert self._handle is not None, "there is a file"
         return self._handle.path
 
@@ -102,7 +102,7 @@ class IndexFile:
         file = self._file()
         size = file.size()
         if size % self._entry.size:
-            raise CorruptIndex(f"{size} bytes are no whole number of entries")
+            raise CorruptIndex(f"{size} bytes are not a whole number of entries")
         self.pending = bytearray()
         count = size // self._entry.size
         self.stored_count = self._count_without_zeros(file, count)
@@ -164,7 +164,7 @@ class IndexFile:
             raise CorruptIndex(f"the page of entry {number} is cut short")
         return page
 
-    def count_below(self, read: Reader, at: int, limit: int) -> int:
+    def count_below(self, read: ReadEntry, at: int, limit: int) -> int:
         """How many entries, from the first on, have a field below `limit`.
 
         read, at  reads the field; its place in an entry.  The field rises from entry to entry
@@ -210,17 +210,17 @@ class IndexFile:
 
     def _open_at_end(self, files: FileSystem) -> File:
         """The file, holding the stored entries and nothing else."""
-        wanted = self.stored_count * self._entry.size
+        expected_bytes = self.stored_count * self._entry.size
         try:
-            file = files.open(self.path, create=not wanted)
+            file = files.open(self.path, create=not expected_bytes)
         except FileNotFoundError:
             raise CorruptIndex(f"{self.path} is missing") from None
         try:
             size = file.size()
-            if size < wanted:
-                raise CorruptIndex(f"{self.path} has {size} bytes instead of {wanted}")
-            if size > wanted:
-                file.truncate(wanted)
+            if size < expected_bytes:
+                raise CorruptIndex(f"{self.path} has {size} bytes instead of {expected_bytes}")
+            if size > expected_bytes:
+                file.truncate(expected_bytes)
         except BaseException:
             file.close()
             raise
@@ -278,7 +278,7 @@ class IndexFile:
             self._handle.close()
 
 
-def _count(data: Bytes, count: int, size: int, read: Reader, at: int, limit: int) -> int:
+def _count(data: Bytes, count: int, size: int, read: ReadEntry, at: int, limit: int) -> int:
     low, high = 0, count
     while low < high:
         middle = (low + high) >> 1

@@ -75,8 +75,8 @@ class OffsetIndex(IndexFile):
 
         raises  CorruptIndex, OSError
         """
-        found = self.count_below(_read_int32, 0, offset - self.base_offset + 1)
-        return self.entry(found - 1) if found else (self.base_offset, 0)
+        count = self.count_below(_read_int32, 0, offset - self.base_offset + 1)
+        return self.entry(count - 1) if count else (self.base_offset, 0)
 
     def count_before(self, end_offset: int) -> int:
         """How many entries have an offset below `end_offset`; raises CorruptIndex, OSError."""

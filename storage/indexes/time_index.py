@@ -46,12 +46,12 @@ class TimeIndex(IndexFile):
         self.newest = (NO_TIMESTAMP, base_offset)
 
     def reset(self) -> None:
-        """As `IndexFile.reset`."""
+        """Empty the index (`IndexFile.reset`)."""
         super().reset()
         self.newest = (NO_TIMESTAMP, self.base_offset)
 
     def take(self, built: IndexFile) -> None:
-        """As `IndexFile.take`."""
+        """Take over the entries of another index (`IndexFile.take`)."""
         assert isinstance(built, TimeIndex), "an index of another kind"
         super().take(built)
         self.newest = built.newest

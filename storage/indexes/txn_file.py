@@ -29,7 +29,7 @@ _read_marker: Final = Struct(">q").unpack_from
 class TxnFile:
     """The aborted transactions of a segment, by the offset of the marker.
 
-    Any method may raise OSError, and CorruptBatch when the file is no index of the segment.
+    Any method may raise OSError, and CorruptBatch when the file is not an index of the segment.
     """
 
     __slots__ = ("_base_offset", "_files", "_handle", "_index", "_last_offset")
@@ -41,7 +41,7 @@ class TxnFile:
         self._index = IndexFile(ENTRY, self._handle)
         self._base_offset = base_offset
         self._last_offset = base_offset - 1
-        """Of the last entry."""
+        """Last offset of the last entry."""
 
     def load(self) -> None:
         """Count the entries and check the last one, unless that is done."""
@@ -117,13 +117,13 @@ class TxnFile:
         It is all when an entry was written while everything before `end_offset` was stable: later
         entries, also those of later segments, begin after it.
         """
-        found: list[tuple[int, int]] = []
+        transactions: list[tuple[int, int]] = []
         for producer_id, first, _, stable in self._from_marker(start_offset):
             if first < end_offset:
-                found.append((producer_id, first))
+                transactions.append((producer_id, first))
             if stable >= end_offset:
-                return found, True
-        return found, False
+                return transactions, True
+        return transactions, False
 
     # Changes.
 

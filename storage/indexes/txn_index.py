@@ -32,7 +32,7 @@ class AbortedTransaction(NamedTuple):
     producer_id: int
     first_offset: int
     last_offset: int
-    """Of the marker."""
+    """Offset of the marker."""
     last_stable_offset: int
 
 
@@ -49,7 +49,7 @@ def iterate_entries(data: Bytes, former: int) -> Iterator[tuple[int, int, int, i
              of order
     """
     if len(data) % ENTRY.size:
-        raise CorruptIndex(f"{len(data)} bytes are no whole number of entries")
+        raise CorruptIndex(f"{len(data)} bytes are not a whole number of entries")
     for version, producer_id, first, last, stable in ENTRY.iter_unpack(data):
         if version != VERSION:
             raise CorruptIndex(f"unknown version {version}, expected {VERSION}")

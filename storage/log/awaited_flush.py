@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 
 class AwaitedFlush:
-    """Of one log."""
+    """The flush that one log awaits, and what is called when it has ended."""
 
     __slots__ = ("_end_offset", "_waiting", "held_from")
 

@@ -60,7 +60,7 @@ class LogFlush(NamedTuple):
                 self.files.sync_directory(self.directory)
 
     def with_paths(self, paths: Sequence[str]) -> LogFlush:
-        """The same, these paths and the folder."""
+        """This flush, with these paths and the folder."""
         more = tuple(path for path in paths if path not in self.paths)
         return self._replace(paths=self.paths + more, is_folder_changed=True)
 

@@ -446,8 +446,8 @@ class Head:
         self.snapshots.write(self.producer_states, self.end_offset)
 
 
-def duplicate_of(known: Duplicate, log_start_offset: int) -> Appended:
+def duplicate_of(duplicate: Duplicate, log_start_offset: int) -> Appended:
     """The result for a batch that was appended before."""
     return Appended(
-        known.base_offset, known.last_offset, known.timestamp_ms, log_start_offset, True
+        duplicate.base_offset, duplicate.last_offset, duplicate.timestamp_ms, log_start_offset, True
     )

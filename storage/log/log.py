@@ -162,12 +162,12 @@ class Log:
 
     @property
     def base_offsets(self) -> list[int]:
-        """Of the segments, ascending."""
+        """Base offsets of the segments, ascending."""
         return self.segments.base_offsets
 
     @property
     def first_base_offset(self) -> int:
-        """Of the oldest segment; the log start offset is >= it."""
+        """Base offset of the oldest segment; the log start offset is >= it."""
         return self.segments.base_offsets[0]
 
     @property
@@ -318,10 +318,10 @@ class Log:
             return self._read(start_offset, max_bytes, up_to_offset, at_least_one)
         segment = self.segments.active
         end_position = segment.size
-        found = tail.find(start_offset, end_position)
-        if found is None or start_offset < self.log_start_offset:
+        place = tail.find(start_offset, end_position)
+        if place is None or start_offset < self.log_start_offset:
             return self._read(start_offset, max_bytes, up_to_offset, at_least_one)
-        position, first_bytes = found
+        position, first_bytes = place
         if not first_bytes:
             if start_offset > head.end_offset:
                 raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -386,10 +386,10 @@ class Log:
         source   KIP-79
         """
         with self.damage_reported():
-            found = reading.search_by_time(
+            record = reading.search_by_time(
                 self.readable_segments(), self.log_start_offset, timestamp_ms, budget
             )
-        return found if found is not None and found.offset < up_to_offset else None
+        return record if record is not None and record.offset < up_to_offset else None
 
     def max_timestamp(
         self, *, up_to_offset: int | None = None, budget: LookupBudget = UNLIMITED
@@ -401,10 +401,12 @@ class Log:
         source          KIP-734
         """
         with self.damage_reported():
-            found = reading.search_greatest(self.readable_segments(), self.log_start_offset, budget)
-        if found is None or (up_to_offset is not None and found.offset >= up_to_offset):
+            record = reading.search_greatest(
+                self.readable_segments(), self.log_start_offset, budget
+            )
+        if record is None or (up_to_offset is not None and record.offset >= up_to_offset):
             return None
-        return found
+        return record
 
     def readable_segments(self) -> list[Segment]:
         """The segments from the one on that contains the log start offset; a copy."""
@@ -646,7 +648,7 @@ class Log:
         return self.head.is_truncating
 
     def finish_truncation(self, truncation: UnfinishedTruncation) -> bool:
-        """As `LogTruncation.finish`."""
+        """Go on with appends (`LogTruncation.finish`)."""
         return self.truncation.finish(truncation, high_watermark=self.high_watermark)
 
     # Flushing and closing.

@@ -43,13 +43,13 @@ def _check_segment(segment: Segment) -> FoundBatch | None:
     offset_check, time_check = OffsetIndexCheck(offsets), TimeIndexCheck(times)
     greatest = NO_TIMESTAMP
     last: FoundBatch | None = None
-    for found in iterate_headers(segment.handle.use(), 0, segment.size):
-        assert found.base_offset > former, "offsets do not ascend"
-        former = found.last_offset
-        offset_check.note(found)
-        time_check.note(found)
-        greatest = max(greatest, found.max_timestamp_ms)
-        last = found
+    for batch in iterate_headers(segment.handle.use(), 0, segment.size):
+        assert batch.base_offset > former, "offsets do not ascend"
+        former = batch.last_offset
+        offset_check.note(batch)
+        time_check.note(batch)
+        greatest = max(greatest, batch.max_timestamp_ms)
+        last = batch
     assert offset_check.finish() is None, offset_check.flaw
     assert time_check.finish(is_complete=False) is None, time_check.flaw
     assert segment.largest_timestamp()[0] == greatest, "the greatest timestamp is another one"

@@ -24,7 +24,7 @@ class UnfinishedTruncation(NamedTuple):
     rebuild: ProducerRebuild | None
     """To be run in a thread; None when no producer wrote what was dropped."""
     truncation_count: int
-    """Of the log; when it has changed, a later truncation has taken this one's place."""
+    """The count of the log; when it has changed, a later truncation has taken this one's place."""
 
 
 class LogTruncation:
@@ -55,7 +55,7 @@ class LogTruncation:
         return UnfinishedTruncation(tuple(paths), end_path, rebuild, self.count)
 
     def rebuild_again(self, truncation: UnfinishedTruncation) -> UnfinishedTruncation:
-        """The same after `ProducerRebuild.is_outdated`: the segments are others now."""
+        """What is left after `ProducerRebuild.is_outdated`: the segments are others now."""
         former = truncation.rebuild
         assert former is not None, "nothing was to be rebuilt"
         return truncation._replace(rebuild=self._head.rebuild_producers(former.now_ms))

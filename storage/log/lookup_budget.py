@@ -70,7 +70,7 @@ class LookupBudget:
 
 
 class _Unlimited(LookupBudget):
-    """Of a thread."""
+    """The budget of a lookup in a thread: it has no end."""
 
     __slots__ = ()
 

@@ -89,8 +89,8 @@ def _find_within(head: Head, segment: Segment, offset: int) -> tuple[int, int] |
         place = head.tail.find(offset, segment.size)
         if place is not None:
             return place if place[1] else None
-    found = segment.find(offset)
-    return None if found is None else (found.position, found.size)
+    batch = segment.find(offset)
+    return None if batch is None else (batch.position, batch.size)
 
 
 def _end_position(head: Head, segment: Segment, up_to_offset: int) -> int:
@@ -121,9 +121,9 @@ def search_by_time(
             budget.on_read()
         if segment.largest_timestamp()[0] < timestamp_ms:
             continue
-        found = _search(segment, timestamp_ms, start_offset, budget)
-        if found is not None:
-            return found
+        record = _search(segment, timestamp_ms, start_offset, budget)
+        if record is not None:
+            return record
     return None
 
 
@@ -143,26 +143,26 @@ def _search(
             continue
         batch = _whole(segment, header, budget)
         with too_long_if_limited(budget):
-            found = first_record_at_or_after(
+            record = first_record_at_or_after(
                 batch,
                 timestamp_ms,
                 from_offset=start_offset,
                 output_bytes_max=budget.output_bytes_max,
             )
-        if found is not None:
-            return RecordPosition(found.offset, found.timestamp_ms, header.leader_epoch)
+        if record is not None:
+            return RecordPosition(record.offset, record.timestamp_ms, header.leader_epoch)
     return None
 
 
-def _whole(segment: Segment, found: FoundBatch, budget: LookupBudget) -> RecordBatch:
-    if found.magic != MAGIC:
-        raise CorruptBatch(f"format version {found.magic} at position {found.position}")
+def _whole(segment: Segment, header: FoundBatch, budget: LookupBudget) -> RecordBatch:
+    if header.magic != MAGIC:
+        raise CorruptBatch(f"format version {header.magic} at position {header.position}")
     file = segment.handle.use()
-    head = RecordBatch(memoryview(file.read_at(found.position, BATCH_OVERHEAD)))
+    head = RecordBatch(memoryview(file.read_at(header.position, BATCH_OVERHEAD)))
     budget.on_batch(head)
-    data = file.read_at(found.position, found.size)
-    if len(data) != found.size:
-        raise CorruptBatch(f"the batch at position {found.position} is cut short")
+    data = file.read_at(header.position, header.size)
+    if len(data) != header.size:
+        raise CorruptBatch(f"the batch at position {header.position} is cut short")
     return RecordBatch(memoryview(data))
 
 
@@ -193,9 +193,9 @@ def search_greatest(
             break
         # The batch may have no records left.
         segment = segments[number]
-        found = _greatest_of(segment, segment.find(offset), start_offset, budget)
-        if found is not None and (greatest is None or found[1] > greatest[1]):
-            greatest = found
+        record = _greatest_of(segment, segment.find(offset), start_offset, budget)
+        if record is not None and (greatest is None or record[1] > greatest[1]):
+            greatest = record
     return greatest
 
 
@@ -259,23 +259,23 @@ def aborted_transactions(
     segments: Segments, start_offset: int, up_to_offset: int
 ) -> list[tuple[int, int]]:
     """`Log.aborted_transactions`."""
-    found: list[tuple[int, int]] = []
+    transactions: list[tuple[int, int]] = []
     for segment in islice(segments, segments.number_of(start_offset), None):
         more, is_all = segment.aborted.overlapping(start_offset, up_to_offset)
-        found += more
+        transactions += more
         if is_all:
             break
-    return found
+    return transactions
 
 
 def aborts_after(segments: Segments, offset: int) -> tuple[AbortedTransaction, ...]:
     """`Log.aborts_after`."""
-    found = []
+    transactions = []
     for segment in islice(segments, segments.number_of(offset), None):
         for entry in segment.aborted.from_marker(offset):
             if entry.first_offset < offset:
-                found.append(entry)
+                transactions.append(entry)
             if entry.last_stable_offset >= offset:
                 # Everything before `offset` was stable then: later ones begin after it.
-                return tuple(found)
-    return tuple(found)
+                return tuple(transactions)
+    return tuple(transactions)

@@ -31,7 +31,7 @@ from odradek.storage.producers.transaction_marker import TransactionMarker, deco
 from odradek.storage.producers.verification import VerificationGuard, Verifications
 
 BATCHES_KEPT: Final = 5
-"""As many as the Java producer may have in flight when it is idempotent."""
+"""Requests that the Java producer may have in flight when it is idempotent."""
 
 NO_EPOCH: Final = -1
 EPOCH_MAX: Final = 2**15 - 1
@@ -71,7 +71,7 @@ class ProducerEntry(NamedTuple):
     batches: tuple[BatchMetadata, ...]
     """At most 5, oldest first, all of `producer_epoch`; empty after a marker of a new epoch."""
     coordinator_epoch: int
-    """Of the coordinator that wrote the last marker; -1 before the first one."""
+    """Epoch of the coordinator that wrote the last marker; -1 before the first one."""
     current_txn_first_offset: int
     """First offset of the open transaction, or -1."""
     last_timestamp_ms: int
@@ -79,12 +79,12 @@ class ProducerEntry(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Of the newest batch, or -1."""
+        """Last sequence of the newest batch, or -1."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     @property
     def last_offset(self) -> int:
-        """Of the newest batch with data, or -1; compaction must keep that batch."""
+        """Last offset of the newest batch with data, or -1; compaction must keep that batch."""
         return self.batches[-1].last_offset if self.batches else -1
 
 
@@ -102,7 +102,7 @@ class CompletedTransaction(NamedTuple):
     producer_id: int
     first_offset: int
     last_offset: int
-    """Of the marker."""
+    """Offset of the marker."""
     is_aborted: bool
     last_stable_offset: int
     """What the transaction index notes with an aborted one: the first offset of the oldest
@@ -244,9 +244,9 @@ def entry_after_marker(
 def _find_duplicate(batches: tuple[BatchMetadata, ...], batch: RecordBatch) -> Duplicate | None:
     first_sequence = batch.base_sequence
     last_sequence = (first_sequence + batch.last_offset_delta) & SEQUENCE_MASK
-    for known in batches:
-        if known.last_sequence == last_sequence and known.first_sequence == first_sequence:
-            return Duplicate(known.first_offset, known.last_offset, known.timestamp_ms)
+    for former in batches:
+        if former.last_sequence == last_sequence and former.first_sequence == first_sequence:
+            return Duplicate(former.first_offset, former.last_offset, former.timestamp_ms)
     return None
 
 
@@ -502,16 +502,16 @@ class ProducerStates:
 
         batches  of the log, in its order; what does not belong there is passed over
         """
-        found: dict[int, list[BatchMetadata]] = {}
+        recalled: dict[int, list[BatchMetadata]] = {}
         for batch in batches:
             entry = self.entries.get(batch.producer_id)
             if entry is None or not entry.batches or batch.attributes & CONTROL:
                 continue
-            known = entry_after(None, batch, batch.base_offset)
+            earlier_entry = entry_after(None, batch, batch.base_offset)
             is_before = batch.last_offset < entry.batches[0].first_offset
-            if is_before and known.producer_epoch == entry.producer_epoch:
-                found.setdefault(batch.producer_id, []).extend(known.batches)
-        for producer_id, earlier in found.items():
+            if is_before and earlier_entry.producer_epoch == entry.producer_epoch:
+                recalled.setdefault(batch.producer_id, []).extend(earlier_entry.batches)
+        for producer_id, earlier in recalled.items():
             entry = self.entries[producer_id]
             kept = (*earlier, *entry.batches)[-BATCHES_KEPT:]
             self.entries[producer_id] = entry._replace(batches=kept)

@@ -57,7 +57,7 @@ def recall(segments: Segments, states: ProducerStates, now_ms: int) -> None:
 
 
 def _last_batches(segments: Segments, end_offset: int) -> Iterator[RecordBatch]:
-    """Those of at most `RECALLED_BYTES`, in the order of the log."""
+    """Batches of at most `RECALLED_BYTES`, in the order of the log."""
     parts: list[tuple[Segment, int]] = []
     left = RECALLED_BYTES
     for segment in reversed(list(segments)):
@@ -77,10 +77,10 @@ def _start_of_last(segment: Segment, size: int) -> int:
         return 0
     try:
         offset = segment.bound_after(segment.size - size)
-        found = None if offset is None else segment.find(offset)
+        batch = None if offset is None else segment.find(offset)
     except IndexUnready:
-        found = None
-    return segment.size if found is None else found.position
+        batch = None
+    return segment.size if batch is None else batch.position
 
 
 def replay(segments: Segments, states: ProducerStates, end_offset: int) -> None:

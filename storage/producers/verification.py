@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Final
 
 GUARDS_MAX: Final = 10_000
-"""Of one partition; beyond it the oldest guard is dropped, and its batch is refused."""
+"""Guards of one partition; beyond it the oldest is dropped, and its batch is refused."""
 
 
 class VerificationGuard:
@@ -30,7 +30,7 @@ class VerificationGuard:
         self, lowest_sequence: int, producer_epoch: int, started_ms: int, *, is_v2: bool
     ) -> None:
         self.lowest_sequence = lowest_sequence
-        """Of the batches of `producer_epoch` that were verified: a later one may not overtake."""
+        """Least of the verified batches of `producer_epoch`: no later one may overtake it."""
         self.producer_epoch = producer_epoch
         self.started_ms = started_ms
         self.is_v2 = is_v2

@@ -50,7 +50,7 @@ from odradek.storage.segments.segments import Segments
 
 _SCAN_CHUNK_BYTES: Final = 1 << 16
 REBUILT_SUFFIXES: Final = (names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX, names.SNAPSHOT)
-"""Of the files that a start makes again where something else has their name."""
+"""Suffixes of the files that a start makes again where something else has their name."""
 
 
 class LoadedLog(NamedTuple):
@@ -66,7 +66,7 @@ class LoadedLog(NamedTuple):
     was_checked: bool
     """Whether segments were checked: the last stop was not clean, or files contradict that."""
     segment_gaps: tuple[SegmentGap, ...]
-    """As `Checker.segment_gaps`."""
+    """Gaps between segments (`Checker.segment_gaps`)."""
 
 
 def load(  # noqa: PLR0913 - what checkpoints say of a log
@@ -87,7 +87,9 @@ def load(  # noqa: PLR0913 - what checkpoints say of a log
     raises  torn_segments.UnsupportedFormat; OSError
     """
     if log_start_offset > names.BASE_OFFSET_MAX:
-        text = f"its start by the checkpoint, offset {log_start_offset}, is ignored: it is no start"
+        text = (
+            f"its start by the checkpoint, offset {log_start_offset}, is ignored: it is not a start"
+        )
         shared.report(StorageEvent(directory, text))
         log_start_offset = 0
     segments, snapshots, index_suffixes = _list_folder(shared, directory, now_ms)
@@ -207,7 +209,7 @@ class _Loading:
             self._begin_segment(self.end_offset)
 
     def _rebuild_transaction_indexes(self, count: int) -> None:
-        """Those of the first `count` segments; checking makes the others again."""
+        """Rebuild the indexes of the first `count` segments; checking makes the others again."""
         rebuild = TransactionIndexRebuild(
             self.shared,
             self.directory,
@@ -233,8 +235,8 @@ class _Loading:
         """Compare the start of the log with its end and its segments.
 
         Differs from Kafka: it deletes every segment of a log that ends before its start.  A
-        checkpoint alone is no reason to lose records; the log goes on at the start that it names,
-        so that no offset is given twice.
+        checkpoint alone is not a reason to lose records; the log goes on at the start that it
+        names, so that no offset is given twice.
         """
         start_offset = self.log_start_offset
         if self.end_offset < start_offset and any(segment.size for segment in self.segments):
@@ -423,9 +425,9 @@ def _list_folder(
             snapshot_offsets.append(offset)
         elif suffix in names.SEGMENT_SUFFIXES:
             index_suffixes.setdefault(offset, []).append(suffix)
-    known = dict.fromkeys(bases)
+    log_bases = dict.fromkeys(bases)
     for offset, suffixes in index_suffixes.items():
-        for suffix in suffixes if offset not in known else ():
+        for suffix in suffixes if offset not in log_bases else ():
             path = f"{directory}/{names.file_name(offset, suffix)}"
             shared.report(StorageEvent(path, "removed: its segment has no .log file"))
             files.remove(path)

@@ -1,6 +1,6 @@
 """Checks the segments that an unclean stop may have torn, and truncates the log where it is torn.
 
-Evidence of a tear is as in Kafka: bytes that are no whole batch of a known format, a checksum that
+Evidence of a tear is as in Kafka: bytes that are not a batch of a known format, a checksum that
 differs, a last offset that cannot belong to the segment.  The rest of that segment is truncated,
 and the caller removes the later ones.  Nothing else truncates: a log that was compacted once
 has gaps between its offsets for ever, and a directory that another cluster wrote may have leader
@@ -40,7 +40,7 @@ _LEGACY_CRC_START: Final = 16
 _LEGACY_BYTES_MIN: Final = 26
 _OFFSET_MAX: Final = 2**63 - 2
 _NO_INDEX_ENTRY: Final = 2**63 - 1
-"""As the interval between index entries: none is due."""
+"""An interval between index entries with which none is due."""
 
 
 class UnsupportedFormat(OSError):
@@ -59,7 +59,7 @@ class CheckedAmount:
     segments: int = 0
     size_bytes: int = 0
     truncated_bytes: int = 0
-    """Of `size_bytes`, and of later segments that were removed unchecked."""
+    """Part of `size_bytes`, and the bytes of later segments that were removed unchecked."""
 
     def end_log(self, removed_bytes: int) -> None:
         """One log was checked; `removed_bytes` are those of its segments after a torn one."""
@@ -95,7 +95,7 @@ class _EpochClaims(NamedTuple):
     @classmethod
     def take(cls, epochs: LeaderEpochs, start_offset: int) -> _EpochClaims:
         """Take the entries from `start_offset` on out of `epochs`."""
-        claimed = deque(one for one in epochs.entries if one.start_offset >= start_offset)
+        claimed = deque(entry for entry in epochs.entries if entry.start_offset >= start_offset)
         epochs.truncate_from_end(start_offset)
         return cls(epochs, claimed)
 
@@ -119,10 +119,10 @@ class Checker:
     config: LogConfig
     epochs: LeaderEpochs
     states: ProducerStates
-    """As of the base of the first segment."""
+    """The state at the base of the first segment."""
     snapshots: SnapshotFiles
     recovery_point: int
-    """As the checkpoint on disk has it."""
+    """The recovery point in the checkpoint on disk."""
     first_dirty_offset: int
     """Nothing from here on has been compacted; 0: nothing at all, or it is not known."""
     end_offset: int

@@ -53,7 +53,7 @@ class TransactionIndexRebuild(NamedTuple):
     segments: Sequence[Segment]
     """All of the log."""
     snapshots: SnapshotFiles
-    found: FoundSuffixes
+    index_suffixes: FoundSuffixes
     now_ms: int
     expiration_ms: int
     """producer.id.expiration.ms"""
@@ -73,7 +73,7 @@ class TransactionIndexRebuild(NamedTuple):
                 self.shared.report(StorageEvent(path, f"rebuilt from the batches: {reason}"))
 
     def _reason(self, segment: Segment) -> str | None:
-        suffixes = self.found.get(segment.base_offset, ())
+        suffixes = self.index_suffixes.get(segment.base_offset, ())
         if names.TXN_INDEX in suffixes:
             try:
                 self._check(segment)

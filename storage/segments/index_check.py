@@ -24,23 +24,23 @@ class OffsetIndexCheck:
         self._entry = next(self._entries, None)
         self._is_at_position = False
 
-    def note(self, found: FoundBatch) -> None:
+    def note(self, batch: FoundBatch) -> None:
         """The next batch; raises CorruptIndex, OSError."""
         while self._entry is not None:
             offset, position = self._entry
             if not self._is_at_position:
-                if found.position < position:
+                if batch.position < position:
                     return
-                if found.position > position:
+                if batch.position > position:
                     self._fail(
                         f"an entry for offset {offset} leads to position {position}, "
                         "where no batch begins"
                     )
                     return
                 self._is_at_position = True
-            if found.last_offset < offset:
+            if batch.last_offset < offset:
                 return
-            if found.last_offset > offset:
+            if batch.last_offset > offset:
                 self._fail(f"an entry names offset {offset}, where no batch ends")
                 return
             self._entry = next(self._entries, None)
@@ -69,15 +69,15 @@ class TimeIndexCheck:
         self._greatest_ms = NO_TIMESTAMP
         self._has_old_format = False
 
-    def note(self, found: FoundBatch) -> None:
+    def note(self, batch: FoundBatch) -> None:
         """The next batch; raises CorruptIndex, OSError."""
         # The times of old formats are not in their headers.
-        self._has_old_format |= found.magic != MAGIC
-        while self._entry is not None and self._entry[1] <= found.last_offset:
+        self._has_old_format |= batch.magic != MAGIC
+        while self._entry is not None and self._entry[1] <= batch.last_offset:
             timestamp_ms, offset = self._entry
             is_right = (
-                offset >= found.base_offset
-                and found.max_timestamp_ms == timestamp_ms >= self._greatest_ms
+                offset >= batch.base_offset
+                and batch.max_timestamp_ms == timestamp_ms >= self._greatest_ms
             )
             if not is_right and not self._has_old_format:
                 self._fail(
@@ -86,7 +86,7 @@ class TimeIndexCheck:
                 )
                 break
             self._entry = next(self._entries, None)
-        self._greatest_ms = max(self._greatest_ms, found.max_timestamp_ms)
+        self._greatest_ms = max(self._greatest_ms, batch.max_timestamp_ms)
 
     def finish(self, *, is_complete: bool) -> str | None:
         """All batches were noted; returns the flaw, None when there is none.

@@ -34,7 +34,7 @@ class IndexRebuild:
         self.reason = reason
         """What is wrong with the indexes."""
         self.directory = segment.directory.rpartition("/")[0]
-        """Of log.dirs."""
+        """The directory of log.dirs."""
         self._truncation_count = segment.truncation_count
         self._end_position = segment.size
         self._is_closed = not segment.is_ready
@@ -43,7 +43,7 @@ class IndexRebuild:
 
     @property
     def path(self) -> str:
-        """Of the segment."""
+        """The path of the segment."""
         return self.segment.handle.path
 
     def run(self, files: FileSystem) -> None:

@@ -54,7 +54,7 @@ HEADER_BYTES: Final = 64
 class TruncationPoint(NamedTuple):
     """Where a segment is to be truncated."""
 
-    found: FoundBatch
+    batch: FoundBatch
     """The first batch to be dropped."""
     entry_counts: tuple[int, int]
     """Entries of the offset and of the time index that remain."""
@@ -232,13 +232,13 @@ class Segment:
         cost  1.5 us a batch; the interpreter is free for other threads at every read of 16 KiB
         """
         former, offset_max = self.base_offset - 1, self.base_offset + RELATIVE_OFFSET_MAX
-        for found in iterate_headers(self.handle.use(), position, self.size, chunk_bytes=1 << 14):
-            last_offset, newest_ms = found.last_offset, found.max_timestamp_ms
-            if not former < found.base_offset <= last_offset <= offset_max:
-                raise CorruptBatch(f"offset {found.base_offset} at position {found.position}")
+        for batch in iterate_headers(self.handle.use(), position, self.size, chunk_bytes=1 << 14):
+            last_offset, newest_ms = batch.last_offset, batch.max_timestamp_ms
+            if not former < batch.base_offset <= last_offset <= offset_max:
+                raise CorruptBatch(f"offset {batch.base_offset} at position {batch.position}")
             former = last_offset
             self.note_batch(
-                found.position, found.size, last_offset, newest_ms, REBUILT_INTERVAL_BYTES
+                batch.position, batch.size, last_offset, newest_ms, REBUILT_INTERVAL_BYTES
             )
 
     def reset_times(self) -> None:
@@ -414,8 +414,8 @@ class Segment:
         # A marker that is written must not find the disk unable to read them.
         self.aborted.load()
         first_timestamp_ms = NO_TIMESTAMP
-        for found in iterate_headers(self.handle.use(), 0, self.size, chunk_bytes=128):
-            first_timestamp_ms = found.max_timestamp_ms
+        for batch in iterate_headers(self.handle.use(), 0, self.size, chunk_bytes=128):
+            first_timestamp_ms = batch.max_timestamp_ms
             break
         self.max_timestamp_ms, self.max_timestamp_offset = self.indexes.times.newest
         self.first_timestamp_ms = first_timestamp_ms
@@ -437,19 +437,19 @@ class Segment:
         """
         if self.size <= SCAN_ONLY_BYTES or offset <= self.base_offset:
             return find_from((self.base_offset, 0), self._batches(), offset)
-        found = self._after_found(offset)
-        if found is None:
-            found = self._by_index(
+        batch = self._after_found(offset)
+        if batch is None:
+            batch = self._by_index(
                 lambda: find_from(self.indexes.offsets.lookup(offset), self._batches(), offset)
             )
-            if found is None:
+            if batch is None:
                 return None
         if self._ends is None:
             self._ends = {}
         elif len(self._ends) >= ENDS_MAX:
             del self._ends[next(iter(self._ends))]
-        self._ends[found.last_offset + 1] = found.position + found.size
-        return found
+        self._ends[batch.last_offset + 1] = batch.position + batch.size
+        return batch
 
     def bound_after(self, position: int) -> int | None:
         """An offset after the batches before `position`, at most an index interval further on;
@@ -556,12 +556,12 @@ class Segment:
         returns  None when there is none; the indexes are loaded all the same.  Raises as `find`
         """
         self.load_indexes()
-        found = self.find(offset)
-        if found is None:
+        batch = self.find(offset)
+        if batch is None:
             return None
-        end_offset = found.base_offset
+        end_offset = batch.base_offset
         counts = self._by_index(lambda: self.indexes.entries_before(end_offset))
-        return TruncationPoint(found, counts)
+        return TruncationPoint(batch, counts)
 
     def truncate(self, point: TruncationPoint, now_ms: int) -> None:
         """Drop a batch and everything after it; the segment is closed until `get_ready`.
@@ -570,13 +570,13 @@ class Segment:
 
         raises  OSError, CorruptBatch: the segment must be loaded again then
         """
-        found = point.found
-        end_offset = found.base_offset
+        batch = point.batch
+        end_offset = batch.base_offset
         self.aborted.load()
         self.truncation_count += 1
-        self.handle = self.handle.before_truncation(found.position)
-        self.handle.use().truncate(found.position)
-        self.size = found.position
+        self.handle = self.handle.before_truncation(batch.position)
+        self.handle.use().truncate(batch.position)
+        self.size = batch.position
         try:
             self.indexes.truncate(point.entry_counts)
             self._note_tail()
@@ -594,9 +594,9 @@ class Segment:
         last = self.indexes.offsets.last()
         timestamp_ms, offset = self.indexes.times.newest
         start = last[1] if last is not None else 0
-        for found in iterate_headers(self.handle.use(), start, self.size):
-            if found.max_timestamp_ms > timestamp_ms:
-                timestamp_ms, offset = found.max_timestamp_ms, found.last_offset
+        for batch in iterate_headers(self.handle.use(), start, self.size):
+            if batch.max_timestamp_ms > timestamp_ms:
+                timestamp_ms, offset = batch.max_timestamp_ms, batch.last_offset
         self.indexes.times.append_if_younger(timestamp_ms, offset)
 
     def truncate_torn(self, size: int, *, is_synced: bool) -> None:

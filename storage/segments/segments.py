@@ -46,7 +46,7 @@ class CleanedGroup(NamedTuple):
     base_offset: int
     replaced_base_offsets: tuple[int, ...]
     size_bytes: int
-    """Of the `.log` file, 0: no record of the group is left, and there is an empty segment."""
+    """Size of the `.log` file; 0: no record of the group is left, and there is an empty segment."""
 
 
 class Segments:
@@ -57,7 +57,7 @@ class Segments:
     active: Segment
     """The last segment, to which batches are appended."""
     base_offsets: list[int]
-    """Of the segments, ascending; not to be changed by the caller."""
+    """Base offsets of the segments, ascending; not to be changed by the caller."""
     directory: str
     """The partition's folder."""
 

@@ -25,6 +25,11 @@ OWN_FILE: Final = re.compile(
     rf"(?:{'|'.join((*PRODUCT, *CHECKS))})/(?:[\w-]+/)*(?:[\w-]+\.py(?::[\w.]+)?)?"
 )
 """A folder, a file, or `path:name`."""
+WITH_NOUNS: Final = ("protocol/", "runtime/", "storage/")
+"""The packages whose aliases have one meaning and whose variables are nouns; others are added when
+theirs are."""
+PRONOUNS: Final = {"one", "found", "said", "known", "wanted"}
+CAMEL_CASE: Final = re.compile(r"[A-Z]+[a-z]\w*")
 SAYS_NOTHING: Final = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
 MANAGERS: Final = {"storage/directories/log_manager.py"}
 """Kafka's LogManager."""
@@ -98,6 +103,58 @@ def test_class_names_are_defined_once() -> None:
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     places.setdefault(node.name, []).append(file.name)
     assert not {name: files for name, files in places.items() if len(files) > 1}
+
+
+def names_of_types(file: Source) -> Iterator[str]:
+    """The public classes of a file and its aliases: `Name = Callable[...]`, `Name = A | B`."""
+    for node in file.tree.body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield node.name
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript | ast.BinOp):
+            yield from (
+                target.id
+                for target in node.targets
+                if isinstance(target, ast.Name) and CAMEL_CASE.fullmatch(target.id)
+            )
+
+
+def test_names_of_types_are_defined_once_aliases_included() -> None:
+    places: dict[str, list[str]] = {}
+    for file in product():
+        if file.is_in(*WITH_NOUNS) and not file.is_in(*WITH_NAMES_OF_THEIR_OWN):
+            for name in names_of_types(file):
+                places.setdefault(name, []).append(file.name)
+    assert not {name: files for name, files in places.items() if len(files) > 1}
+
+
+def pronouns(file: Source) -> Iterator[tuple[int, str]]:
+    """(line, name) of each variable, parameter or field that is called by a pronoun."""
+    for node in file.nodes:
+        if isinstance(node, ast.arg) and node.arg in PRONOUNS:
+            yield node.lineno, node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in PRONOUNS:
+            yield node.lineno, node.id
+
+
+def test_variables_are_called_by_nouns() -> None:
+    offenders = [
+        f"{file.name}:{line}: {name}"
+        for file in product()
+        if file.is_in(*WITH_NOUNS)
+        for line, name in pronouns(file)
+    ]
+    assert not offenders, "\n".join(offenders)
+
+
+def test_search_for_names_finds_aliases_and_pronouns() -> None:
+    class Given(Source):
+        text = (
+            "Read = Callable[[int], int]\nLIMITS = A | B\nclass Log:\n    found: int\n"
+            "def read(known): return [one.name for one in known]\n"
+        )
+
+    assert list(names_of_types(Given("given.py"))) == ["Read", "Log"]
+    assert sorted(pronouns(Given("given.py"))) == [(4, "found"), (5, "known"), (5, "one")]
 
 
 def modules_in_lists(file: Source) -> Iterator[tuple[int, str]]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import Final
 
-from tests.repository.sources import ROOT, Source, everything, sources, tracked
+from tests.repository.sources import ROOT, Source, everything, product, sources, tracked
 
 THIS_FILE: Final = "tests/repository/test_prose.py"
 """It names what it forbids."""
@@ -33,6 +34,15 @@ READ_ALONE: Final = (
 """Folders whose docstrings can all be read alone."""
 NAMES_OF_TESTS: Final = "tests/repository/test_tests.py"
 """It forbids the word, too."""
+READ_ALONE: Final = ("protocol/", "runtime/", "storage/")
+"""The packages whose docstrings can be read alone; others are added when theirs can."""
+LEANS: Final = re.compile(r"(?:Of|As|The same|Those|Likewise)\b")
+"""Begins a docstring that needs the line above."""
+IS_NO: Final = re.compile(
+    r"(?<![Tt]here )\b(?:is|are|was|were|be) (?:no|none)\b"
+    r"(?! (?:longer|more|less|earlier|older|later|newer|greater|such))"
+)
+"""`is not a` says it; `there is no` and `is no longer` are allowed."""
 SUFFIXES: Final = (
     *(".py", ".md", ".properties", ".toml", ".sh", "Makefile", "Dockerfile", ".yml", ".yaml"),
     *(".java", ".go", ".js", ".c", ".h", ".svg", ".cfg", ".service", ".xml"),
@@ -109,3 +119,44 @@ def test_no_committed_file_names_a_machine() -> None:
         if mark in content
     ]
     assert not offenders
+
+
+def leaning_docstrings(file: Source) -> list[str]:
+    """`path:line` of each docstring, also of a field or a constant, that leans on what is above."""
+    return [
+        f"{file.name}:{node.lineno}"
+        for node in file.nodes
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if isinstance(node.value.value, str) and LEANS.match(node.value.value.strip())
+    ]
+
+
+def test_docstrings_can_be_read_alone() -> None:
+    files = [file for file in product() if file.is_in(*READ_ALONE)]
+    offenders = [line for file in files for line in leaning_docstrings(file)]
+    assert not offenders, "\n".join(offenders)
+
+
+def test_what_is_not_something_is_not_called_no_such_thing() -> None:
+    offenders = [
+        f"{file.name}:{number}: {line.strip()}"
+        for file in product()
+        if file.is_in(*READ_ALONE)
+        for number, line in enumerate(file.text.splitlines(), 1)
+        if IS_NO.search(line)
+    ]
+    assert not offenders, "\n".join(offenders)
+
+
+def test_search_for_sentences_that_lean_finds_docstrings_of_fields() -> None:
+    class Given(Source):
+        text = '"""Offsets of a log."""\nX = 1\n"""Of the log."""\nclass A:\n    """As `B`."""\n'
+
+    assert leaning_docstrings(Given("given.py")) == ["given.py:3", "given.py:5"]
+    given = (
+        "a pipe is no file",
+        "they are none of ours",
+        "there is no file",
+        "it is no longer one",
+    )
+    assert [bool(IS_NO.search(text)) for text in given] == [True, True, False, False]
