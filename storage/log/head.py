@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import CONTROL, LOG_APPEND_TIME, RecordBatch, assign_offset
@@ -51,7 +51,8 @@ from odradek.storage.producers.replay import apply_batch
 from odradek.storage.recovery.log_loader import LoadedLog
 
 
-class Appended(NamedTuple):
+@dataclass(slots=True)
+class Appended:
     """Where a batch was stored."""
 
     base_offset: int
