@@ -62,11 +62,11 @@ class Scheduler:
         self._watch = watch
         self._call_in_thread = call_in_thread
         self._known: OrderedDict[Runnable, None] = OrderedDict()
-        """Those that wait for a first slice which is likely to be short."""
+        """Runnables that wait for a first slice which is likely to be short."""
         self._first: OrderedDict[Runnable, None] = OrderedDict()
-        """Others that wait for their first slice."""
+        """Runnables that wait for their first slice, which may be long."""
         self._waiting: OrderedDict[Runnable, None] = OrderedDict()
-        """Those that have used up a slice."""
+        """Runnables that have used up a slice."""
         self._is_scheduled = False
         self._spent_ns = 0
         """What first slices have taken in this iteration of the loop."""

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
 
-Work = Callable[[], None]
+Function = Callable[[], None]
 Done = Callable[[OSError | None], None]
 
 
@@ -38,7 +38,7 @@ class ThreadWork:
         """Whether there is work whose `done` has not returned."""
         return self._running > 0
 
-    def __call__(self, work: Work, done: Done) -> None:
+    def __call__(self, work: Function, done: Done) -> None:
         """Run `work` in a thread, from after the loop's current callback, then `done` on the loop.
 
         done  is called with the OSError that `work` raised, or None
@@ -48,7 +48,7 @@ class ThreadWork:
         # Later, so that the sync covers what the current callback still writes.
         self._loop.call_soon(self._start, work, done)
 
-    def _start(self, work: Work, done: Done) -> None:
+    def _start(self, work: Function, done: Done) -> None:
         future = self._loop.run_in_executor(self._executor, work)
         future.add_done_callback(lambda ended: self._report(ended, done))
 

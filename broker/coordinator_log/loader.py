@@ -233,7 +233,7 @@ class _SegmentReader:
         batch = self._whole(position)
         if batch is None:
             self._check_no_legacy(position)
-            return f"the bytes at position {position} of the segment are no batch", []
+            return f"the bytes at position {position} of the segment are not a batch", []
         records: list[Record] = []
         with suppress(BrokerError):
             records.extend(decode_records(batch))

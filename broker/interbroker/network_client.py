@@ -244,7 +244,7 @@ class NetworkClients:
 def _codecs(cls: Any, version: int) -> tuple[int, Decode, Decode]:
     """(API key, decoders of the response's header and of the response) of a request."""
     api_key = schema_of(cls).api_key
-    assert api_key is not None, f"{cls.__name__} is no request"
+    assert api_key is not None, f"{cls.__name__} is not a request"
     return (
         api_key,
         decoder(ResponseHeader, response_header_version(api_key, version)),

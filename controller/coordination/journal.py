@@ -71,8 +71,8 @@ _SEQUENTIAL: Final = 2
 
 
 class SnapshotDamaged(Exception):
-    """The bytes are no snapshot.  Snapshots are renamed into place when they are complete, so the
-    disk has damaged it."""
+    """The bytes are not a snapshot.  Snapshots are renamed into place when they are complete, so
+    the disk has damaged it."""
 
 
 class SessionOpening(NamedTuple):

@@ -115,7 +115,7 @@ class FencedWrites:
         return results
 
     async def remove(self, *paths: str) -> None:
-        """Remove nodes without children; those that do not exist are no error.
+        """Remove nodes without children; a missing one is not an error.
 
         raises  ControllerMoved; NotEmpty and the like
         """

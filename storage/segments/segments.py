@@ -159,7 +159,7 @@ class Segments:
             # The batches end before `offset`; offsets between were compacted away.
             return offset, None
         if last is self.active:
-            return min(point.found.base_offset, offset), point
+            return min(point.batch.base_offset, offset), point
         batch = last.last_batch()
         assert batch is not None, "it has a batch at the point"
         return batch.last_offset + 1, None

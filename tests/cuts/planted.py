@@ -102,7 +102,7 @@ def file_is_cut_before_removals_are_synced(patch: pytest.MonkeyPatch) -> None:
 
     def plan(self: Segments, offset: int) -> tuple[int, TruncationPoint | None]:
         point = self[self.number_of(offset)].plan_truncation(offset)
-        return (offset if point is None else min(point.found.base_offset, offset)), point
+        return (offset if point is None else min(point.batch.base_offset, offset)), point
 
     patch.setattr(Segments, "plan_truncation", plan)
 

@@ -25,17 +25,14 @@ FORBIDDEN: Final = re.compile(
 """A whole word, also between underscores and within CamelCase."""
 ANSWER: Final = re.compile(r"(?<![a-z])answers?(?![a-z])|Answers?(?![a-z])|ANSWERS?(?![A-Z])")
 """A response has no other name; to be answered is allowed."""
-NEEDS_THE_LINE_ABOVE: Final = re.compile(r'^\s*r?"""(?:Of|As|The same|Those|Likewise)\b', re.M)
-"""How a docstring begins that cannot be read alone."""
+NAMES_OF_TESTS: Final = "tests/repository/test_tests.py"
+"""It forbids the word, too."""
 READ_ALONE: Final = (
     *("broker/coordinator_log/", "broker/group/", "broker/interbroker/", "broker/transaction/"),
     *("controller/active/", "controller/decide/", "controller/coordination/", "controller/znodes/"),
+    *("protocol/", "runtime/", "storage/"),
 )
-"""Folders whose docstrings can all be read alone."""
-NAMES_OF_TESTS: Final = "tests/repository/test_tests.py"
-"""It forbids the word, too."""
-READ_ALONE: Final = ("protocol/", "runtime/", "storage/")
-"""The packages whose docstrings can be read alone; others are added when theirs can."""
+"""The folders whose docstrings can be read alone; others are added when theirs can."""
 LEANS: Final = re.compile(r"(?:Of|As|The same|Those|Likewise)\b")
 """Begins a docstring that needs the line above."""
 IS_NO: Final = re.compile(
@@ -82,21 +79,6 @@ def test_responses_are_called_so() -> None:
 def test_forbidden_words_are_found_in_names_and_sentences() -> None:
     given = ("told, as", "_nobody_", "BigDoor", "Wish", "heartbeat", "edged", "Households")
     assert [bool(FORBIDDEN.search(text)) for text in given] == [True] * 4 + [False] * 3
-
-
-def test_docstrings_can_be_read_alone() -> None:
-    offenders = [
-        f"{file.name}: {match[0].strip()}"
-        for file in sources(".py")
-        if file.name.startswith(READ_ALONE)
-        for match in NEEDS_THE_LINE_ABOVE.finditer(file.text)
-    ]
-    assert not offenders, "\n".join(offenders)
-
-
-def test_beginnings_that_need_the_line_above_are_found() -> None:
-    given = ('"""Of the newest."""', '    """As `add`."""', '"""Often."""', '"""Those of it."""')
-    assert [bool(NEEDS_THE_LINE_ABOVE.search(text)) for text in given] == [True, True, False, True]
 
 
 def test_comments_leave_nothing_for_later() -> None:

@@ -548,7 +548,9 @@ class ClassicGroup:
         syncing = [one for one in self.members.values() if one.sync_ticket is not None]
         assert not syncing or self.state is GroupState.COMPLETING, "syncs wait for the leader"
         assert self.next_deadline_ms() >= self.wake_ms, "no deadline is before wake_ms"
-        assert not any(name in self.members for name in self.pending), "pending members are none"
+        assert not any(name in self.members for name in self.pending), (
+            "a pending member is not a member"
+        )
         if self.state is GroupState.STABLE or self.state is GroupState.COMPLETING:
             assert self.members, f"{self.state} has members"
         if self.state is GroupState.EMPTY:

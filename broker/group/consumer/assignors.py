@@ -41,7 +41,7 @@ def assign_range(
     subscription_type: SubscriptionType,
     partition_counts: Mapping[Uuid, int],
 ) -> dict[str, Assignment]:
-    """A run of each topic for each of its subscribers; whether all subscribe alike is no matter."""
+    """A run of each topic for each of its subscribers, whether they subscribe alike or not."""
     return assign_ranges(members, partition_counts)
 
 

@@ -21,7 +21,7 @@ ACL_VERSION: Final = 0
 
 
 class MalformedFrame(Exception):
-    """The bytes are no request; the connection is closed."""
+    """The bytes are not a request; the connection is closed."""
 
 
 class JuteReader:
