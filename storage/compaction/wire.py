@@ -102,8 +102,8 @@ def decode_message(line: bytes) -> WorkerMessage:
         return CleaningFailure(**message["failure"])
     result: dict[str, Any] = message["result"]
     result["groups"] = tuple(
-        CleanedGroup(**{**group, "replaced_base_offsets": tuple(group["replaced_base_offsets"])})
-        for group in result["groups"]
+        CleanedGroup(base_offset, tuple(replaced), size_bytes)
+        for base_offset, replaced, size_bytes in result["groups"]
     )
     return CleaningResult(**result)
 
