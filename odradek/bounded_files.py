@@ -48,7 +48,7 @@ def read_file(path: str | os.PathLike[str], bytes_max: int) -> bytes:
     return content
 
 
-def error_text(error: BaseException) -> str:
+def system_error_text(error: BaseException) -> str:
     """What happened, without the names of Python: `PATH: No such file or directory`."""
     if isinstance(error, UnicodeError):
         return "the host is not a name that DNS can have"

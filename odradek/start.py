@@ -18,7 +18,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from odradek.bounded_files import error_text
+from odradek.bounded_files import system_error_text
 from odradek.tools.settings_arguments import add_settings_arguments
 
 if TYPE_CHECKING:
@@ -303,7 +303,7 @@ def main(arguments: Sequence[str]) -> int:
     except ephemeral.StoppedEarly:
         return 0
     except OSError as error:
-        print(f"odradek: {error_text(error)}", file=sys.stderr)
+        print(f"odradek: {system_error_text(error)}", file=sys.stderr)
         return 1
 
 
@@ -384,7 +384,7 @@ def _controlled(
     try:
         control = ControlListener(host, port, _token(options))
     except OSError as error:
-        text = f"cannot serve the control channel on {host}:{port}: {error_text(error)}"
+        text = f"cannot serve the control channel on {host}:{port}: {system_error_text(error)}"
         raise StartError(text) from error
     clock = AdvancedClock(SystemClock(), begin.ahead_ms)
     return control, clock, controlled_node(control, clock, folder.keep)

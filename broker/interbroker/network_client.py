@@ -18,7 +18,7 @@ from struct import Struct
 from time import monotonic_ns
 from typing import Any, Final, cast
 
-from odradek.bounded_files import error_text
+from odradek.bounded_files import system_error_text
 from odradek.broker.interbroker.receive_buffer import ReceiveBuffer
 from odradek.protocol.api_keys import messages_of
 from odradek.protocol.compiler import decoder, encoder
@@ -318,7 +318,7 @@ class _Connection(asyncio.BufferedProtocol):
             # Another broker may register a host that no resolver can be asked for.
             if not isinstance(error, OSError | UnicodeError):
                 logger.error("the attempt to connect died", exc_info=error)
-            self.end(error_text(error))
+            self.end(system_error_text(error))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are not instances of it.

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from odradek.bounded_files import error_text, read_file
+from odradek.bounded_files import read_file, system_error_text
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.checks import check_settings, unknown_names
 from odradek.broker.settings.definitions import BROKER, base_name, broker_definition
@@ -54,7 +54,7 @@ def load_settings(path: str | None, overrides: Sequence[str]) -> BrokerSettings:
         try:
             written = parse_properties(read_file(path, FILE_BYTES_MAX))
         except (OSError, PropertiesError) as error:
-            reason = error_text(error) if isinstance(error, OSError) else f"{path}: {error}"
+            reason = system_error_text(error) if isinstance(error, OSError) else f"{path}: {error}"
             raise SettingsError(f"Cannot read the settings in {reason}") from error
     for override in overrides:
         name, equals, text = override.partition("=")

@@ -20,7 +20,7 @@ import traceback
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from odradek.bounded_files import error_text
+from odradek.bounded_files import system_error_text
 
 if TYPE_CHECKING:
     from odradek.controller.coordination.tree import Tree
@@ -89,7 +89,7 @@ def _check(directories: Sequence[str]) -> Verdict | None:
             for lock in locks:
                 lock.release()
     except (DirectoryInUse, OSError) as error:
-        reason = error_text(error) if isinstance(error, OSError) else str(error)
+        reason = system_error_text(error) if isinstance(error, OSError) else str(error)
         print(f"odradek: {reason}", file=sys.stderr)
         return None
     _check_coordination(files, paths, verdict)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
-from odradek.bounded_files import error_text
+from odradek.bounded_files import system_error_text
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import decoder, encoder
 from odradek.protocol.decode_error import DecodeError
@@ -93,7 +93,7 @@ class BrokerConnection:
             self._socket = socket.create_connection((host, port), wait_ms / 1000)
         except (OSError, UnicodeError) as error:
             raise BrokerUnreachable(
-                f"{self.address} cannot be reached: {error_text(error)}"
+                f"{self.address} cannot be reached: {system_error_text(error)}"
             ) from error
         try:
             self._socket.settimeout(timeout_ms / 1000)
@@ -143,7 +143,7 @@ class BrokerConnection:
             body = memoryview(self._read(size))
         except OSError as error:
             raise BrokerUnreachable(
-                f"{self.address} does not respond: {error_text(error)}"
+                f"{self.address} does not respond: {system_error_text(error)}"
             ) from error
         try:
             head, position = decoder(ResponseHeader, response_header_version(key, version))(body, 0)

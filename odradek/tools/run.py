@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from odradek.bounded_files import error_text
+from odradek.bounded_files import system_error_text
 
 KAFKA_VERSION: Final = "3.9.2"
 """The tools take the flags of this release, and print its lines, columns and exit codes.
@@ -32,7 +32,7 @@ def run_tool(run: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> i
         sys.stdout.flush()
     except OSError as error:
         if not isinstance(error, BrokenPipeError):
-            print(f"odradek: {error_text(error)}", file=sys.stderr)
+            print(f"odradek: {system_error_text(error)}", file=sys.stderr)
             return 1
         # The reader of the pipe has ended (`| head`).  The action is done; Java ignores this too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -68,13 +68,20 @@ def open_znodes(connect: str) -> Iterator[Znodes]:
     from kazoo.exceptions import KazooException, NoNodeError
     from kazoo.handlers.threading import KazooTimeoutError
 
+    from odradek.broker.settings.checks import check_zookeeper_connect
+    from odradek.broker.settings.types import ALLOWED_MAX, InvalidValueError, shown_text
+
     # kazoo's own chroot would warn on stderr when the znode is missing.
     hosts, _, chroot = connect.rstrip("/").partition("/")
     quiet = logging.Logger("odradek.tools.zookeeper", logging.CRITICAL + 1)
     try:
+        # A host that no resolver takes would end kazoo's thread with a traceback.
+        check_zookeeper_connect(connect)
         session = KazooClient(hosts=hosts, read_only=True, logger=quiet)
     except ValueError as error:
-        raise ClientError(f"'{connect}' is not an address of ZooKeeper: {error}") from error
+        reason = error.allowed if isinstance(error, InvalidValueError) else str(error)
+        text = f"'{shown_text(connect)}' is not an address of ZooKeeper: "
+        raise ClientError(text + shown_text(reason, ALLOWED_MAX)) from error
     try:
         session.start(CONNECT_TIMEOUT_S)
         yield Znodes(session, f"/{chroot}" if chroot else "")

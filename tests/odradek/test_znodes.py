@@ -142,10 +142,12 @@ def test_invalid_command_line_exits_with_2(words: list[str]) -> None:
     assert result.errors
 
 
-def test_invalid_address_is_reported() -> None:
-    result = our_tool("znodes", ["host:port", "ls", "/"])
+@pytest.mark.parametrize("address", ["host:port", "a..b:2181", "h,a..b/chroot", "x" * 64])
+def test_invalid_address_is_reported_in_one_line(address: str) -> None:
+    result = our_tool("znodes", [address, "ls", "/"])
     assert (result.exit_code, result.output) == (1, "")
-    assert result.errors.startswith("'host:port' is not an address of ZooKeeper: ")
+    assert result.errors.startswith(f"'{address}' is not an address of ZooKeeper: ")
+    assert result.errors.count("\n") == 1
 
 
 def test_help_and_version_need_no_server() -> None:
