@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from posixpath import commonpath
 from typing import Final
 
+from odradek.broker.handlers.shared.table import HANDLERS
 from tests.repository.graph import cycles
 from tests.repository.sources import product, sources
 from tests.repository.test_imports import import_graph
@@ -53,6 +54,15 @@ def test_circles_of_neighbours_are_found() -> None:
     graph = {"p/a/x.py": {"p/b/c/y.py"}, "p/b/c/y.py": {"p/b/z.py"}, "p/b/z.py": {"p/a/w.py"}}
     assert circles_of_neighbours(graph) == {("p/a", "p/b")}
     assert circles_of_neighbours({"p/a/x.py": {"p/b.py"}, "p/b.py": {"q/a.py"}}) == set()
+
+
+def test_files_of_handlers_are_the_apis_of_the_table() -> None:
+    files = {
+        PurePosixPath(file.name).stem
+        for file in product()
+        if PurePosixPath(file.name).parent == PurePosixPath("broker/handlers")
+    }
+    assert files - {"__init__"} == {api.module for api in HANDLERS}
 
 
 def test_broker_does_not_mention_tests() -> None:
