@@ -14,15 +14,13 @@ from odradek.runtime.work import in_units
 class CoordinatorContext:
     """Clock, timers and purgatory of the node."""
 
-    __slots__ = ("clock", "matching", "purgatory", "scheduler", "wheel")
+    __slots__ = ("clock", "purgatory", "scheduler", "wheel")
 
     def __init__(self, purgatory: Purgatory, wheel: Wheel, clock: Clock) -> None:
         self.purgatory = purgatory
         self.wheel = wheel
         self.clock = clock
         self.scheduler = scheduler_of(clock, self.defer, "coordinators")
-        self.matching = scheduler_of(clock, self.defer, "regular expressions")
-        """The expressions of all groups are matched here: their number is up to clients."""
 
     def after(self, wait_ms: int, work: Callable[[], None]) -> None:
         """Call `work` once, in `wait_ms`."""

@@ -9,6 +9,7 @@ from odradek.broker.group.unreadable import Refuse
 from odradek.broker.purgatory import Purgatory, Wheel
 from odradek.broker.settings.groups import ConsumerGroupSettings
 from odradek.runtime.clock import Clock
+from odradek.runtime.scheduler import scheduler_of
 
 
 class GroupContext(CoordinatorContext):
@@ -19,7 +20,7 @@ class GroupContext(CoordinatorContext):
     refuse             which groups are refused when records are unreadable
     """
 
-    __slots__ = ("codec", "commit_timeout_ms", "consumer", "limits", "memory", "refuse")
+    __slots__ = ("codec", "commit_timeout_ms", "consumer", "limits", "matching", "memory", "refuse")
 
     def __init__(
         self,
@@ -40,6 +41,8 @@ class GroupContext(CoordinatorContext):
         self.consumer = consumer or ConsumerGroupSettings()
         self.refuse = refuse
         self.memory = MemberMemory(limits.pending_bytes_max)
+        self.matching = scheduler_of(clock, self.defer, "regular expressions")
+        """The expressions of all groups are matched here: their number is up to clients."""
 
     def now(self) -> Now:
         """The present time, on both clocks."""
