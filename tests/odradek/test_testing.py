@@ -32,9 +32,9 @@ WAIT_S = 60.0
 UNKNOWN = "UNKNOWN_TOPIC_OR_PARTITION"
 LIGHT = """
 import sys
-import odradek.testing
+from odradek.testing import Broker
 light = sorted(name for name in sys.modules if name.startswith("odradek."))
-with odradek.testing.Broker() as broker:
+with Broker() as broker:
     started = sorted(name for name in sys.modules if name.startswith("odradek."))
     broker.create_topic("orders")
     broker.records("orders")
