@@ -74,9 +74,6 @@ class UnknownTopic(KafkaError):
         text = f"no broker has a topic {topic}; there is {', '.join(shown) or 'none at all'}"
         super().__init__(text, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
-    def __str__(self) -> str:
-        return self.text
-
 
 def create_topic(
     client: Client,

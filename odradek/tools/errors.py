@@ -1,19 +1,16 @@
-"""Errors of the tools, with the texts of Kafka's.
+"""Errors of the tools: the name of the error code, and a text.
 
-Kafka's tools print the class of the Java exception.  So do these: some exit with 0 on most errors,
-so scripts can only look at the text.
+Some tools exit with 0 on most errors, as Kafka's do, so scripts can only look at the text.
+Differs from Kafka: its tools print Java's exception class in place of the name.
 """
 
 from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Final
 
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
-
-WRAPPER: Final = "java.util.concurrent.ExecutionException: "
 
 
 def partition_text(partition: TopicPartition) -> str:
@@ -28,36 +25,35 @@ class ToolError(Exception):
 class KafkaError(ToolError):
     """A broker returned an error code.
 
-    text  class and message of the Java exception; `str` of the error adds the ExecutionException
-          that wraps it in most calls of Kafka's tool
+    text  `str` of the error
     code  the error code of the response
     """
 
     def __init__(self, text: str, code: int = ErrorCode.UNKNOWN_SERVER_ERROR) -> None:
-        super().__init__(WRAPPER + text)
+        super().__init__(text)
         self.text = text
         self.code = code
 
 
-def exception_of(code: int) -> tuple[str, str]:
-    """The Java exception class of an error code, and its standard text.
+def error_name(code: int) -> str:
+    """The name of an error code; UNKNOWN_SERVER_ERROR for one that no release has."""
+    is_defined = code in list(ErrorCode)
+    return ErrorCode(code).name if is_defined else ErrorCode.UNKNOWN_SERVER_ERROR.name
 
-    Source: Kafka 3.9's org.apache.kafka.common.protocol.Errors, of which kafka_exceptions.tsv has a
-    row for each error of that release.
+
+def error_text(code: int) -> str:
+    """The standard text of an error code.
+
+    Source: Kafka 3.9's org.apache.kafka.common.protocol.Errors, of which error_texts.tsv has a row
+    for each error.
     """
-    error = ErrorCode(code) if code in list(ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
-    unknown = (
-        f"org.apache.kafka.common.errors.{error.name}",
-        f"The broker responds with error {code}.",
-    )
-    return _exceptions().get(error.name, unknown)
+    return _texts().get(error_name(code), f"The broker responds with error {code}.")
 
 
 @cache
-def _exceptions() -> dict[str, tuple[str, str]]:
-    text = Path(__file__).with_name("kafka_exceptions.tsv").read_text(encoding="utf-8")
-    rows = (line.split("\t") for line in text.splitlines()[1:])
-    return {error: (exception, message) for error, exception, message in rows}
+def _texts() -> dict[str, str]:
+    text = Path(__file__).with_name("error_texts.tsv").read_text(encoding="utf-8")
+    return dict(line.split("\t") for line in text.splitlines()[1:])
 
 
 def refused(code: int, message: str | None = None) -> KafkaError:
@@ -65,8 +61,9 @@ def refused(code: int, message: str | None = None) -> KafkaError:
 
     message  replaces the standard text of the code unless it is None
     """
-    name, text = exception_of(code)
-    return KafkaError(f"{name}: {text if message is None else message}", code)
+    return KafkaError(
+        f"{error_name(code)}: {error_text(code) if message is None else message}", code
+    )
 
 
 def timed_out(what: str) -> KafkaError:

@@ -28,7 +28,7 @@ from odradek.protocol.messages.update_features import (
 )
 from odradek.tools.client import Client, ClientError
 from odradek.tools.client_config import open_client
-from odradek.tools.errors import ToolError, exception_of
+from odradek.tools.errors import ToolError, error_text
 from odradek.tools.run import run_tool
 
 UPGRADE: Final = 1
@@ -183,10 +183,10 @@ def _request(
         errors_of=lambda response: [response.error_code],
     )
     if response.error_code:
-        text = response.error_message or exception_of(response.error_code)[1]
+        text = response.error_message or error_text(response.error_code)
         return dict.fromkeys(levels, text)
     return {
-        one.feature: one.error_message or exception_of(one.error_code)[1]
+        one.feature: one.error_message or error_text(one.error_code)
         for one in response.results
         if one.error_code
     }

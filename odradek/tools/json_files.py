@@ -20,7 +20,7 @@ BYTES_MAX: Final = 64 << 20
 
 
 class JsonError(ToolError):
-    """A value has the wrong type, or a field is missing; Kafka: JsonMappingException."""
+    """A value has the wrong type, or a field is missing."""
 
 
 class UnreadableFileError(ToolError):
@@ -80,7 +80,7 @@ class JsonReader:
 
 
 def to_json(value: Any) -> str:
-    """One line without blanks, as Jackson writes it."""
+    """One line without blanks."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 

@@ -24,7 +24,7 @@ from odradek.protocol.topic_partition import TopicPartition, by_topic
 from odradek.tools import options as command_line
 from odradek.tools.client import Client
 from odradek.tools.client_config import open_client
-from odradek.tools.errors import WRAPPER, KafkaError, ToolError, partition_text, refused
+from odradek.tools.errors import KafkaError, ToolError, partition_text, refused
 from odradek.tools.json_files import JsonError, JsonReader, UnreadableFileError, read_json
 from odradek.tools.options import Flag, Options, OptionsError
 from odradek.tools.run_command import run_command
@@ -33,7 +33,6 @@ WHAT_IT_DOES: Final = (
     "This tool attempts to elect a new leader for a set of topic partitions. The type of elections "
     "supported are preferred replicas and unclean replicas."
 )
-MAPPING_EXCEPTION: Final = "com.fasterxml.jackson.databind.JsonMappingException"
 TIMEOUT_MS: Final = 15_000
 """Half of 30 s, as in Kafka's tool."""
 ELECTION_TYPES: Final = ("PREFERRED", "UNCLEAN")
@@ -93,11 +92,8 @@ def _act(options: Options) -> int:
     try:
         election_type = _election_type(options)
         partitions = _partitions(options)
-    except JsonError as error:
-        print(f"{MAPPING_EXCEPTION}: {error}", file=sys.stderr)
-        return 1
-    except UnreadableFileError as error:
-        print(f"java.io.IOException: {error}", file=sys.stderr)
+    except (JsonError, UnreadableFileError) as error:
+        print(error, file=sys.stderr)
         return 1
     bootstrap = options.value("bootstrap-server")
     assert bootstrap is not None, "parse_options requires one"
@@ -169,7 +165,7 @@ def elect(client: Client, election_type: int, partitions: Sequence[TopicPartitio
         print(f"Valid replica already elected for partitions {', '.join(unchanged)}")
     for partition, error in failed:
         name = partition_text(partition)
-        print(f"Error completing leader election ({kind}) for partition: {name}: {error.text}")
+        print(f"Error completing leader election ({kind}) for partition: {name}: {error}")
     if failed:
         raise ToolError(f"{len(failed)} replica(s) could not be elected")
 
@@ -218,6 +214,6 @@ def _fail(code: int) -> None:
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Not authorized to perform leader election",
     }.get(ErrorCode(code) if code in list(ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR)
     if text is None:
-        raise ToolError(WRAPPER + refused(code).text)
+        raise refused(code)
     print(text)
     raise ToolError(text)

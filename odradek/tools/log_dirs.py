@@ -24,7 +24,7 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools import options as command_line
 from odradek.tools.client import Client
 from odradek.tools.client_config import open_client
-from odradek.tools.errors import ToolError, exception_of, partition_text, refused
+from odradek.tools.errors import ToolError, error_name, partition_text, refused
 from odradek.tools.json_files import to_json
 from odradek.tools.options import Flag, Options, OptionsError
 from odradek.tools.run_command import run_command
@@ -138,6 +138,6 @@ def _directory(result: DescribeLogDirsResult, topics: Collection[str]) -> dict[s
             }
             for one in shown
         ],
-        "error": exception_of(result.error_code)[0] if result.error_code else None,
+        "error": error_name(result.error_code) if result.error_code else None,
         "logDir": result.log_dir,
     }

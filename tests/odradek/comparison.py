@@ -8,6 +8,9 @@ from typing import Any, Final
 
 LIST: Final = re.compile(r"\S+(?:, ?\S+)+")
 BRACKETS: Final = str.maketrans("", "", "()[]'\"")
+EXCEPTION: Final = re.compile(r"\b(?:[a-z]\w*\.)+[A-Z][\w$]*(?:Exception|TooLarge): ?")
+ERROR_NAME: Final = re.compile(r"\b[A-Z]{2,}(?:_[A-Z]+)+: ?")
+MISSING_FILE: Final = re.compile(r"java\.nio\.file\.NoSuchFileException: (\S+)")
 ONE_LINE_TABLE: Final = re.compile(r" *(GROUP +)?TOPIC +PARTITION +(STATUS|NEW-OFFSET)")
 
 
@@ -16,7 +19,8 @@ def comparable(conversation: str) -> list[tuple[str, list[str]]]:
 
     The order of lines, of items of a list and of arrays of JSON is that of a hash table in
     Apache's tools: here it is sorted.  The order of columns counts; names in apostrophes after a
-    colon do not, which Apache's tool prints with some apostrophes missing.
+    colon do not, which Apache's tool prints with some apostrophes missing.  Our tools print
+    names of error codes in place of Java's exceptions; neither are compared.
     """
     sections = re.split(r"^(?=\$ )", conversation, flags=re.MULTILINE)
     played = [section.splitlines() for section in sections if section]
@@ -26,6 +30,8 @@ def comparable(conversation: str) -> list[tuple[str, list[str]]]:
 def _comparable_line(line: str) -> str:
     if line.startswith("  {"):
         return json.dumps(_sorted_arrays(json.loads(line)))
+    line = MISSING_FILE.sub(r"\1 does not exist", line)
+    line = ERROR_NAME.sub("", EXCEPTION.sub("", line))
     if ONE_LINE_TABLE.match(line):
         return " ".join(sorted(line.split()))
     words, _, _ = line.partition(": '")

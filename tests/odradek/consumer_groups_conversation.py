@@ -111,7 +111,7 @@ def masked(text: str) -> str:
     """Replace what differs between runs: ids, ports and Java's object hashes."""
     text = re.sub(r" \(attempted merging values .*\)", "", text)
     text = re.sub(r"\n   at \[Source: .*", "", text)
-    text = re.sub(r"(TimeoutException: ).*", r"\1LATE", text)
+    text = re.sub(r"(TimeoutException|REQUEST_TIMED_OUT): .*", r"\1: LATE", text)
     text = re.sub(UUID, "00000000-0000-0000-0000-000000000000", text)
     return re.sub(r"127\.0\.0\.1:\d{5}", "127.0.0.1:PORTS", text)
 

@@ -99,7 +99,7 @@ def test_datetime_that_java_rejects_is_an_error(text: str) -> None:
     with pytest.raises(ToolError) as raised:
         parse_datetime(text)
     zoned = text if any(mark in text.split("T")[1] for mark in "+-Z") else f"{text}Z"
-    assert str(raised.value) == f'java.text.ParseException: Unparseable date: "{zoned}"'
+    assert str(raised.value) == f'Unparseable date: "{zoned}"'
 
 
 @pytest.mark.parametrize("text", ["2024-01-01", "2024-01-01T", "T", "", "2024-01-01t03:00:00.000"])

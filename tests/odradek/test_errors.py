@@ -1,4 +1,4 @@
-"""The exceptions and texts of error codes are those of Kafka's class Errors."""
+"""The texts of error codes are those of Kafka's class Errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.tools.errors import exception_of
+from odradek.tools.errors import error_text
 from tests.support import maven
 from tests.support.apache import JUDGE_VERSION, java_command
 
@@ -16,12 +16,10 @@ TIMEOUT_S = 120.0
 
 
 @pytest.mark.judge
-def test_every_error_code_of_kafka_has_its_exception_and_text() -> None:
+def test_every_error_code_of_kafka_has_its_text() -> None:
     libraries = maven.broker_libraries(JUDGE_VERSION)
     command = java_command(libraries, str(PROGRAM), [], heap="128m")
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
     rows = [line.split("\t") for line in done.stdout.splitlines()]
     assert len(rows) == 128
-    assert [exception_of(int(code)) for code, _, _ in rows] == [
-        (name, text) for _, name, text in rows
-    ]
+    assert [error_text(int(code)) for code, _, _ in rows] == [text for _, _, text in rows]

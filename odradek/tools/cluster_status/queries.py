@@ -33,7 +33,7 @@ from odradek.tools.cluster_status.status import (
 from odradek.tools.consumer_groups.group_offsets import committed_offsets_of
 from odradek.tools.consumer_groups.partition_offsets import list_offsets
 from odradek.tools.consumer_groups.queries import list_groups
-from odradek.tools.errors import KafkaError, ToolError, exception_of, refused
+from odradek.tools.errors import KafkaError, ToolError, error_text, refused
 
 TOPIC: Final = 2
 BROKER: Final = 4
@@ -139,7 +139,7 @@ def _directories(client: Client, broker: MetadataResponseBroker) -> list[LogDire
     except ClientError as error:
         return str(error)
     if not response.results:
-        return exception_of(response.error_code)[1]
+        return error_text(response.error_code)
     return [_directory(result) for result in response.results]
 
 
@@ -147,7 +147,7 @@ def _directory(result: DescribeLogDirsResult) -> LogDirectoryStatus:
     sizes = [one.partition_size_bytes for topic in result.topics for one in topic.partitions]
     return LogDirectoryStatus(
         path=result.log_dir,
-        error=exception_of(result.error_code)[1] if result.error_code else None,
+        error=error_text(result.error_code) if result.error_code else None,
         replicas=len(sizes),
         logs_bytes=sum(sizes),
         total_bytes=result.total_bytes,

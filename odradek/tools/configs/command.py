@@ -186,10 +186,10 @@ def parse_added(options: Options) -> dict[str, str]:
         try:
             added = read_properties(path)
         except FileNotFoundError as error:
-            raise ToolError(f"java.nio.file.NoSuchFileException: {path}") from error
+            raise ToolError(f"{path} does not exist") from error
         except (OSError, InvalidPropertiesError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
-            raise ToolError(f"java.io.IOException: {path}: {reason}") from error
+            raise ToolError(f"{path}: {reason}") from error
     text = options.value("add-config")
     if text is not None:
         added |= parse_pairs(text)

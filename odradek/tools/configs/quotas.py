@@ -25,7 +25,7 @@ from odradek.protocol.messages.describe_user_scram_credentials import (
 )
 from odradek.tools.client import Client
 from odradek.tools.configs.options import CLIENTS, IPS, USERS
-from odradek.tools.errors import exception_of, refused
+from odradek.tools.errors import error_name, refused
 
 _ENTITIES: Final = {USERS: "user", CLIENTS: "client-id", IPS: "ip"}
 QUOTA_TYPES: Final = tuple(_ENTITIES)
@@ -86,7 +86,7 @@ def credential_lines(client: Client, names: Sequence[str]) -> Iterator[str]:
             continue
         user = f"SCRAM credential configs for user-principal '{result.user}'"
         if result.error_code:
-            name = exception_of(result.error_code)[0].rpartition(".")[2]
+            name = error_name(result.error_code)
             yield f"Error retrieving {user}: {name}: {result.error_message}"
             continue
         infos = ", ".join(

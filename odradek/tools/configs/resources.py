@@ -26,7 +26,7 @@ from odradek.protocol.messages.incremental_alter_configs import (
 )
 from odradek.tools.client import BrokerConnection, Client
 from odradek.tools.configs.options import BROKERS, LOGGERS, TOPICS
-from odradek.tools.errors import ToolError, exception_of, refused
+from odradek.tools.errors import ToolError, error_name, refused
 
 TOPIC: Final = 2
 BROKER: Final = 4
@@ -116,7 +116,7 @@ def _check_topic(name: str) -> None:
     try:
         check_name(name)
     except BrokerError as error:
-        raise ToolError(f"{exception_of(error.code)[0]}: {error.message}") from error
+        raise ToolError(f"{error_name(error.code)}: {error.message}") from error
 
 
 def _connection(client: Client, resource: Resource) -> BrokerConnection:

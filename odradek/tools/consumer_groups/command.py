@@ -33,7 +33,7 @@ from odradek.tools.consumer_groups.queries import (
 )
 from odradek.tools.consumer_groups.render import deletions_table, groups_table, plans_table
 from odradek.tools.consumer_groups.reset import parse_scope, reset_offsets
-from odradek.tools.errors import WRAPPER, KafkaError, ToolError, refused
+from odradek.tools.errors import KafkaError, ToolError, refused
 from odradek.tools.options import INT32_MAX, INT64_MAX, Options, OptionsError
 from odradek.tools.run_command import run_command
 
@@ -72,7 +72,7 @@ def open_client(options: Options) -> Client:
     path = options.value("command-config")
     if path is not None:
         if not os.path.exists(path):
-            raise ToolError(f"java.nio.file.NoSuchFileException: {path}")
+            raise ToolError(f"{path} does not exist")
         configs = read_client_config(path)
     bootstrap = options.value("bootstrap-server")
     assert bootstrap is not None, "parse_options requires one"
@@ -127,7 +127,7 @@ def _list(client: Client, options: Options) -> None:
     try:
         groups = list_groups(client, states, types)
     except KafkaError as error:
-        raise ToolError(error.text) from error
+        raise ToolError(str(error)) from error
     print(groups_table(groups, has_type=has_type, has_state=has_state))
 
 
@@ -156,7 +156,7 @@ def _delete(client: Client, options: Options) -> None:
     for group in failed:
         error = results[group]
         assert error is not None, "the group is not in `deleted`"
-        print(f"* Group '{group}' could not be deleted due to: {WRAPPER}{error.text}")
+        print(f"* Group '{group}' could not be deleted due to: {error}")
     if deleted:
         names = ", ".join(f"'{group}'" for group in deleted)
         print(f"\nThese consumer groups were deleted successfully: {names}")
@@ -194,7 +194,7 @@ def _delete_offsets(client: Client, options: Options) -> None:
         results |= dict.fromkeys(partitions, error)
     _print_deletion(group, topics, first)
     rows = [
-        (one, "Successful" if error is None else f"Error: :{error.text}")
+        (one, "Successful" if error is None else f"Error: :{error}")
         for one, error in sorted(
             results.items(), key=lambda item: f"{item[0].topic}{item[0].partition}"
         )

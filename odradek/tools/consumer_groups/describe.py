@@ -46,9 +46,9 @@ def describe_groups(client: Client, options: Options, groups: Sequence[str]) -> 
     found: dict[str, Description] = {}
     for group, description in describe(client, groups).items():
         if isinstance(description, KafkaError):
-            raise ToolError(description.text)
+            raise ToolError(str(description))
         found[group] = description
-    names = sorted(found, key=_java_order)
+    names = sorted(found)
     if options.has("members"):
         for group in names:
             _print_members(group, found[group], verbose=options.has("verbose"))
@@ -62,11 +62,6 @@ def describe_groups(client: Client, options: Options, groups: Sequence[str]) -> 
         for group in names:
             if _print_state_notice(group, found[group].state, len(rows[group])):
                 print(offsets_table(rows[group]), end="")
-
-
-def _java_order(text: str) -> bytes:
-    """Sort key of a string in Java: its UTF-16 code units."""
-    return text.encode("utf-16-be", "surrogatepass")
 
 
 def _print_state_notice(group: str, state: str, row_count: int) -> bool:

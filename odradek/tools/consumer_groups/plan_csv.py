@@ -26,10 +26,7 @@ QUOTED_FROM: Final = 25
 _VALUE: Final = re.compile(r'"((?:[^"]|"")*)"|([^,]*)')
 _NUMBER: Final = re.compile(r"[+-]?\d+")
 _BLANKS: Final = "".join(map(chr, range(33)))
-_JACKSON: Final = "com.fasterxml.jackson."
-_NOTHING: Final = (
-    f"{_JACKSON}databind.exc.MismatchedInputException: No content to map due to end-of-input"
-)
+_NOTHING: Final = "No content to map due to end-of-input"
 
 
 class Row(NamedTuple):
@@ -81,7 +78,7 @@ def parse_row(line: str, group: str | None) -> Row:
     if len(values) > columns and (len(values) > columns + 1 or values[columns]):
         value = values[columns]
         raise ToolError(
-            f"{_JACKSON}dataformat.csv.CsvReadException: Too many entries: expected at most "
+            f"Too many entries: expected at most "
             f'{columns} (value #{columns} ({len(value)} chars) "{value}")'
         )
     return Row(group, TopicPartition(given[0], index), offset)
@@ -97,7 +94,7 @@ def _values(line: str) -> list[str]:
         found = _VALUE.match(line, position)
         assert found is not None, "a value may be empty"
         if found[1] is None and line[position : position + 1] == '"':
-            raise ToolError(f"{_JACKSON}core.JsonParseException: Missing closing quote for value")
+            raise ToolError("Missing closing quote for value")
         values.append(found[2] if found[1] is None else found[1].replace('""', '"'))
         position = found.end() + 1
         if position > len(line):
@@ -105,7 +102,7 @@ def _values(line: str) -> list[str]:
         if line[position - 1] != ",":
             character = line[position - 1]
             raise ToolError(
-                f"{_JACKSON}core.JsonParseException: Unexpected character ('{character}' (code "
+                f"Unexpected character ('{character}' (code "
                 f"{ord(character)})): Expected column separator character (',' (code 44)) or "
                 "end-of-line"
             )
@@ -117,14 +114,11 @@ def _number(text: str, kind: str, largest: int) -> int:
         return 0
     if not _NUMBER.fullmatch(digits):
         raise ToolError(
-            f"{_JACKSON}databind.exc.InvalidFormatException: Cannot deserialize value of type "
+            f"Cannot deserialize value of type "
             f'`{kind}` from String "{text}": not a valid `{kind}` value'
         )
     if not -largest - 1 <= int(digits) <= largest:
-        raise ToolError(
-            f"{_JACKSON}databind.JsonMappingException: Numeric value ({digits}) out of range of "
-            f"{kind}"
-        )
+        raise ToolError(f"Numeric value ({digits}) out of range of {kind}")
     return int(digits)
 
 

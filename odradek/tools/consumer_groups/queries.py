@@ -194,8 +194,7 @@ def _describe_classic(
                 found[group.group_id] = refused(group.error_code)
         elif group.protocol_type not in ("", CONSUMER):
             found[group.group_id] = KafkaError(
-                f"java.lang.IllegalArgumentException: GroupId {group.group_id} is not a consumer "
-                f"group ({group.protocol_type})."
+                f"GroupId {group.group_id} is not a consumer group ({group.protocol_type})."
             )
         else:
             members = [

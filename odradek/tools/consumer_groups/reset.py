@@ -154,7 +154,7 @@ def _from_file(client: Client, options: Options, group: str) -> Plan:
     try:
         text = read_file(path, FILE_BYTES_MAX).decode(errors="replace")
     except OSError:
-        raise ToolError(f"java.io.IOException: Unable to read file {path}") from None
+        raise ToolError(f"Unable to read file {path}") from None
     plan = parse_plans(text, options.values("group")).get(group)
     if plan is None:
         print_error(f"No reset plan for group {group} found")

@@ -47,10 +47,10 @@ def parse_datetime(text: str) -> int:
     """
     parts = text.rstrip("T").split("T")
     if len(parts) < 2:
-        raise ToolError(f"java.text.ParseException: {_NO_T}")
+        raise ToolError(f"{_NO_T}")
     if not re.search("[-+Z]", parts[1]):
         text += "Z"
-    wrong = ToolError(f'java.text.ParseException: Unparseable date: "{text}"')
+    wrong = ToolError(f'Unparseable date: "{text}"')
     found = _DATETIME.match(text)
     if found is None:
         raise wrong

@@ -23,7 +23,7 @@ from odradek.protocol.messages.list_partition_reassignments import (
 )
 from odradek.protocol.topic_partition import TopicPartition, by_topic
 from odradek.tools.client import Client
-from odradek.tools.errors import exception_of, partition_text, refused
+from odradek.tools.errors import error_text, partition_text, refused
 
 TIMEOUT_MS: Final = 30_000
 
@@ -91,11 +91,11 @@ def alter_reassignments(
         errors_of=lambda response: [response.error_code],
     )
     if response.error_code:
-        text = response.error_message or exception_of(response.error_code)[1]
+        text = response.error_message or error_text(response.error_code)
         return dict.fromkeys(targets, text)
     return {
         TopicPartition(topic.name, one.partition_index): one.error_message
-        or exception_of(one.error_code)[1]
+        or error_text(one.error_code)
         for topic in response.responses
         for one in topic.partitions
         if one.error_code

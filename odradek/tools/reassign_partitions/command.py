@@ -16,7 +16,7 @@ from typing import Final
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client, ClientError
 from odradek.tools.client_config import open_client
-from odradek.tools.errors import KafkaError, ToolError, partition_text
+from odradek.tools.errors import ToolError, partition_text
 from odradek.tools.json_files import read_text
 from odradek.tools.options import INT64_MAX, Options, OptionsError
 from odradek.tools.reassign_partitions.cluster import (
@@ -73,7 +73,7 @@ def _act(options: Options) -> int:
         print(error)
         return 1
     except (ToolError, ClientError, OptionsError) as error:
-        print(f"Error: {error.text if isinstance(error, KafkaError) else error}")
+        print(f"Error: {error}")
         return error.exit_code if isinstance(error, OptionsError) else 1
     return 0
 

@@ -25,7 +25,7 @@ from odradek.protocol.messages.describe_log_dirs import (
 )
 from odradek.protocol.topic_partition import TopicPartition, by_topic
 from odradek.tools.client import Client
-from odradek.tools.errors import ToolError, exception_of
+from odradek.tools.errors import ToolError, error_name
 from odradek.tools.reassign_partitions.errors import TerseError
 from odradek.tools.reassign_partitions.plan import Replica
 
@@ -88,7 +88,7 @@ def find_states(client: Client, targets: Mapping[Replica, str]) -> dict[Replica,
                 continue
             if result.error_code:
                 raise ToolError(
-                    f"The error {exception_of(result.error_code)[0]} for log directory "
+                    f"The error {error_name(result.error_code)} for log directory "
                     f"{result.log_dir} in the response from broker {broker} is illegal"
                 )
             for topic in result.topics:

@@ -50,8 +50,7 @@ def parse_plan(text: str) -> Plan:
     """
     data = parse_json(text)
     if data is None:
-        reason = "The input string is not a valid JSON" if text else "it is empty"
-        raise ToolError(f"com.fasterxml.jackson.core.JsonParseException: {reason}")
+        raise ToolError("The input string is not a valid JSON" if text else "it is empty")
     _check_version(data)
     plan = Plan([], {})
     rows = data.field("partitions")

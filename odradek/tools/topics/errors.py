@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from odradek.protocol.errors import ErrorCode
-from odradek.tools.errors import exception_of
+from odradek.tools.errors import error_text
 
 
 class TopicsError(Exception):
@@ -18,4 +18,4 @@ def check(code: int, message: str | None = None) -> None:
         raise TopicsError(message)
     if code not in list(ErrorCode):
         raise TopicsError(f"The broker responds with the unknown error {code}.")
-    raise TopicsError(exception_of(code)[1])
+    raise TopicsError(error_text(code))

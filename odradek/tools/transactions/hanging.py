@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 from odradek.protocol.messages.describe_producers import ProducerState
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
-from odradek.tools.errors import exception_of
+from odradek.tools.errors import error_text
 from odradek.tools.transactions.queries import (
     AdminError,
     Described,
@@ -58,7 +58,7 @@ def partitions_to_search(
     for batch in _batches(names):
         for row in client.metadata(list(batch)).topics:
             if row.error_code:
-                error = AdminError(exception_of(row.error_code)[1])
+                error = AdminError(error_text(row.error_code))
                 raise HangingError(f"Failed to describe {len(batch)} topics", error)
             assert row.name is not None, "a topic without an error has its name"
             found += [

@@ -40,7 +40,7 @@ from odradek.protocol.messages.write_txn_markers import (
 )
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import TRANSACTION, BrokerConnection, Client
-from odradek.tools.errors import ToolError, exception_of, partition_text
+from odradek.tools.errors import ToolError, error_text, partition_text
 
 COORDINATOR_MOVES: Final = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -304,7 +304,7 @@ def _is_described(
     if code == ErrorCode.INVALID_TOPIC_EXCEPTION:
         raise AdminError(
             f"Failed to fetch metadata for partition {text} due to invalid topic error: "
-            f"{message or exception_of(code)[1]}"
+            f"{message or error_text(code)}"
         )
     reason = "unexpected error"
     if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
@@ -387,7 +387,7 @@ def abort_transaction(client: Client, spec: AbortSpec) -> None:
 def _check_marker(spec: AbortSpec, code: int) -> None:
     if not code:
         return
-    reason = f"failed due to unexpected error: {exception_of(code)[1]}"
+    reason = f"failed due to unexpected error: {error_text(code)}"
     if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
         reason = "failed due to cluster authorization error"
     elif code == ErrorCode.INVALID_PRODUCER_EPOCH:
