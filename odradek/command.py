@@ -67,7 +67,7 @@ SUBCOMMANDS: Final = {
     ),
 }
 INTERRUPTED: Final = 130
-"""As shells report it: 128 + the number of SIGINT."""
+"""The exit code that shells report: 128 + the number of SIGINT."""
 
 
 def usage() -> str:
@@ -89,8 +89,8 @@ def version_line() -> str:
 
 
 def no_command(word: str) -> str:
-    """What is said about a word that is not a subcommand: the closest one, by its own name or by
-    that of Kafka's script."""
+    """The message about a word that is not a subcommand: it names the closest one, by its own name
+    or by that of Kafka's script."""
     from difflib import get_close_matches
 
     bare = word.removesuffix(".sh").removeprefix("kafka-")

@@ -44,7 +44,7 @@ class UsedLog:
         self._text = self.text()
 
     def text(self) -> str:
-        """What the broker has printed since the test began to use it."""
+        """The broker's output since the test began to use it."""
         return self._broker.log(self._position) if self._text is None else self._text
 
 

@@ -44,7 +44,7 @@ COLUMNS: Final = 80
 
 
 class Begin:
-    """What a broker begins with.
+    """The settings and the clock that a broker begins with.
 
     settings  of a snapshot, below those of the command line
     ahead_ms  how far its clock was advanced; after its end, that of this time
@@ -97,7 +97,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _columns() -> int:
-    """Of the terminal, as argparse finds them, which imports shutil for it: 3 ms of a start."""
+    """Columns of the terminal.  argparse finds them too, but imports shutil: 3 ms of a start."""
     text = os.environ.get("COLUMNS", "")
     if text.isdecimal() and int(text) > 0:
         return int(text)
@@ -218,7 +218,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 def _overrides(
     options: argparse.Namespace, folder: str | None, of_snapshot: Mapping[str, str]
 ) -> list[str]:
-    """What takes precedence over the settings file; later ones over earlier ones.
+    """The overrides of the settings file; later ones take precedence over earlier ones.
 
     folder  that of an ephemeral broker, or None
     """
@@ -308,7 +308,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _begin(options: argparse.Namespace, folder: DataFolder | None) -> Begin:
-    """What the broker begins with; its data are in the folder then.
+    """Prepare the data folder; returns the settings and the clock that the broker begins with.
 
     raises  OSError
     """

@@ -61,7 +61,7 @@ class ConfigChange(NamedTuple):
     name: str
     value: str | None
     operation: int = ConfigOperation.SET
-    """Of `ConfigOperation`, or any other number that a client sent."""
+    """A `ConfigOperation`, or any other number that a client sent."""
 
 
 class LoggerChange(NamedTuple):
@@ -90,9 +90,9 @@ ROOT_LOGGER: Final = "root"
 FIXED_LISTENERS: Final = ("listeners", "advertised.listeners", "listener.security.protocol.map")
 """Settings that Kafka changes while it runs, and that take a restart here."""
 VALUE_BYTES_MAX: Final = 2**15 - 1
-"""Of a string of the protocol."""
+"""The bound of a string of the protocol."""
 CHANGES_MAX: Final = 1_000
-"""Of one resource, 3 us each, and of what is stored for it: each description and change walks all.
+"""The settings that a resource may have, 3 us each: each description and change walks all.
 There are 300 settings, but a broker may have others.  Differs from Kafka: it has no bound."""
 
 

@@ -92,7 +92,7 @@ def check_refused(settings: BrokerSettings) -> None:
     assert isinstance(protocols, tuple), "a list setting is a tuple"
     name = "group.coordinator.rebalance.protocols"
     require("classic" in protocols, name, ",".join(protocols), "classic cannot be left out")
-    other = [one for one in protocols if one not in ("classic", "consumer")]
+    other = [protocol for protocol in protocols if protocol not in ("classic", "consumer")]
     require(not other, name, ",".join(protocols), "only classic and consumer are served")
 
 

@@ -115,7 +115,7 @@ def make_settings(
 
 
 def with_dynamic(settings: BrokerSettings, dynamic: DynamicSettings) -> BrokerSettings:
-    """The same static settings with other dynamic ones.
+    """Replace the dynamic settings of a broker.
 
     A stored setting that cannot be used (written by hand or by a later version) is left out with a
     warning; where settings of the two levels exclude each other, a whole level is.  So a running

@@ -65,6 +65,6 @@ def unit_synonyms(name: str) -> tuple[str, ...]:
 
 
 def all_synonyms(name: str) -> tuple[str, ...]:
-    """As `unit_synonyms`; for a name with a listener's prefix, that name and then the bare one."""
+    """The `unit_synonyms`; for a name with a listener's prefix, that name and then the bare one."""
     bare = base_name(name)
     return unit_synonyms(name) if bare == name else (name, bare)

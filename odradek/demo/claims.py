@@ -1,4 +1,4 @@
-"""What has to be true of an isr-cut, and whether it was."""
+"""The claims of the demos: promises with the figures that were measured."""
 
 from __future__ import annotations
 
@@ -14,9 +14,13 @@ TOO_FEW: Final = ("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND")
 """Errors 19 and 20."""
 
 
+class DemoError(Exception):
+    """The cluster is not in a state that the demo can begin with; the message is one line."""
+
+
 @dataclass(frozen=True)
 class Measured:
-    """What was seen; times in ms."""
+    """The figures of an isr-cut; times in ms."""
 
     lag_ms: int
     wait_all_ms: float
@@ -26,11 +30,11 @@ class Measured:
     alone_after_ms: float | None
     """How long after the cut the leader was alone in sync; None: it never was."""
     errors_alone: Mapping[str, int]
-    """Of min.insync.replicas=2 while the leader was alone: name -> number of records."""
+    """Errors with min.insync.replicas=2 while the leader was alone: name -> number of records."""
     acknowledged_alone: int
-    """Likewise, records that were acknowledged."""
+    """Records acknowledged with min.insync.replicas=2 while the leader was alone."""
     acknowledged_again: int
-    """Likewise, when all replicas were in sync again."""
+    """Records acknowledged with min.insync.replicas=2 once all replicas were in sync again."""
     is_complete: bool
     """Whether all replicas got in sync again, with equal log end offsets."""
     acknowledged: int

@@ -13,9 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from odradek.demo.claims import Claim
+from odradek.demo.claims import Claim, DemoError
 from odradek.demo.copier import IN_TRANSACTION, INPUT, OUTPUT, TRANSACTION_RECORDS
-from odradek.demo.errors import DemoError
 from odradek.demo.one_broker import address_of, create_topics, run_demo, with_broker
 from odradek.demo.read_back import read_all
 from odradek.launcher import module_command

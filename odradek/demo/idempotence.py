@@ -14,8 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from odradek.demo.claims import Claim
-from odradek.demo.errors import DemoError
+from odradek.demo.claims import Claim, DemoError
 from odradek.demo.lost_responses import LostResponses
 from odradek.demo.one_broker import address_of, create_topics, run_demo, with_broker
 from odradek.demo.read_back import read_all
@@ -53,7 +52,7 @@ BY_HAND: Final = "by-hand"
 
 @dataclass(frozen=True)
 class Sent:
-    """What became of the records 0, 1, 2, ... of one producer."""
+    """The fate of the records 0, 1, 2, ... of a producer."""
 
     responses_lost: int
     stored: int
@@ -65,11 +64,11 @@ class Sent:
 
 @dataclass(frozen=True)
 class SentByHand:
-    """What became of batches that were sent by hand."""
+    """The fate of batches that were sent by hand."""
 
     first_offset: int
     repeated_offset: int
-    """Of the same batch, when it is sent again."""
+    """The base offset in the response when the batch is sent again."""
     gap_error: int
     end_offset: int
 

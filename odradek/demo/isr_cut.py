@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from odradek.demo.claims import Measured, claims_of, print_claims
-from odradek.demo.errors import DemoError
+from odradek.demo.claims import DemoError, Measured, claims_of, print_claims
 from odradek.demo.network import Network
 from odradek.demo.producers import TimedProducer
 from odradek.demo.read_back import read_values
@@ -180,7 +179,7 @@ async def _measure(
     strict = producers["strict"]
 
     def is_steady() -> bool:
-        counts = [len(one.acknowledged) for one in producers.values()]
+        counts = [len(producer.acknowledged) for producer in producers.values()]
         return scene.offsets.in_sync == EVERYONE and min(counts) >= RECORDS_MIN
 
     if not await scene.go_on(WHOLE, IN_SYNC_TIMEOUT_S, is_steady):
@@ -189,8 +188,8 @@ async def _measure(
 
     network.cut()
     cut_ms = scene.now_ms()
-    for one in producers.values():
-        one.measure_waits(cut_ms)
+    for producer in producers.values():
+        producer.measure_waits(cut_ms)
     is_alone = await scene.go_on(
         CUT, 3 * lag_ms / 1000 + STEADY_S, lambda: len(scene.offsets.in_sync) == 1
     )
@@ -211,7 +210,9 @@ async def _measure(
     is_complete = await scene.go_on(
         WHOLE,
         IN_SYNC_TIMEOUT_S,
-        lambda: not any(one.unfinished for one in producers.values()) and scene.is_complete(),
+        lambda: (
+            not any(producer.unfinished for producer in producers.values()) and scene.is_complete()
+        ),
         sends=False,
     )
     acknowledged, lost = await _read_back(bootstrap, scene, producers)

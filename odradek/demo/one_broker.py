@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from odradek.demo.claims import Claim, print_claims
-from odradek.demo.errors import DemoError
+from odradek.demo.claims import Claim, DemoError, print_claims
 from odradek.demo.replica_offsets import DemoCluster
 from odradek.tools.client import ClientError
 from odradek.tools.cluster.command import HOST, READY, broker_command

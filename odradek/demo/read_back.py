@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import monotonic
 from typing import Final
 
-from odradek.demo.errors import DemoError
+from odradek.demo.claims import DemoError
 from odradek.tools.console.library import library
 
 BATCH: Final = 10_000

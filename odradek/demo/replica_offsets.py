@@ -1,4 +1,4 @@
-"""What the brokers say of a partition: in-sync replicas, high watermark, log end offsets."""
+"""The state of a partition in all brokers: in-sync replicas, high watermark, log end offsets."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class DemoCluster:
         return ReplicaOffsets(
             in_sync,
             self._latest(topic, replicas[0], CONSUMER),
-            {one: self._latest(topic, one, DEBUGGING_CONSUMER) for one in replicas},
+            {replica: self._latest(topic, replica, DEBUGGING_CONSUMER) for replica in replicas},
         )
 
     def _latest(self, topic: str, broker_id: int, replica_id: int) -> int:

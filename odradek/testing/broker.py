@@ -63,7 +63,7 @@ class Broker(KafkaHandle):
         self._process: subprocess.Popen[bytes] | None = None
         self._folder: Path | None = None
         self._ready: dict[str, str] = {}
-        """What the last start has written."""
+        """The contents of the ready file of the last start."""
         self._has_data = False
         """Whether it was stopped or killed, and the next start continues."""
         self._last_ahead_ms = 0
@@ -85,7 +85,7 @@ class Broker(KafkaHandle):
 
     @property
     def pid(self) -> int:
-        """Of the process; the broker is running."""
+        """The process id; the broker is running."""
         return int(self._ready["pid"])
 
     @property
@@ -115,7 +115,7 @@ class Broker(KafkaHandle):
         return self._folder / LOG_FILE
 
     def log(self, position: int = 0) -> str:
-        """What it has printed, from a byte on; at most the last 16 KiB."""
+        """The broker's output from a byte on; at most the last 16 KiB."""
         try:
             with open(self.log_path, "rb") as file:
                 size = file.seek(0, os.SEEK_END)
@@ -150,7 +150,7 @@ class Broker(KafkaHandle):
         return self
 
     def _before_restart(self) -> None:
-        """What must happen before a broker that was stopped or killed starts again."""
+        """Prepare a start of a broker that was stopped or killed."""
 
     def _ahead_ms_of_restart(self) -> int:
         """How far the clock is advanced with which a further start continues."""

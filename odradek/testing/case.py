@@ -22,7 +22,7 @@ class KafkaTestCase(TestCase):
 
     kafka: ClassVar[Broker]
     kafka_settings: ClassVar[Mapping[str, str]] = {}
-    """Of the broker, as in server.properties."""
+    """The settings of the broker, as in server.properties."""
 
     @classmethod
     def setUpClass(cls) -> None:

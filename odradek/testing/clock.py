@@ -19,7 +19,7 @@ PERIODS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
-    """What has happened while time was advanced.
+    """The events while time was advanced.
 
     elapsed_ms  how much time has passed for the brokers
     fired       name of a timer -> how often it has fired, over all brokers

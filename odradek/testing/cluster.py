@@ -80,7 +80,7 @@ class Cluster(KafkaHandle):
 
     @property
     def controls(self) -> Sequence[ControlClient]:
-        """Of the running brokers, by id."""
+        """The control channels of the running brokers, by broker id."""
         return tuple(broker.control for broker in self.brokers if broker.is_running)
 
     def cut(self, broker: int, other: int, *, one_way: bool = False) -> None:
@@ -296,8 +296,10 @@ class _Member(Broker):
 
     def _ahead_ms_of_restart(self) -> int:
         """That of the running brokers; they were advanced while this one was not there."""
-        others = (one for one in self._cluster.brokers if one is not self and one.is_running)
-        return max((one.clock.ahead_ms() for one in others), default=0)
+        others = (
+            broker for broker in self._cluster.brokers if broker is not self and broker.is_running
+        )
+        return max((other.clock.ahead_ms() for other in others), default=0)
 
 
 def _free_port() -> int:

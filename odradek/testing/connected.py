@@ -15,7 +15,7 @@ TIMEOUT_S: Final = 60.0
 
 
 class ConnectedBroker(KafkaHandle):
-    """What a test may ask of a broker that it has not started; as a context manager, too."""
+    """A broker that the test has not started; also a context manager."""
 
     def __init__(self, bootstrap_servers: str, control: str, token: str | None = None) -> None:
         """`Broker.connect`."""

@@ -1,4 +1,4 @@
-"""What a test may ask of a broker or cluster besides its clients."""
+"""Requests of a test to a broker or cluster, besides its clients."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CLIENT_ID: Final = "odradek-testing"
-"""Of the requests of handles."""
+"""The client id in the requests of handles."""
 
 
 class SeenRequest(NamedTuple):
     """Requests that are counted together."""
 
     api: str
-    """As Kafka writes it, such as ApiVersions."""
+    """The name in Kafka's spelling, such as ApiVersions."""
     version: int
     client_id: str
 

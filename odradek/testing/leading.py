@@ -33,7 +33,7 @@ Replicas = Callable[[], tuple[int, Sequence[int], Sequence[int]]]
 
 def preferred_replicas(replicas: Sequence[int], broker: int) -> list[int]:
     """The replicas with a broker as the first one; it takes the last one's place if it is none."""
-    others = [one for one in replicas if one != broker]
+    others = [replica for replica in replicas if replica != broker]
     return [broker, *others][: len(replicas)]
 
 
@@ -62,7 +62,10 @@ def are_in_sync(client: Client) -> bool:
 
     raises  ClientError
     """
-    return all(set(one.isr_nodes) == set(one.replica_nodes) for one in _partitions(client))
+    return all(
+        set(partition.isr_nodes) == set(partition.replica_nodes)
+        for partition in _partitions(client)
+    )
 
 
 def are_led_by_preferred(client: Client) -> bool:
@@ -70,7 +73,9 @@ def are_led_by_preferred(client: Client) -> bool:
 
     raises  ClientError
     """
-    return all(one.leader_id == one.replica_nodes[0] for one in _partitions(client))
+    return all(
+        partition.leader_id == partition.replica_nodes[0] for partition in _partitions(client)
+    )
 
 
 def _partitions(client: Client) -> Iterator[MetadataResponsePartition]:

@@ -1,4 +1,4 @@
-"""What a test has left open in a broker."""
+"""Connections, groups and transactions that a test has left open in a broker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ their connections."""
 
 
 class LeakCheck:
-    """What is open in the brokers of a test that was not before."""
+    """Open connections, groups and transactions that the brokers did not have before a test."""
 
     def __init__(
         self, kafka: KafkaHandle, *, known: set[str], is_new: bool, kept_clients: Sequence[str]
@@ -48,8 +48,11 @@ class LeakCheck:
         from odradek.tools.client import ClientError
 
         def found() -> list[str]:
-            leaks = [f"the transaction of {one} open" for one in self._kafka.open_transactions()]
-            leaks += [f"members in group {one}" for one in self._kafka.active_groups()]
+            leaks = [
+                f"the transaction of {transaction} open"
+                for transaction in self._kafka.open_transactions()
+            ]
+            leaks += [f"members in group {group}" for group in self._kafka.active_groups()]
             leaks = [leak for leak in leaks if leak not in self._known]
             return leaks + self._grown() if with_connections else leaks
 

@@ -19,7 +19,7 @@ NAME_MAX: Final = 80
 """Characters of a test's name in the names that it uses; a topic has at most 249."""
 _ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9-]+")
 _numbers: Final = count(1)
-"""Of all tests of this process, so that no name is given twice."""
+"""The numbers in names, for all tests of this process, so that no name is given twice."""
 
 
 class KafkaNamespace(KafkaHandle):
@@ -38,7 +38,7 @@ class KafkaNamespace(KafkaHandle):
 
     @property
     def controls(self) -> Sequence[ControlClient]:
-        """Of the broker, whose time is that of all its tests."""
+        """The control channel of the broker, whose time is that of all its tests."""
         return self._shared.controls
 
     def name(self, name: str) -> str:

@@ -102,7 +102,7 @@ def create_topic(
         ApiKey.CREATE_TOPICS,
         request,
         CreateTopicsResponse,
-        errors_of=lambda response: (one.error_code for one in response.topics),
+        errors_of=lambda response: (topic.error_code for topic in response.topics),
     )
     (result,) = response.topics
     if result.error_code:
@@ -120,7 +120,7 @@ def _is_known(client: Client, topic: str) -> bool:
     for broker in client.metadata([]).brokers:
         connection = client.connection(broker.node_id, broker.host, broker.port)
         (found,) = connection.request(ApiKey.METADATA, request, MetadataResponse).topics
-        if found.error_code or any(one.leader_id < 0 for one in found.partitions):
+        if found.error_code or any(partition.leader_id < 0 for partition in found.partitions):
             return False
     return True
 
@@ -143,11 +143,13 @@ def group_lag(client: Client, group: str, topic: str) -> int:
     committed = committed_offsets(client, group)
     starts = list_offsets(client, partitions, EARLIEST_TIMESTAMP)
     ends = list_offsets(client, partitions, LATEST_TIMESTAMP)
-    return sum(ends[one] - committed.get(one, starts[one]) for one in partitions)
+    return sum(
+        ends[partition] - committed.get(partition, starts[partition]) for partition in partitions
+    )
 
 
 def groups_with_members(client: Client) -> list[str]:
-    """Of all brokers."""
+    """Names of the groups of all brokers that have members, sorted."""
     found = []
     for broker in client.metadata([]).brokers:
         connection = client.connection(broker.node_id, broker.host, broker.port)
@@ -161,7 +163,7 @@ def groups_with_members(client: Client) -> list[str]:
 
 
 def transactional_ids_at_work(client: Client) -> list[str]:
-    """Of all brokers."""
+    """Transactional ids of all brokers with an open transaction, sorted."""
     return sorted(
         row.transactional_id
         for rows in list_transactions(client).values()
@@ -228,14 +230,14 @@ def _read_partition(
             found += [
                 StoredRecord(
                     partition.partition,
-                    one.offset,
-                    one.key,
-                    one.value,
-                    one.headers,
-                    one.timestamp_ms,
+                    record.offset,
+                    record.key,
+                    record.value,
+                    record.headers,
+                    record.timestamp_ms,
                 )
-                for one in decode_records(batch)
-                if offset <= one.offset < end
+                for record in decode_records(batch)
+                if offset <= record.offset < end
             ]
         offset = batches[-1].next_offset
     return found

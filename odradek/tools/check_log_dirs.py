@@ -98,7 +98,7 @@ def _check(directories: Sequence[str]) -> Verdict | None:
 
 def lines(verdict: Verdict) -> list[str]:
     """A line for each finding, the worst ones first, and the summary."""
-    found = sorted(verdict.findings, key=lambda one: -one.severity)
+    found = sorted(verdict.findings, key=lambda finding: -finding.severity)
     printed = []
     for one in found:
         place = one.path
@@ -122,7 +122,7 @@ def lines(verdict: Verdict) -> list[str]:
 
 
 def as_json(verdict: Verdict) -> dict[str, object]:
-    """The same for machines."""
+    """The verdict as an object of JSON, for programs."""
     amount = verdict.amount
     return {
         "exit_code": int(verdict.severity),
@@ -135,15 +135,15 @@ def as_json(verdict: Verdict) -> dict[str, object]:
         "rewritten_files": verdict.rewritten_files,
         "findings": [
             {
-                "severity": one.severity.name.lower(),
-                "kind": one.kind,
-                "partition": one.partition or None,
-                "offset": one.offset,
-                "path": one.path,
-                "text": one.text,
-                "start": one.start,
+                "severity": finding.severity.name.lower(),
+                "kind": finding.kind,
+                "partition": finding.partition or None,
+                "offset": finding.offset,
+                "path": finding.path,
+                "text": finding.text,
+                "start": finding.start,
             }
-            for one in verdict.findings
+            for finding in verdict.findings
         ],
     }
 

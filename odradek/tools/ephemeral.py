@@ -1,4 +1,4 @@
-"""What `odradek start --ephemeral` and `--ready-file` add to a start, for brokers of tests.
+"""`odradek start --ephemeral` and `--ready-file`: a start of a broker for tests.
 
 The data of an ephemeral broker is in a temporary folder that is removed at the end, also after
 SIGTERM.  What SIGKILL leaves is that folder, whose name begins with `FOLDER_PREFIX`.
@@ -107,7 +107,7 @@ def data_folder(former: str | None = None) -> Iterator[DataFolder]:
 
 
 def _new_folder() -> str:
-    """As `tempfile.mkdtemp` makes it, which takes 3 ms of a start with all that it imports.
+    """Make a temporary folder.  `tempfile.mkdtemp` takes 3 ms of a start with all that it imports.
 
     raises  OSError
     """

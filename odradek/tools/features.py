@@ -35,7 +35,7 @@ UPGRADE: Final = 1
 SAFE_DOWNGRADE: Final = 2
 UNSAFE_DOWNGRADE: Final = 3
 FEATURES_VERSION: Final = 3
-"""Of ApiVersions, which lists features from it on."""
+"""The first version of ApiVersions that lists features."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -93,14 +93,14 @@ def describe(client: Client) -> None:
     found = client.any().request(
         ApiKey.API_VERSIONS, request, ApiVersionsResponse, FEATURES_VERSION
     )
-    levels = {one.name: one.max_version_level for one in found.finalized_features}
+    levels = {feature.name: feature.max_version_level for feature in found.finalized_features}
     epoch = found.finalized_features_epoch
     shown = "-" if epoch < 0 else str(epoch)
-    for one in sorted(found.supported_features, key=lambda one: one.name):
+    for feature in sorted(found.supported_features, key=lambda row: row.name):
         print(
-            f"Feature: {one.name}\tSupportedMinVersion: {one.min_version}\t"
-            f"SupportedMaxVersion: {one.max_version}\t"
-            f"FinalizedVersionLevel: {levels.get(one.name, 0)}\tEpoch: {shown}"
+            f"Feature: {feature.name}\tSupportedMinVersion: {feature.min_version}\t"
+            f"SupportedMaxVersion: {feature.max_version}\t"
+            f"FinalizedVersionLevel: {levels.get(feature.name, 0)}\tEpoch: {shown}"
         )
 
 
@@ -186,7 +186,7 @@ def _request(
         text = response.error_message or error_text(response.error_code)
         return dict.fromkeys(levels, text)
     return {
-        one.feature: one.error_message or error_text(one.error_code)
-        for one in response.results
-        if one.error_code
+        result.feature: result.error_message or error_text(result.error_code)
+        for result in response.results
+        if result.error_code
     }

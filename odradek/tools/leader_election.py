@@ -133,7 +133,7 @@ def parse_partitions(data: JsonReader | None) -> list[TopicPartition]:
         TopicPartition(row.required("topic").text(), row.required("partition").integer())
         for row in rows.elements()
     ]
-    repeated = sorted({one for one in partitions if partitions.count(one) > 1})
+    repeated = sorted({partition for partition in partitions if partitions.count(partition) > 1})
     if repeated:
         names = ", ".join(map(partition_text, repeated))
         raise ToolError(f"Replica election data contains duplicate partitions: [{names}]")

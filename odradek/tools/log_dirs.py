@@ -123,11 +123,11 @@ def _query(client: Client, broker: int) -> list[DescribeLogDirsResult]:
 
 def _directory(result: DescribeLogDirsResult, topics: Collection[str]) -> dict[str, Any]:
     replicas = {
-        TopicPartition(topic.name, one.partition_index): one
+        TopicPartition(topic.name, partition.partition_index): partition
         for topic in result.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     }
-    shown = [one for one in sorted(replicas) if not topics or one.topic in topics]
+    shown = [replica for replica in sorted(replicas) if not topics or replica.topic in topics]
     return {
         "partitions": [
             {

@@ -140,7 +140,9 @@ def _recover_locked(
             broker_id=FIRST_GENERATED_ID if broker_id is None else broker_id,
             cluster_id=stored_cluster_id(identities),
             topics=topics,
-            producer_id=max((one.producer_id for one in surveyed.partitions), default=-1),
+            producer_id=max(
+                (partition.producer_id for partition in surveyed.partitions), default=-1
+            ),
         ),
         is_whole=salvaged.problem is None and salvaged.last_ms > 0,
         internal_config=partial(_internal_config, settings),
@@ -180,8 +182,8 @@ def group_by_topic(surveyed: Survey, tree: Tree) -> tuple[list[TopicOnDisk], lis
     from odradek.controller.znodes import zk_data
 
     by_name: dict[str, list[FoundPartition]] = {}
-    for one in surveyed.partitions:
-        by_name.setdefault(one.topic, []).append(one)
+    for partition in surveyed.partitions:
+        by_name.setdefault(partition.topic, []).append(partition)
     topics: list[TopicOnDisk] = []
     conflicts: list[str] = []
     for name in sorted(by_name):
@@ -228,8 +230,8 @@ def _findings(salvaged: Salvaged, surveyed: Survey, conflicts: Sequence[str]) ->
         )
     else:
         lines.append("coordination files: nothing can be read from them")
-    topics = {one.topic for one in surveyed.partitions}
-    size_bytes = sum(one.size_bytes for one in surveyed.partitions)
+    topics = {partition.topic for partition in surveyed.partitions}
+    size_bytes = sum(partition.size_bytes for partition in surveyed.partitions)
     lines.append(
         f"folders: {len(topics)} topics with {len(surveyed.partitions)} partitions, "
         f"{size_bytes:,} bytes of records"

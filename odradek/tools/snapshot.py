@@ -48,16 +48,16 @@ OF_ONE_START: Final = (
 its data: a snapshot does not contain them.  Those of a file that does are dropped: it may come from
 somewhere else, and does not decide where a broker listens."""
 MODE: Final = 0o600
-"""Of a snapshot: log directories are their owner's only, too."""
+"""The mode of a snapshot: only its owner may read it, as log directories."""
 HEAD_BYTES_MAX: Final = 16 << 20
 
 
 class SnapshotError(OSError):
-    """A file is no snapshot, damaged or of another version."""
+    """A file is not a snapshot, is damaged, or has another version."""
 
 
 class Snapshot(NamedTuple):
-    """What a snapshot contains besides files.
+    """The facts about a snapshot, without its files.
 
     broker_ids  of its brokers, ascending
     settings    that the brokers were started with, as in server.properties
@@ -152,7 +152,7 @@ def _broker_id(folder: str) -> int:
 
 
 def describe(path: str) -> Snapshot:
-    """What a snapshot contains; reads its first member.
+    """Read the facts about a snapshot, which are its first member.
 
     raises  SnapshotError; OSError
     """

@@ -85,14 +85,14 @@ class Findings:
     def anomalies(self, truth: Truth) -> DetectionQuality:
         """How well planted payments were found as anomalies."""
         planted = dict.fromkeys(truth.anomalies)
-        right = sum(one in planted for one in dict.fromkeys(self.alerts))
+        right = sum(alert in planted for alert in dict.fromkeys(self.alerts))
         return DetectionQuality(len(planted), len(dict.fromkeys(self.alerts)), right)
 
     def lacks(self, truth: Truth) -> list[str]:
         """The incomplete outputs, with their present and expected counts."""
         counted: dict[int, int] = {}
-        for one in self.windows:
-            counted[one.start_ms] = counted.get(one.start_ms, 0) + one.payments
+        for window in self.windows:
+            counted[window.start_ms] = counted.get(window.start_ms, 0) + window.payments
         missing = {
             "payments in Parquet": (truth.payments, self.landed_ids),
             "dead letters": (truth.garbage, self.rejected),
@@ -160,7 +160,7 @@ def _landed(folder: Path) -> list[str]:
     entries = sorted(log.glob("[0-9]*"), key=lambda path: int(path.stem))
     compacted = [path for path in entries if path.suffix == ".compact"]
     first = int(compacted[-1].stem) if compacted else -1
-    for path in [*compacted[-1:], *(one for one in entries if int(one.stem) > first)]:
+    for path in [*compacted[-1:], *(entry for entry in entries if int(entry.stem) > first)]:
         names += [json.loads(line)["path"] for line in path.read_text().splitlines()[1:]]
     files = [name.removeprefix("file://") for name in dict.fromkeys(names)]
     if not files:

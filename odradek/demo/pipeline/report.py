@@ -136,7 +136,10 @@ def _numbers(truth: Truth, findings: Findings) -> str:
         (f"{truth.duplicates:,}", "were sent twice"),
         (f"{truth.late:,}", "were sent late"),
         (f"{truth.garbage:,}", "records were cut off"),
-        (f"{sum(one.payments for one in findings.windows):,}", "payments were counted in windows"),
+        (
+            f"{sum(window.payments for window in findings.windows):,}",
+            "payments were counted in windows",
+        ),
     ]
     cells = "".join(f"<div><b>{number}</b>{text}</div>" for number, text in numbers)
     return f"<div class=numbers>{cells}</div>"
@@ -171,7 +174,7 @@ def _quality(name: str, quality: DetectionQuality) -> str:
 def _misses(truth: Truth, findings: Findings) -> str:
     """A note on the planted anomalies that were not found."""
     found = dict.fromkeys(findings.alerts)
-    missed = [one for one in truth.anomalies if one not in found]
+    missed = [anomaly for anomaly in truth.anomalies if anomaly not in found]
     if not missed:
         return ""
     shown = ", ".join(html.escape(one) for one in missed[:SHOWN_MISSES])
@@ -207,7 +210,7 @@ def _lines(
 ) -> None:
     begin_ms = _first_ms(progress)
     for name, batches in _by_query(progress).items():
-        mine = [one for one in batches if one["state"] == "running"]
+        mine = [batch for batch in batches if batch["state"] == "running"]
         seconds = [(one["at_ms"] - begin_ms) / 1_000 for one in mine]
         axes.plot(seconds, [one[key] for one in mine], marker=".", linewidth=1.4, label=name)
     _label(axes, below, label)
@@ -218,11 +221,11 @@ def _waiting(axes: Axes, progress: Sequence[dict[str, Any]], below: str) -> None
     begin_ms = _first_ms(progress)
     for name, batches in _by_query(progress).items():
         points: list[tuple[float, int]] = []
-        for one in batches:
-            if one["state"] == "running":
-                end_s, waited = (one["at_ms"] - begin_ms) / 1_000, one["offsets_behind"]
-                points.append((end_s - one["batch_ms"] / 1_000, waited))
-                points.append((end_s, max(waited - one["rows"], 0)))
+        for batch in batches:
+            if batch["state"] == "running":
+                end_s, waited = (batch["at_ms"] - begin_ms) / 1_000, batch["offsets_behind"]
+                points.append((end_s - batch["batch_ms"] / 1_000, waited))
+                points.append((end_s, max(waited - batch["rows"], 0)))
         seconds, records = [point[0] for point in points], [point[1] for point in points]
         axes.plot(seconds, records, marker=".", linewidth=1.4, label=name)
     _label(axes, below, "records")
@@ -242,14 +245,14 @@ def _label(axes: Axes, below: str, left: str) -> None:
 
 def _windows(axes: Axes, truth: Truth, findings: Findings) -> None:
     totals: dict[str, int] = {}
-    for one in findings.windows:
-        totals[one.merchant] = totals.get(one.merchant, 0) + one.payments
+    for window in findings.windows:
+        totals[window.merchant] = totals.get(window.merchant, 0) + window.payments
     planted = [name for name in dict.fromkeys(truth.hot.values()) if name in totals]
     others = [
         name for name in sorted(totals, key=lambda name: -totals[name]) if name not in planted
     ]
     for merchant in [*planted, *others[: max(SHOWN_MERCHANTS - len(planted), SHOWN_OTHERS)]]:
-        mine = [one for one in findings.windows if one.merchant == merchant]
+        mine = [window for window in findings.windows if window.merchant == merchant]
         seconds = [_middle_s(truth, one.start_ms) for one in mine]
         payments = [one.payments for one in mine]
         width = 2.4 if merchant in planted else 1.0

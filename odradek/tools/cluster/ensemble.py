@@ -66,13 +66,13 @@ def main(arguments: Sequence[str]) -> int:
         report(f"{lacking} is missing")
         return 1
     listeners = [
-        parse_properties(one.read_text())["listeners"].rpartition("//")[2] for one in brokers
+        parse_properties(broker.read_text())["listeners"].rpartition("//")[2] for broker in brokers
     ]
     connect = parse_properties(brokers[0].read_text())["zookeeper.connect"]
     return supervise(
         lambda: (
-            [zookeeper_process(one) for one in servers],
-            [broker_process(one) for one in brokers],
+            [zookeeper_process(server) for server in servers],
+            [broker_process(broker) for broker in brokers],
         ),
         is_ready=lambda: brokers_know_each_other(listeners),
         ready_line=f"odradek cluster is ready on {','.join(listeners)}; "

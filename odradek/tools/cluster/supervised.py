@@ -198,7 +198,7 @@ def supervise(
 
     def keep_all(processes: Sequence[SupervisedProcess]) -> Sequence[Work]:
         print(ready_line, flush=True)
-        return [_keep(one) for one in processes]
+        return [_keep(process) for process in processes]
 
     try:
         asyncio.run(run_processes(stages, is_ready=is_ready, work=keep_all))

@@ -20,7 +20,7 @@ from odradek.tools.run_command import run_command
 
 WHAT_IT_DOES: Final = "This tool shows the state of a cluster on one screen."
 TIMEOUT_MS: Final = 5_000
-"""Of each response, and of what is repeated."""
+"""The time-out of each response, and of repeated requests."""
 
 FLAGS: Final = (
     Flag("bootstrap-server", "Addresses of brokers of the cluster.", "host:port,host:port"),

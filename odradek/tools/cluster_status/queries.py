@@ -144,7 +144,9 @@ def _directories(client: Client, broker: MetadataResponseBroker) -> list[LogDire
 
 
 def _directory(result: DescribeLogDirsResult) -> LogDirectoryStatus:
-    sizes = [one.partition_size_bytes for topic in result.topics for one in topic.partitions]
+    sizes = [
+        partition.partition_size_bytes for topic in result.topics for partition in topic.partitions
+    ]
     return LogDirectoryStatus(
         path=result.log_dir,
         error=error_text(result.error_code) if result.error_code else None,

@@ -24,7 +24,7 @@ class LogDirectoryStatus(NamedTuple):
     replicas: int
     logs_bytes: int
     total_bytes: int
-    """Of its volume; -1: not known."""
+    """The size of its volume; -1: unknown."""
     usable_bytes: int
 
 

@@ -105,7 +105,7 @@ def describe(
             row.name,
             row.value,
             row.is_sensitive,
-            [(one.source, one.name, one.value) for one in row.synonyms],
+            [(synonym.source, synonym.name, synonym.value) for synonym in row.synonyms],
         )
         for row in sorted(result.configs, key=lambda row: row.name)
         if wanted is None or row.config_source == wanted

@@ -187,8 +187,11 @@ def _delete_offsets(client: Client, options: Options) -> None:
     first: KafkaError | None = None
     try:
         codes = delete_offsets(client, group, partitions)
-        results |= {one: refused(codes[one]) if codes[one] else None for one in partitions}
-        first = next(filter(None, (results[one] for one in partitions)), None)
+        results |= {
+            partition: refused(codes[partition]) if codes[partition] else None
+            for partition in partitions
+        }
+        first = next(filter(None, (results[partition] for partition in partitions)), None)
     except KafkaError as error:
         first = error
         results |= dict.fromkeys(partitions, error)

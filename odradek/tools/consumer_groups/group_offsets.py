@@ -86,10 +86,10 @@ def _offsets_of(group: str, part: OffsetFetchResponse | OffsetFetchResponseGroup
         return {group: refused(part.error_code)}
     return {
         group: {
-            TopicPartition(topic.name, one.partition_index): one.committed_offset
+            TopicPartition(topic.name, partition.partition_index): partition.committed_offset
             for topic in part.topics
-            for one in topic.partitions
-            if not one.error_code and one.committed_offset >= 0
+            for partition in topic.partitions
+            if not partition.error_code and partition.committed_offset >= 0
         }
     }
 
@@ -121,9 +121,9 @@ def commit_offsets(client: Client, group: str, offsets: Mapping[TopicPartition, 
             ApiKey.OFFSET_COMMIT, request, OffsetCommitResponse, NAMED_TOPICS_VERSION
         )
         codes = {
-            TopicPartition(topic.name, one.partition_index): one.error_code
+            TopicPartition(topic.name, partition.partition_index): partition.error_code
             for topic in response.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         }
         return {} if any(code in retried for code in codes.values()) else {group: codes}
 
@@ -181,9 +181,9 @@ def delete_offsets(
         if response.error_code:
             return {group: refused(response.error_code)}
         codes = {
-            TopicPartition(topic.name, one.partition_index): one.error_code
+            TopicPartition(topic.name, partition.partition_index): partition.error_code
             for topic in response.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         }
         return {group: codes}
 

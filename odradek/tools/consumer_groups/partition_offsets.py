@@ -56,7 +56,9 @@ def partitions_of(client: Client, topic: str) -> list[TopicPartition]:
     response = client.metadata([topic]).topics[0]
     if response.error_code:
         raise refused(response.error_code)
-    return sorted(TopicPartition(topic, one.partition_index) for one in response.partitions)
+    return sorted(
+        TopicPartition(topic, partition.partition_index) for partition in response.partitions
+    )
 
 
 def list_offsets(

@@ -160,17 +160,17 @@ def _describe_new(
         else:
             members = [
                 Member(
-                    one.member_id,
-                    one.instance_id,
-                    one.client_id,
-                    one.client_host,
+                    member.member_id,
+                    member.instance_id,
+                    member.client_id,
+                    member.client_host,
                     [
                         TopicPartition(topic.topic_name, index)
-                        for topic in one.assignment.topic_partitions
+                        for topic in member.assignment.topic_partitions
                         for index in topic.partitions
                     ],
                 )
-                for one in group.members
+                for member in group.members
             ]
             found[group.group_id] = Description(
                 canonical_name(group.group_state, STATES), group.assignor_name, members, where
@@ -199,13 +199,13 @@ def _describe_classic(
         else:
             members = [
                 Member(
-                    one.member_id,
-                    one.group_instance_id,
-                    one.client_id,
-                    one.client_host,
-                    parse_assignment(one.member_assignment),
+                    member.member_id,
+                    member.group_instance_id,
+                    member.client_id,
+                    member.client_host,
+                    parse_assignment(member.member_assignment),
                 )
-                for one in group.members
+                for member in group.members
             ]
             found[group.group_id] = Description(
                 canonical_name(group.group_state, STATES), group.protocol_data, members, where

@@ -127,8 +127,10 @@ def _plan(
 
 def _current(client: Client, group: str, partitions: Sequence[TopicPartition]) -> Plan:
     offsets = committed_offsets(client, group)
-    plan = {one: offsets[one] for one in sorted(partitions) if one in offsets}
-    others = [one for one in partitions if one not in offsets]
+    plan = {
+        partition: offsets[partition] for partition in sorted(partitions) if partition in offsets
+    }
+    others = [partition for partition in partitions if partition not in offsets]
     return plan | list_offsets(client, others, LATEST_TIMESTAMP)
 
 

@@ -1,4 +1,4 @@
-"""What `odradek reassign-partitions` asks the cluster.
+"""The requests of `odradek reassign-partitions` to the cluster.
 
 Source: Kafka 3.9's ReassignPartitionsCommand and its admin client.
 """
@@ -59,11 +59,11 @@ def list_reassignments(
     if response.error_code:
         raise refused(response.error_code, response.error_message)
     return {
-        TopicPartition(topic.name, one.partition_index): OngoingReassignment(
-            one.replicas, one.adding_replicas, one.removing_replicas
+        TopicPartition(topic.name, partition.partition_index): OngoingReassignment(
+            partition.replicas, partition.adding_replicas, partition.removing_replicas
         )
         for topic in response.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     }
 
 
@@ -94,11 +94,11 @@ def alter_reassignments(
         text = response.error_message or error_text(response.error_code)
         return dict.fromkeys(targets, text)
     return {
-        TopicPartition(topic.name, one.partition_index): one.error_message
-        or error_text(one.error_code)
+        TopicPartition(topic.name, partition.partition_index): partition.error_message
+        or error_text(partition.error_code)
         for topic in response.responses
-        for one in topic.partitions
-        if one.error_code
+        for partition in topic.partitions
+        if partition.error_code
     }
 
 
@@ -122,8 +122,8 @@ def find_replicas(client: Client, topics: Iterable[str]) -> dict[str, dict[int, 
         if topic.error_code:
             raise refused(topic.error_code)
         found[topic.name or ""] = {
-            one.partition_index: one.replica_nodes
-            for one in sorted(topic.partitions, key=lambda one: one.partition_index)
+            partition.partition_index: partition.replica_nodes
+            for partition in sorted(topic.partitions, key=lambda row: row.partition_index)
         }
     return found
 

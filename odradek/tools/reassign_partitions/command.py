@@ -27,9 +27,8 @@ from odradek.tools.reassign_partitions.cluster import (
     live_brokers,
     replicas_of_partitions,
 )
-from odradek.tools.reassign_partitions.errors import TerseError
 from odradek.tools.reassign_partitions.generate import generate
-from odradek.tools.reassign_partitions.log_dir_moves import find_states, move_replicas
+from odradek.tools.reassign_partitions.log_dir_moves import TerseError, find_states, move_replicas
 from odradek.tools.reassign_partitions.options import FLAGS, parse_options
 from odradek.tools.reassign_partitions.plan import (
     Plan,

@@ -26,10 +26,13 @@ from odradek.protocol.messages.describe_log_dirs import (
 from odradek.protocol.topic_partition import TopicPartition, by_topic
 from odradek.tools.client import Client
 from odradek.tools.errors import ToolError, error_name
-from odradek.tools.reassign_partitions.errors import TerseError
 from odradek.tools.reassign_partitions.plan import Replica
 
 PAUSE_MS: Final = 100
+
+
+class TerseError(ToolError):
+    """Kafka's tool prints the message alone, without `Error: ` before it."""
 
 
 class LogDirState(NamedTuple):
@@ -92,9 +95,9 @@ def find_states(client: Client, targets: Mapping[Replica, str]) -> dict[Replica,
                     f"{result.log_dir} in the response from broker {broker} is illegal"
                 )
             for topic in result.topics:
-                for one in topic.partitions:
-                    replica = Replica(broker, topic.name, one.partition_index)
-                    found[replica, one.is_future_key] = result.log_dir
+                for partition in topic.partitions:
+                    replica = Replica(broker, topic.name, partition.partition_index)
+                    found[replica, partition.is_future_key] = result.log_dir
     return {
         replica: LogDirState(target, found.get((replica, False)), found.get((replica, True)))
         for replica, target in targets.items()
@@ -160,10 +163,10 @@ def _start(client: Client, targets: Mapping[Replica, str]) -> list[Replica]:
             ApiKey.ALTER_REPLICA_LOG_DIRS, request, AlterReplicaLogDirsResponse
         )
         for topic in response.results:
-            for one in topic.partitions:
-                replica = Replica(broker, topic.topic_name, one.partition_index)
-                if not one.error_code:
+            for partition in topic.partitions:
+                replica = Replica(broker, topic.topic_name, partition.partition_index)
+                if not partition.error_code:
                     started.append(replica)
-                elif one.error_code != ErrorCode.REPLICA_NOT_AVAILABLE:
+                elif partition.error_code != ErrorCode.REPLICA_NOT_AVAILABLE:
                     raise ToolError(f"Failed to alter dir for {replica}")
     return started

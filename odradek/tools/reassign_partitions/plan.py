@@ -113,7 +113,7 @@ def check_executable(plan: Plan) -> dict[TopicPartition, list[int]]:
 
 def _repeated(values: Iterable[Value]) -> list[Value]:
     found = list(values)
-    return [one for one in dict.fromkeys(found) if found.count(one) > 1]
+    return [value for value in dict.fromkeys(found) if found.count(value) > 1]
 
 
 def parse_brokers(text: str) -> list[int]:

@@ -42,14 +42,15 @@ def moves_of(
     """
     moves = {
         partition: Move(
-            [one for one in under_way.replicas if one not in under_way.adding], under_way.adding
+            [replica for replica in under_way.replicas if replica not in under_way.adding],
+            under_way.adding,
         )
         for partition, under_way in current.items()
     }
     for partition, targets in proposed.items():
         before = moves.get(partition)
         sources = replicas[partition] if before is None else before.sources
-        moves[partition] = Move(sources, [one for one in targets if one not in sources])
+        moves[partition] = Move(sources, [target for target in targets if target not in sources])
     return moves
 
 
@@ -62,7 +63,9 @@ def follower_throttles(moves: Mapping[TopicPartition, Move]) -> dict[str, str]:
     """Topic -> the replicas that are added."""
     return _throttles(
         {
-            partition: [one for one in move.destinations if one not in move.sources]
+            partition: [
+                destination for destination in move.destinations if destination not in move.sources
+            ]
             for partition, move in moves.items()
         }
     )

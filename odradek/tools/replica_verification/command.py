@@ -146,10 +146,12 @@ def _replicas(metadata: MetadataResponse, options: Options) -> dict[TopicPartiti
             continue
         if topic.error_code:
             raise refused(topic.error_code)
-        for one in topic.partitions:
-            found[TopicPartition(topic.name, one.partition_index)] = one.replica_nodes
+        for partition in topic.partitions:
+            found[TopicPartition(topic.name, partition.partition_index)] = partition.replica_nodes
     live = [broker.node_id for broker in metadata.brokers]
-    missing = [one for replicas in found.values() for one in replicas if one not in live]
+    missing = [
+        replica for replicas in found.values() for replica in replicas if replica not in live
+    ]
     if missing:
         raise refused(ErrorCode.BROKER_NOT_AVAILABLE, f"Broker {missing[0]} is not alive.")
     return found
@@ -172,7 +174,9 @@ def _compare_for_ever(
         for partition, replicas in fetchers.fetch(offsets).items():
             result = compare(partition, offsets[partition], replicas)
             offsets[partition] = result.next_offset
-            high_watermarks[partition] = max(one.high_watermark for one in replicas.values())
+            high_watermarks[partition] = max(
+                replica.high_watermark for replica in replicas.values()
+            )
             for line in result.mismatches:
                 _say(line)
             if result.is_fatal:

@@ -22,7 +22,7 @@ class Batch(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """What a replica returned; empty when it returned an error or did not respond."""
+    """The response of a replica; empty when it returned an error or did not respond."""
 
     high_watermark: int = UNKNOWN
     batches: Sequence[Batch] = ()
@@ -47,7 +47,7 @@ def compare(partition: TopicPartition, offset: int, replicas: Mapping[int, Fetch
     mismatches: list[str] = []
     name = partition_text(partition)
     order = sorted(replicas)
-    for index in range(max((len(one.batches) for one in replicas.values()), default=0)):
+    for index in range(max((len(replica.batches) for replica in replicas.values()), default=0)):
         first: tuple[int, Batch] | None = None
         is_complete = True
         for broker in order:

@@ -139,7 +139,7 @@ class Fetchers:
     def fetch(
         self, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, dict[int, Fetched]]:
-        """What each broker has of each partition, from these offsets on."""
+        """Fetch each partition from each of its brokers, from these offsets on."""
         found: dict[TopicPartition, dict[int, Fetched]] = {}
         responses = self._threads.map(lambda fetcher: fetcher.fetch(offsets), self._fetchers)
         for fetcher, response in zip(self._fetchers, responses, strict=True):

@@ -106,7 +106,7 @@ def describe_topic_id(
 def _topic(topic: MetadataResponseTopic, live: Sequence[int]) -> Topic:
     check(topic.error_code)
     assert topic.name is not None, "a topic without an error has its name"
-    partitions = [_partition(one, live, None, None) for one in topic.partitions]
+    partitions = [_partition(partition, live, None, None) for partition in topic.partitions]
     return Topic(topic.name, topic.topic_id, sorted(partitions, key=_order))
 
 
@@ -147,8 +147,10 @@ def _describe_in_pages(
             assert topic.name is not None, "a topic without an error has its name"
             earlier = found[topic.name].partitions if topic.name in found else ()
             partitions = [
-                _partition(one, live, one.eligible_leader_replicas, one.last_known_elr)
-                for one in topic.partitions
+                _partition(
+                    partition, live, partition.eligible_leader_replicas, partition.last_known_elr
+                )
+                for partition in topic.partitions
             ]
             found[topic.name] = Topic(
                 topic.name, topic.topic_id, sorted([*earlier, *partitions], key=_order)
@@ -196,7 +198,8 @@ def reassignments_of(
         timeout_ms=30_000,
         topics=[
             ListPartitionReassignmentsTopics(
-                name=topic.name, partition_indexes=[one.partition_index for one in topic.partitions]
+                name=topic.name,
+                partition_indexes=[partition.partition_index for partition in topic.partitions],
             )
             for topic in topics
         ],
@@ -214,9 +217,9 @@ def reassignments_of(
         return {}
     check(response.error_code, response.error_message)
     return {
-        (topic.name, one.partition_index): DescribedReassignment(
-            one.replicas, one.adding_replicas, one.removing_replicas
+        (topic.name, partition.partition_index): DescribedReassignment(
+            partition.replicas, partition.adding_replicas, partition.removing_replicas
         )
         for topic in response.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     }

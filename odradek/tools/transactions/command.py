@@ -120,9 +120,9 @@ def _list(client: Client, options: TransactionOptions) -> None:
     except AdminError as error:
         raise _failed("Failed to list transactions", error) from error
     rows = [
-        (one.transactional_id, node_id, one.producer_id, state_name(one.transaction_state))
+        (state.transactional_id, node_id, state.producer_id, state_name(state.transaction_state))
         for node_id, states in listed.items()
-        for one in states
+        for state in states
     ]
     print_table(LISTED, rows)
 
@@ -166,14 +166,14 @@ def _describe_producers(client: Client, options: TransactionOptions) -> None:
         raise _failed(what, error) from error
     rows = [
         (
-            one.producer_id,
-            one.producer_epoch,
-            max(one.coordinator_epoch, -1),
-            one.last_sequence,
-            one.last_timestamp_ms,
-            NONE if one.current_txn_start_offset < 0 else one.current_txn_start_offset,
+            producer.producer_id,
+            producer.producer_epoch,
+            max(producer.coordinator_epoch, -1),
+            producer.last_sequence,
+            producer.last_timestamp_ms,
+            NONE if producer.current_txn_start_offset < 0 else producer.current_txn_start_offset,
         )
-        for one in producers
+        for producer in producers
     ]
     print_table(PRODUCERS, rows)
 
@@ -211,10 +211,12 @@ def _abort_spec(client: Client, partition: TopicPartition, start_offset: int) ->
     except AdminError as error:
         what = f"Failed to validate producer state for partition {text}"
         raise _failed(what, error) from error
-    for one in producers:
-        if start_offset >= 0 and one.current_txn_start_offset == start_offset:
-            coordinator_epoch = max(one.coordinator_epoch, 0)
-            return AbortSpec(partition, one.producer_id, one.producer_epoch, coordinator_epoch)
+    for producer in producers:
+        if start_offset >= 0 and producer.current_txn_start_offset == start_offset:
+            coordinator_epoch = max(producer.coordinator_epoch, 0)
+            return AbortSpec(
+                partition, producer.producer_id, producer.producer_epoch, coordinator_epoch
+            )
     raise ToolError(
         f"Could not find any open transactions starting at offset {start_offset} on partition "
         f"{text}"

@@ -99,13 +99,13 @@ def open_transactions(
 def hanging_transactions(
     client: Client, candidates: Sequence[OpenTransaction]
 ) -> list[OpenTransaction]:
-    """Those whose partition is in no transaction that a coordinator has of their producer.
+    """The candidates whose partition is in no transaction that a coordinator has of their producer.
 
     raises  HangingError, ClientError
     """
     by_producer: dict[int, list[OpenTransaction]] = {}
-    for one in candidates:
-        by_producer.setdefault(one.producer.producer_id, []).append(one)
+    for candidate in candidates:
+        by_producer.setdefault(candidate.producer.producer_id, []).append(candidate)
     if not by_producer:
         return []
     ids = _transactional_ids(client, list(by_producer))
@@ -141,10 +141,10 @@ def _transactional_ids(client: Client, producer_ids: Sequence[int]) -> dict[int,
         what = f"Failed to list transactions for {len(producer_ids)} producers"
         raise HangingError(what, error) from error
     return {
-        one.producer_id: one.transactional_id
+        row.producer_id: row.transactional_id
         for rows in listed.values()
-        for one in rows
-        if one.producer_id in producer_ids
+        for row in rows
+        if row.producer_id in producer_ids
     }
 
 

@@ -58,9 +58,9 @@ LEADER_MOVES: Final = (
 FENCING_TIMEOUT_MS: Final = 60_000
 """Kafka: default.api.timeout.ms, which the fenced producer's id gets as its transaction timeout."""
 FENCING_VERSION: Final = 5
-"""Of InitProducerId; what came later does nothing for fencing."""
+"""The version of InitProducerId; later ones add nothing for fencing."""
 MARKERS_VERSION: Final = 1
-"""Of WriteTxnMarkers; version 2 is for coordinators."""
+"""The version of WriteTxnMarkers; version 2 is for coordinators."""
 BY_DURATION: Final = 1
 """The first version of ListTransactions that filters by duration."""
 STATES: Final = (
@@ -97,7 +97,7 @@ class Described(NamedTuple):
 
 
 class AbortSpec(NamedTuple):
-    """What an abort marker says, and where it goes."""
+    """An abort marker, and the partition that gets it."""
 
     partition: TopicPartition
     producer_id: int
@@ -261,28 +261,28 @@ def describe_producers(
     found: dict[TopicPartition, list[ProducerState]] = {}
 
     def attempt() -> bool | None:
-        left = [one for one in partitions if one not in found]
+        left = [partition for partition in partitions if partition not in found]
         by_broker = _leaders(client, left) if broker_id is None else {broker_id: left}
         for node_id, wanted in by_broker.items():
             response = client.broker(node_id).request(
                 ApiKey.DESCRIBE_PRODUCERS, _by_topic(wanted), DescribeProducersResponse
             )
             for topic in response.topics:
-                for one in topic.partitions:
-                    key = TopicPartition(topic.name, one.partition_index)
-                    if _is_described(key, one.error_code, one.error_message, broker_id):
-                        found[key] = list(one.active_producers)
-        return True if all(one in found for one in partitions) else None
+                for partition in topic.partitions:
+                    key = TopicPartition(topic.name, partition.partition_index)
+                    if _is_described(key, partition.error_code, partition.error_message, broker_id):
+                        found[key] = list(partition.active_producers)
+        return True if all(partition in found for partition in partitions) else None
 
     _retried(client, "describeProducers", attempt)
-    return {one: found[one] for one in sorted(set(partitions))}
+    return {partition: found[partition] for partition in sorted(set(partitions))}
 
 
 def _by_topic(partitions: Sequence[TopicPartition]) -> DescribeProducersRequest:
     topics: dict[str, TopicRequest] = {}
-    for one in partitions:
-        empty = TopicRequest(name=one.topic, partition_indexes=[])
-        topics.setdefault(one.topic, empty).partition_indexes.append(one.partition)
+    for partition in partitions:
+        empty = TopicRequest(name=partition.topic, partition_indexes=[])
+        topics.setdefault(partition.topic, empty).partition_indexes.append(partition.partition)
     return DescribeProducersRequest(topics=list(topics.values()))
 
 
@@ -317,22 +317,22 @@ def _leaders(
 ) -> dict[int, list[TopicPartition]]:
     """Partitions by the broker that leads them; those without a leader are left out."""
     rows: dict[int, list[TopicPartition]] = {}
-    names = list(dict.fromkeys(one.topic for one in partitions))
+    names = list(dict.fromkeys(partition.topic for partition in partitions))
     topics = {topic.name: topic for topic in client.metadata(names).topics}
-    for one in partitions:
-        topic = topics[one.topic]
+    for partition in partitions:
+        topic = topics[partition.topic]
         if topic.error_code:
-            _check_topic(one, topic.error_code)
+            _check_topic(partition, topic.error_code)
             continue
         for row in topic.partitions:
-            if row.partition_index != one.partition:
+            if row.partition_index != partition.partition:
                 continue
             if row.error_code and row.error_code not in LEADER_MOVES:
                 raise AdminError(
-                    f"Unexpected error during metadata lookup for {partition_text(one)}"
+                    f"Unexpected error during metadata lookup for {partition_text(partition)}"
                 )
             if not row.error_code and row.leader_id >= 0:
-                rows.setdefault(row.leader_id, []).append(one)
+                rows.setdefault(row.leader_id, []).append(partition)
     return rows
 
 
@@ -369,10 +369,10 @@ def abort_transaction(client: Client, spec: AbortSpec) -> None:
                 MARKERS_VERSION,
             )
             codes = [
-                one.error_code
+                partition.error_code
                 for row in response.markers
                 for topic_row in row.topics
-                for one in topic_row.partitions
+                for partition in topic_row.partitions
             ]
             if len(codes) != 1:
                 raise AdminError("WriteTxnMarkers response included unexpected marker entries")

@@ -59,12 +59,12 @@ def _number(kind: str, code: str, text: Callable[[float], str] = str) -> Deseria
 
 
 def double_text(value: float) -> str:
-    """As Java's `Double.toString`: decimal between 10^-3 and 10^7, otherwise with an exponent."""
+    """Format like Java's `Double.toString`: decimal from 10^-3 to 10^7, else with an exponent."""
     return _decimal(value, repr(value))
 
 
 def float_text(value: float) -> str:
-    """As Java's `Float.toString`: the fewest digits that identify the 32-bit number."""
+    """Format like Java's `Float.toString`: the fewest digits that identify the 32-bit number."""
     if value != value or value in (float("inf"), float("-inf")):
         return _decimal(value, "")
     wanted = struct.pack(">f", value)

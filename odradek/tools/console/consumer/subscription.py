@@ -1,4 +1,4 @@
-"""What a console consumer subscribes to: a topic, one partition, or the topics of a pattern.
+"""The subscription of a console consumer: a topic, a partition, or the topics of a pattern.
 
 A missing topic is looked up until it exists (the look-up creates it where the cluster allows that).
 Patterns are matched here, because librdkafka has no Java patterns.

@@ -15,7 +15,7 @@ SIGNALS_AT_ONCE: Final = 64
 
 @contextmanager
 def interruptible(file: BinaryIO) -> Iterator[BinaryIO]:
-    """The same file; a signal handler runs at once while a read waits.
+    """Wrap a file, so that a signal handler runs at once while a read waits.
 
     A plain read keeps waiting when the signal arrives just before it, or in another thread.
     To be used in the main thread.
