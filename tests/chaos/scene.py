@@ -61,10 +61,11 @@ class Scene:
         self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
 
     def delete(self, topic: str) -> None:
-        """Delete a topic; asked again while the controller moves, of which librdkafka tells."""
+        """Delete a topic; librdkafka learns from Metadata only that the controller has moved."""
         deadline_s = monotonic() + DELETED_S
         while True:
             try:
+                self._admin.list_topics(timeout=DELETED_S)
                 self._admin.delete_topics([topic])[topic].result(DELETED_S)
             except KafkaException as error:
                 is_moving = error.args[0].code() == KafkaError.NOT_CONTROLLER

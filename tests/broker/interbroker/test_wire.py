@@ -59,6 +59,7 @@ BROKERS = st.lists(
         st.just(-1),
         st.lists(ENDPOINTS, max_size=2).map(tuple),
         st.none() | st.text(max_size=5),
+        st.just(()),  # the wire carries no features
     ),
     max_size=3,
 ).map(tuple)
