@@ -48,7 +48,9 @@ def environment() -> dict[str, str]:
             environment={**os.environ, **_environment(folder)},
         )
 
-    sources = [tool_cache.PROJECT / "pipeline" / name for name in ("connectors.py", "session.py")]
+    sources = [
+        tool_cache.PROJECT / "pipeline/spark" / name for name in ("connectors.py", "session.py")
+    ]
     target = tool_cache.TOOLS / "pyspark" / f"connectors-{VERSION}"
     mark = tool_cache.fingerprint([VERSION, *sources])
     return _environment(tool_cache.build_once(target, mark, make))
