@@ -81,7 +81,7 @@ def read_all(address: str, topic: str, partition: int) -> list[bytes]:
         consumer.assign([TopicPartition(topic, partition, 0)])
         values: list[bytes] = []
         while len(values) < end:
-            messages = consumer.consume(10_000, timeout=WAIT_S / 10)
+            messages = consumer.consume(end - len(values), timeout=WAIT_S / 10)
             assert messages, f"{partition}: no record after {len(values)} of {end}"
             for message in messages:
                 assert message.error() is None, message.error()
