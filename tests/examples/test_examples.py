@@ -20,7 +20,7 @@ from tests.support.programs import go_compiler
 
 EXAMPLES = tool_cache.PROJECT / "examples"
 README = (EXAMPLES / "README.md").read_text()
-PIPELINES = (tool_cache.PROJECT / "pipeline" / "README.md").read_text()
+PIPELINES = (tool_cache.PROJECT / "docs" / "pipelines" / "index.md").read_text()
 JUNIT_LAUNCHER = "org.junit.platform:junit-platform-console-standalone:1.11.4"
 GREETINGS = "0 hello\n1 from\n2 Odradek\n"
 RUN_TIMEOUT_S = 500.0

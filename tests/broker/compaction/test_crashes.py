@@ -65,7 +65,7 @@ def test_killed_worker_or_broker_loses_no_record(tmp_path: Path, victim: str) ->
     with odradek_broker(tmp_path, overrides=SLOW) as broker:
         create_topic(broker, TOPIC, COMPACT)
         written = Keyed(TOPIC).connect(broker)
-        for _ in range(3):
+        for _ in range(2):
             written.write_some(2_000, keys=400)
             write_until_cleaning(broker, written, keys=400)
             pause.wait(chance.uniform(0, 0.3))
