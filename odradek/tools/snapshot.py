@@ -216,7 +216,7 @@ def _opened(path: str) -> Iterator[tuple[tarfile.TarFile, Any]]:
 
 
 def _snapshot(about: Any) -> Snapshot:
-    """raises  KeyError, TypeError"""
+    """raises  KeyError, TypeError, UnreadableText"""
     broker_ids, settings, ahead_ms = about["broker_ids"], about["settings"], about["ahead_ms"]
     is_typed = (
         all(type(broker_id) is int for broker_id in broker_ids)
@@ -224,7 +224,7 @@ def _snapshot(about: Any) -> Snapshot:
         and type(ahead_ms) is int
     )
     if not is_typed:
-        raise TypeError(f"a value of {CONTENTS} has another type")
+        raise UnreadableText(f"a value of {CONTENTS} has another type")
     return Snapshot(broker_ids, kept(settings), ahead_ms)
 
 
