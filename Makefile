@@ -54,11 +54,11 @@ quick: $(VENV)/.dev
 		--ignore=tests/storage/log/test_large_logs.py --ignore-glob='*_crashes.py'
 
 # The rows wait for Java and for sessions much of the time: more of them run at once than the machine
-# has processors, and each prints what it found at its end.
+# has processors, the longest first, and each prints what it found at its end.
 test: tools
 	@$(MAKE) --no-print-directory -k -j5 --output-sync=target \
-		lint test-broker test-broker-parts test-pipelines test-steps test-jobs test-clients \
-		test-groups test-clusters test-tools test-parts test-sim
+		lint test-clusters test-broker test-tools test-broker-parts test-steps test-parts \
+		test-clients test-pipelines test-jobs test-groups test-sim
 
 test-pipelines:
 	$(BIN)/python -m pytest -q -m "not slow" tests/pipeline $(addprefix --ignore=,$(JOBS) $(STEPS))
