@@ -164,7 +164,7 @@ def test_replica_that_is_killed_after_it_copied_a_compacted_log_and_is_elected_h
     cluster.start(LEADER)
     cluster.start(COPY)
     cluster.brokers[COPY].process.wait_for_line(
-        rf"{TOPIC}-0.*(truncated to offset|has nothing in the gaps)", timeout_s=READ_S
+        rf"{TOPIC}-0.*(truncated to offset|has nothing in the gaps)", timeout_s=3 * READ_S
     )
     assert COPY in cluster.partitions(TOPIC, of=LEADER)[0].isr_nodes
     cluster.kill(LEADER)
