@@ -4,6 +4,7 @@
 #            ARGS='...'    more arguments of `odradek start`
 # make cluster  a ZooKeeper ensemble and three brokers on this machine, from config/cluster
 # make quick  the command before each commit: the parts in their own process, without Java
+# make quick-pythons  the same under each of Python 3.11, 3.12 and 3.13 that is installed
 # make test  everything a change must pass: lint, then all tests
 # make test-compose  builds the images, runs docker-compose.yml, kills containers; CI runs it, too
 # make coverage  which lines the tests of the parts run; CI runs it after `make test`
@@ -38,7 +39,7 @@ JOBS := $(wildcard $(addprefix tests/pipeline/test_,demo*.py end*.py exactly_onc
 QUICK := tests/controller tests/protocol tests/storage tests/broker/group tests/broker/handlers
 PACKAGES := broker controller odradek protocol runtime storage
 
-.PHONY: run cluster quick test test-pipelines test-steps test-jobs test-clusters test-tools test-clients test-groups test-broker test-broker-parts test-parts test-sim test-mixed test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-scripts campaign-cuts campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline test-connectors demo-pipeline plugin-runs measure-start tools system-packages clean
+.PHONY: run cluster quick quick-pythons test test-pipelines test-steps test-jobs test-clusters test-tools test-clients test-groups test-broker test-broker-parts test-parts test-sim test-mixed test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-scripts campaign-cuts campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline test-connectors demo-pipeline plugin-runs measure-start tools system-packages clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/python -I -m odradek start $(CONFIG) $(AT_PORT) $(ARGS)
@@ -52,6 +53,15 @@ quick: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -p no:cacheprovider --hypothesis-profile=coverage -n 2 \
 		-m "not client and not judge and not slow" $(QUICK) \
 		--ignore=tests/storage/log/test_large_logs.py --ignore-glob='*_crashes.py'
+
+# `make quick` under each Python that is claimed and installed.
+quick-pythons:
+	@for python in python3.11 python3.12 python3.13; do \
+		if $$python --version > /dev/null 2>&1; then \
+			echo "quick-pythons: $$($$python --version)"; \
+			$(MAKE) --no-print-directory quick PYTHON=$$python VENV=.venv-$$python || exit 1; \
+		else echo "quick-pythons: $$python is not installed"; fi; \
+	done
 
 # The rows wait for Java and for sessions much of the time: more of them run at once than the machine
 # has processors, the longest first, and each prints what it found at its end.
