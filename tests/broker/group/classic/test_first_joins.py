@@ -20,7 +20,7 @@ from tests.support.broker_process import BrokerProcess, odradek_broker
 from tests.support.processes import pause_process
 from tests.support.wire import Wire
 
-ROUNDS = 20
+ROUNDS = 5
 DYNAMIC_VERSION = 3
 """The last version that needs no id first."""
 STATIC_VERSION = 9
