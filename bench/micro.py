@@ -46,7 +46,7 @@ NOW_MS: Final = 1_700_000_000_000
 
 
 def microseconds(case: Case) -> float:
-    """Of one call, the best of the repeats."""
+    """What a call takes in the best of the repeats."""
     calls, elapsed_ns = 1, 0
     while elapsed_ns < REPEAT_S * 1e9 / 4:
         calls *= 2
@@ -81,7 +81,7 @@ def _fetch_request() -> FetchRequest:
 
 
 class _Slice:
-    """As much of a file slice as the encoder looks at."""
+    """A file slice, as far as the encoder looks at it."""
 
     def __len__(self) -> int:
         return 1 << 20

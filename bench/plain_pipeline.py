@@ -37,7 +37,7 @@ class PlainJob(Job):
     """A run of `bench.plain_job`."""
 
     def command(self, file: Path, progress: Path, topic: str, mode: str, address: str) -> list[str]:
-        """The same places as those of a pipeline file."""
+        """The words that run it, with the places of a pipeline file."""
         jars = str(maven.spark_connectors(SPARK_VERSION))
         run = [sys.executable, "-m", "bench.plain_job", address, topic, mode]
         state = str(file.parent / "state")

@@ -31,7 +31,7 @@ class Spread:
 
     @staticmethod
     def of(numbers: list[float]) -> Spread:
-        """Of at least one number."""
+        """Median, least and greatest of at least one number."""
         return Spread(statistics.median(numbers), min(numbers), max(numbers))
 
 
@@ -73,7 +73,7 @@ class RowResult:
         return Spread.of(numbers) if numbers else None
 
     def ratio(self, target: str, against: str, metric: str) -> Spread | None:
-        """Of the ratios within each round: neighbours in time share the machine's mood."""
+        """Spread of the ratios within each round: neighbours in time share the machine's mood."""
         mine, theirs = self.numbers(target, metric), self.numbers(against, metric)
         ratios = [mine[n] / theirs[n] for n in mine if theirs.get(n)]
         return Spread.of(ratios) if ratios else None

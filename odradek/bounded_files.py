@@ -11,7 +11,8 @@ from stat import S_ISDIR, S_ISFIFO
 from typing import BinaryIO, Final
 
 _DESCRIPTORS: Final = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
-"""Of this process: a shell passes `<(command)` as the first, and its pipe has a writer."""
+"""Names of open descriptors of this process: a shell passes `<(command)` as the first of them, and
+the pipe behind it has a writer."""
 
 
 def open_file(path: str | os.PathLike[str]) -> BinaryIO:

@@ -38,7 +38,7 @@ INSTRUMENTED: Final = ("odradek.api.versions", "odradek.api.report")
 SHOWN_MAX: Final = 100
 """Characters of a wrong port that are shown."""
 DIGITS_MAX: Final = 10
-"""Of a port and of a broker's id."""
+"""Digits that a port or a broker's id may have."""
 COLUMNS: Final = 80
 """Without a terminal."""
 

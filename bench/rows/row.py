@@ -12,9 +12,9 @@ Values = dict[str, float]
 
 EVERYONE = ("odradek", "apache39", "apache43", "mock", "tansu")
 CONSUMED = ("odradek", "floor", "apache39", "apache43", "tansu")
-"""Those that serve a consumer what was written."""
+"""Targets that serve a consumer what was written."""
 DURABLE = ("odradek", "apache39", "apache43")
-"""Those that find their data again after a restart."""
+"""Targets that find their data again after a restart."""
 
 
 @dataclass(frozen=True, slots=True)

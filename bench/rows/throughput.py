@@ -67,7 +67,7 @@ def consume(
     total_bytes: int = GIGABYTE,
     partitions: int = 1,
 ) -> Values:
-    """The same bytes back, from the beginning, without a group."""
+    """Read the bytes that were written, from the beginning, without a group."""
     return clients.run(
         "bench",
         "consume",

@@ -14,7 +14,7 @@ RECORD_BYTES: Final = 1_024
 WARM_TRANSACTIONS: Final = 50
 INTERVALS_MS: Final = (10, 100, 1_000)
 SECONDS: Final = 1.0
-"""Of a run with idempotence, or with a commit interval of 100 ms or less."""
+"""Length of a run with idempotence, or with a commit interval of 100 ms or less."""
 LONG_SECONDS: Final = 2.4
 """With the longest interval."""
 QUEUE: Final = {"queue.buffering.max.messages": 20_000}
@@ -54,7 +54,7 @@ def of_100_records(target: Target, topic: str, scale: float) -> Values:
 
 
 def intervals(target: Target, topic: str, scale: float) -> Values:
-    """As fast as it goes: idempotent, then in transactions that are committed in an interval."""
+    """Write at full speed: idempotent, then in transactions that are committed in an interval."""
     plain = _run(
         target,
         topic,

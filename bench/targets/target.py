@@ -66,7 +66,7 @@ class Target(ABC):
 
     @property
     def bootstrap(self) -> str:
-        """The same as clients want it."""
+        """The address, as clients want it."""
         return f"127.0.0.1:{self.port}"
 
     @property

@@ -71,7 +71,7 @@ async def run(context: Context, request: ElectLeadersRequest) -> Delayed:
 def failed(
     request: ElectLeadersRequest, code: ErrorCode, message: str | None
 ) -> ElectLeadersResponse:
-    """One error for every partition; NOT_CONTROLLER is no error of the request."""
+    """Give every partition the error; the request itself has none, not even NOT_CONTROLLER."""
     del message
     return ElectLeadersResponse(
         error_code=ErrorCode.NONE if code is ErrorCode.NOT_CONTROLLER else code,

@@ -194,8 +194,10 @@ async def _starts_of_segments(context: Context, request: ListOffsetsRequest) -> 
 def _old_style_offsets(
     context: Context, topic: str, wanted: ListOffsetsPartition, *, is_consumer: bool
 ) -> list[int]:
-    """Of segments that were changed last at the timestamp or before; a consumer's end is that of
-    what it may read."""
+    """Offsets of the segments that were changed last at the timestamp or before.
+
+    is_consumer  its end is that of what it may read
+    """
     partition = context.services.partitions.get(topic, wanted.partition_index)
     if partition is None:
         raise BrokerError(context.services.topics.absence(topic, wanted.partition_index))

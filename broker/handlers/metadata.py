@@ -147,7 +147,7 @@ def _respond(
 
 
 def failed(request: MetadataRequest, code: ErrorCode, message: str | None) -> MetadataResponse:
-    """One error for every topic named; there is no other place before version 13."""
+    """Give every topic named the error: a response has no other place before version 13."""
     return MetadataResponse(
         brokers=[],
         cluster_id=None,

@@ -331,7 +331,7 @@ def _check_predecessors(context: Context, partition: Partition, batch: RecordBat
 def _without_replicas(
     partition: Partition, records: memoryview | None, error: BrokerError
 ) -> BrokerError:
-    """Kafka looks at the batch after the in-sync replicas, so it may be no batch at all."""
+    """Kafka looks at the batch after the in-sync replicas, so these bytes need not be a batch."""
     if records is None or len(records) < BATCH_OVERHEAD:
         return error
     batch = RecordBatch(records)

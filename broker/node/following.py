@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def fetch_limits(settings: BrokerSettings) -> FetchLimits:
-    """Those of `replica.fetch.*`."""
+    """The limits that the settings `replica.fetch.*` give."""
     from odradek.broker.replication.follower.fetcher_state import FetchLimits
 
     return FetchLimits(

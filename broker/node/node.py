@@ -309,7 +309,7 @@ class Node:
         """The result; asks again when a session or connection was lost before the response.
 
         A start may stand still for so long that its session expires, while a disk or the whole
-        machine does.  An ensemble that was never reached ends it: that is no loss.
+        machine does.  An ensemble that was never reached ends it: nothing is lost by that.
         """
         clock = self._platform.clock
         deadline_ms = clock.monotonic_ms() + EXPIRY_RETRY_MS

@@ -35,7 +35,7 @@ from odradek.runtime.work import Work
 OUTSTANDING_MAX: Final = 100
 """Requests of one connection that may wait for their responses before reading stops."""
 OUTSTANDING_LEAST: Final = 5
-"""As many each connection may have, however many others there are: clients have five in flight."""
+"""Requests that each connection may have, however many others wait: clients have five in flight."""
 WAITING_MAX: Final = 4_096
 """Requests of all connections that wait, beyond `OUTSTANDING_LEAST` of each.  Each consists of some
 30 objects, which every full garbage collection walks."""
@@ -44,7 +44,7 @@ WAITING_SHARES: Final = 32
 QUEUED_BYTES_MAX: Final = 4 << 20
 """Bytes of one connection that may wait for the socket before reading stops."""
 SLICE_BYTES: Final = 16 * 1024
-"""Of small frames, which are received in a slice: 256 KiB of them take 5 ms to split."""
+"""Bytes of small frames that are received in a slice: to split 256 KiB of them takes 5 ms."""
 NEW_TRUST: Final = -3
 """Each short turn adds one: a new connection is trusted after four, as is one that has had to hold
 requests back, so that a cheap request does not make up for an expensive one.  Above it, those that

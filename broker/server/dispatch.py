@@ -44,7 +44,8 @@ from odradek.runtime.work import CoroutineObject, Later, Step, in_thread, pause,
 STEPPED_FRAME_BYTES: Final = 16 * 1024
 """Larger requests are decoded in steps: 16 KiB of names take 5 ms."""
 WHOLE_FRAME_BYTES: Final = 1024
-"""The same of requests that are decided as a whole: the 2,000 partitions of 16 KiB take 6 ms."""
+"""Larger requests that are decided as a whole are decoded in steps: the 2,000 partitions of 16 KiB
+take 6 ms."""
 TRAILING_BYTES_MAX: Final = 64
 """Bytes after a request that are passed over, as Kafka passes over any number: librdkafka 2.16
 sends three after a Metadata v13 for all topics."""
@@ -52,7 +53,7 @@ REQUEST_ELEMENTS_MAX: Final = 200_000
 """Elements of all arrays of one request.  Differs from Kafka, which has no bound: two million names
 take it seconds of one of its threads."""
 CONTROL_ELEMENTS_MAX: Final = 10_000_000
-"""The same of a request between brokers."""
+"""Elements of all arrays of a request between brokers."""
 ELEMENT_BYTES: Final = 256
 """What an element takes in memory, with what is built for its response."""
 CHARGED_ELEMENTS: Final = 4_096

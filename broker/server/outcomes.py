@@ -250,7 +250,7 @@ class Outcomes:
                 self._break(call)
 
     def _break(self, call: Call) -> None:
-        """As `broken`, for callers whose other requests must go on."""
+        """Call `broken`, and log what it raises: the other requests of the caller must go on."""
         try:
             self.broken(call)
         except Exception:  # the connection is closed

@@ -61,7 +61,7 @@ class Transmitter:
         self.queue: deque[Any] = deque()
         self.queued_bytes = 0
         self._slices_bytes = 0
-        """Of whole slices in the queue."""
+        """Bytes of whole slices of files in the queue."""
         self._sent = 0
         """Bytes of the first element that are sent already."""
         self._warm = False

@@ -15,7 +15,7 @@ Value = bool | int | float | str | tuple[str, ...] | None
 
 
 class Between(NamedTuple):
-    """A number from `low` to `high`, both included; None is no bound."""
+    """A number from `low` to `high`, both included; None does not bound."""
 
     low: float | None
     high: float | None

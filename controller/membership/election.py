@@ -1,7 +1,7 @@
 """Controller election: the first broker to create `/controller` wins.
 
 The winner creates the ephemeral node and raises `/controller_epoch` in one multi, so two brokers
-never have the same epoch.  Losing is no error; the watch fires when there is a new election.
+never have the same epoch.  Losing is not an error; the watch fires when there is a new election.
 
 Another program may write `/controller_epoch`.  The active controller can write nothing then, as
 each of its writes checks the version of that node; so it gives `/controller` up, and there is an

@@ -58,7 +58,7 @@ def render() -> str:
 
 
 def documented(page: str, table: Mapping[str, Definition]) -> set[str]:
-    """Those of the settings that have an entry on the page."""
+    """Names of the settings that have an entry on the page."""
     return {name for name in table if f"### `{name}` {{: #" in page}
 
 

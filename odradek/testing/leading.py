@@ -32,7 +32,7 @@ Replicas = Callable[[], tuple[int, Sequence[int], Sequence[int]]]
 
 
 def preferred_replicas(replicas: Sequence[int], broker: int) -> list[int]:
-    """The replicas with a broker as the first one; it takes the last one's place if it is none."""
+    """The replicas with a broker as the first one; if it lacks, it takes the last place."""
     others = [replica for replica in replicas if replica != broker]
     return [broker, *others][: len(replicas)]
 

@@ -152,7 +152,7 @@ class BrokerConnection:
             return decoder(response, version)(body, position)[0]
         except DecodeError as error:
             # A cause is an error of Python, whose text says nothing to an operator.
-            reason = error if error.__cause__ is None else "it ends too early, or is no text"
+            reason = error if error.__cause__ is None else "it ends too early, or is not a text"
             raise ClientError(f"{self.address} sends an unreadable response: {reason}") from error
 
     def _read(self, size: int) -> bytes:

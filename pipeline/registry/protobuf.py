@@ -52,7 +52,7 @@ Read = Callable[[bytes], bytes]
 
 
 class BadDescriptor(Exception):
-    """A descriptor set is none, lacks a message, or has one that Avro has no record for."""
+    """Not a descriptor set, or one without the message, or with one that Avro cannot have."""
 
 
 @lru_cache(maxsize=MESSAGES_MAX)

@@ -164,7 +164,7 @@ def _message_reader(
         try:
             return translate(data[place:])
         except Exception as error:
-            # A number or a time that Avro has no place for is no DecodeError.
+            # A number or a time that Avro has no place for raises another error than DecodeError.
             raise _Bad(f"not a message {name}: {_short(error)}") from error
 
     return read

@@ -279,7 +279,7 @@ def _expanded(text: str, environment: Mapping[str, str], hide: Callable[[str, st
         named = _NAMED.fullmatch(found[1])
         if named is None or not found[2]:
             raise ValueError(
-                f"{found[0]!r} is no variable: write ${{NAME}} or ${{NAME:-default}}, and $${{ for"
+                f"{found[0]!r} is not a variable: write ${{NAME}} or ${{NAME:-default}}, $${{ for"
                 " the text ${"
             )
         name, default = named[1], named[2]

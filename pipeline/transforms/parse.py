@@ -170,7 +170,7 @@ def _with_times(parsed: _Parsed, step: Parse) -> _Parsed:
     is_good, reason = parsed.is_good, parsed.reason
     for path, value, kind in _times(parsed.schema, F.col(PARSED)):
         is_bad = is_wrong(value, kind, step.epoch, path, is_text=is_text)
-        said = f"{path} is no {_kind(kind)}"
+        said = f"{path} is not {_kind(kind)}"
         for condition, why in reasons(value, kind, step.epoch, path, said, is_text=is_text):
             reason = reason.when(is_bad & condition, F.lit(why))
         is_good = is_good & ~is_bad
@@ -331,7 +331,7 @@ def _reason(reason: Column, text: Column, schema: StructType, step: Parse) -> Co
     for number, field in enumerate(schema.fields):
         alone = StructType([*texts[:number], field, *texts[number + 1 :], corrupt])
         is_bad = _from_text(text, alone, step)[CORRUPT].isNotNull()
-        reason = reason.when(is_bad, F.lit(f"{field.name} is no {_kind(field.dataType)}"))
+        reason = reason.when(is_bad, F.lit(f"{field.name} is not {_kind(field.dataType)}"))
     return reason
 
 
@@ -350,7 +350,7 @@ def _leaves(
 ) -> Iterator[tuple[str, StructType]]:
     """Yield a text for each field, and a schema of that field; structs before their fields."""
     for field in schema.fields:
-        said = f"{above}{field.name} is no {_kind(field.dataType)}"
+        said = f"{above}{field.name} is not {_kind(field.dataType)}"
         if not isinstance(field.dataType, StructType):
             yield said, around(field)
             continue
@@ -365,7 +365,7 @@ def _leaves(
 
 def _kind(data_type: DataType) -> str:
     if isinstance(data_type, StructType):
-        return "object"
+        return "an object"
     if isinstance(data_type, ArrayType):
         return f"ARRAY of {_kind(data_type.elementType)}"
     if isinstance(data_type, MapType):

@@ -78,7 +78,7 @@ BAD = (
     (b'{"op": "t"}', "no change of a row: op t"),
     (b'{"op": "d"}', "before is missing"),
     (b'{"op": "u", "before": {"id": 1}}', "after is missing"),
-    (b'{"op": "c", "after": {"id": "x", "name": "n"}}', "id is no BIGINT"),
+    (b'{"op": "c", "after": {"id": "x", "name": "n"}}', "id is not BIGINT"),
     (b'{"op": "c", "after": {"id": 1}}', "name is missing"),
 )
 

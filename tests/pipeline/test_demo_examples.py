@@ -132,7 +132,7 @@ def check_cleaning(spark: SparkSession, broker: BrokerProcess, folder: Path) -> 
     )
     rejected = consume(broker.address, "customers-rejected", 2)
     reasons = sorted(headers["odradek.reason"] for _, _, headers in rejected)
-    assert reasons == [b"id is no INT", b"mail is missing"]
+    assert reasons == [b"id is not INT", b"mail is missing"]
 
 
 ORDERS = lines(

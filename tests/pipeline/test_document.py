@@ -94,10 +94,13 @@ def test_numbers_and_truth_values_may_be_variables(path: Path) -> None:
     ("written", "said"),
     [
         ("${NONE}", "the environment has no variable NONE; ${NONE:-default} has a default"),
-        ("${}", "'${}' is no variable: write ${NAME} or ${NAME:-default}, and $${ for the text ${"),
-        ("${1A}", "'${1A}' is no variable"),
-        ("${A", "'${A' is no variable"),
-        ("${A-b}", "'${A-b}' is no variable"),
+        (
+            "${}",
+            "'${}' is not a variable: write ${NAME} or ${NAME:-default}, $${ for the text ${",
+        ),
+        ("${1A}", "'${1A}' is not a variable"),
+        ("${A", "'${A' is not a variable"),
+        ("${A-b}", "'${A-b}' is not a variable"),
     ],
 )
 def test_invalid_and_missing_variables_are_errors_with_their_lines(

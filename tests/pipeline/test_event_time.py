@@ -58,10 +58,10 @@ NUMBERS: list[tuple[str, object, object]] = [
     ("s", -62_135_596_801, 's is not in the years 1 to 9999 with epoch = "s"'),
     ("ms", "2026-01-01T00:00:00Z", NOW),
     ("ms", "+12026-01-01T00:00:00Z", "ms is not in the years 1 to 9999"),
-    ("ms", 1.5, "ms is no TIMESTAMP"),
-    ("ms", True, "ms is no TIMESTAMP"),
-    ("ms", {"at": 5}, "ms is no TIMESTAMP"),
-    ("ms", "", "ms is no TIMESTAMP"),
+    ("ms", 1.5, "ms is not TIMESTAMP"),
+    ("ms", True, "ms is not TIMESTAMP"),
+    ("ms", {"at": 5}, "ms is not TIMESTAMP"),
+    ("ms", "", "ms is not TIMESTAMP"),
     ("ms", None, None),
     ("none", SECONDS, WITHOUT),
     ("none", SECONDS * 1_000, WITHOUT),
@@ -139,13 +139,13 @@ def test_numbers_are_read_as_times_in_nested_columns(spark: SparkSession) -> Non
     assert (others[1][0].at, others[1][0].n) == (None, 1)
     assert others[2:] == [
         'o.at is not in the years 1 to 9999 with epoch = "s"',
-        "l is no ARRAY of TIMESTAMP",
-        "m is no MAP to TIMESTAMP",
+        "l is not ARRAY of TIMESTAMP",
+        "m is not MAP to TIMESTAMP",
         "t is a number without a unit: epoch gives it",
         "d is not in the years 1 to 9999",
         "d is not in the years 1 to 9999",
         "z is not in the years 1 to 9999",
-        "z is no TIMESTAMP_NTZ",
+        "z is not TIMESTAMP_NTZ",
     ]
 
 

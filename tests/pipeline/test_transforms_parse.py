@@ -29,8 +29,8 @@ JSON: list[tuple[bytes | None, Any]] = [
     (b'{"a":"}{"}', ("}{", None)),
     (b'{"a":[{"q":1},{"q":2}]}', ('[{"q":1},{"q":2}]', None)),
     ('{"a":"é€\U0001f600"}'.encode(), ("é€\U0001f600", None)),
-    (b'{"b":"1.5"}', "b is no DOUBLE"),
-    (b'{"b":true}', "b is no DOUBLE"),
+    (b'{"b":"1.5"}', "b is not DOUBLE"),
+    (b'{"b":true}', "b is not DOUBLE"),
     (b'{"a":"x"} and more', "not one JSON object"),
     (b'{"a":"x"}{"a":"y"}', "not one JSON object"),
     (b'{"a":"x"},{"a":"y"}', "not one JSON object"),
@@ -56,13 +56,13 @@ NESTED: list[tuple[bytes, Any]] = [
         (Row(z=1, o=Row(p=True)), [1, None], {"k": 2}),
     ),
     (b'{"n":{}}', (Row(z=None, o=None), None, None)),
-    (b'{"n":{"z":"x"}}', "n.z is no INT"),
-    (b'{"n":{"z":99999999999}}', "n.z is no INT"),
-    (b'{"n":{"o":{"p":"yes"}}}', "n.o.p is no BOOLEAN"),
-    (b'{"n":{"o":5}}', "n.o is no object"),
-    (b'{"n":[1]}', "n is no object"),
-    (b'{"l":["x"]}', "l is no ARRAY of INT"),
-    (b'{"m":{"k":"v"}}', "m is no MAP to INT"),
+    (b'{"n":{"z":"x"}}', "n.z is not INT"),
+    (b'{"n":{"z":99999999999}}', "n.z is not INT"),
+    (b'{"n":{"o":{"p":"yes"}}}', "n.o.p is not BOOLEAN"),
+    (b'{"n":{"o":5}}', "n.o is not an object"),
+    (b'{"n":[1]}', "n is not an object"),
+    (b'{"l":["x"]}', "l is not ARRAY of INT"),
+    (b'{"m":{"k":"v"}}', "m is not MAP to INT"),
 ]
 
 
@@ -85,7 +85,7 @@ def test_invalid_times_and_decimals_in_json_are_dead_letters(spark: SparkSession
     assert moment(whole[0]) == datetime(2026, 1, 2, 3, 4, 5, 678_000, UTC)
     assert (whole[1], str(whole[2])) == (date(2026, 1, 2), "12.34")
     assert moment(shifted[0]) == moment(whole[0])
-    assert bad == ["at is no TIMESTAMP", "d is no DATE", "p is no DECIMAL(5,2)"]
+    assert bad == ["at is not TIMESTAMP", "d is not DATE", "p is not DECIMAL(5,2)"]
 
 
 NUMBERS = [
@@ -239,8 +239,8 @@ CSV: list[tuple[bytes | None, Any]] = [
     (b"#x,1,2", ("#x", 1.0, 2)),
     (b",,", (None, None, None)),
     (b"x,,2", ("x", None, 2)),
-    (b"x,abc,2", "b is no DOUBLE"),
-    (b"x,1.5,2.5", "c is no INT"),
+    (b"x,abc,2", "b is not DOUBLE"),
+    (b"x,1.5,2.5", "c is not INT"),
     (b"x,1.5", "not 3 columns"),
     (b"x,1.5,2,3", "not 3 columns"),
     (b'"open,1,2', "not 3 columns"),

@@ -26,7 +26,7 @@ class LeaderEndpoint(NamedTuple):
 
 
 class CurrentLeaders:
-    """Those that one response names."""
+    """The leaders that one response names, each once."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

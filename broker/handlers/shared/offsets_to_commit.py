@@ -38,7 +38,7 @@ class OffsetsToCommit(NamedTuple):
 
     commits: dict[TopicPartition, OffsetAndMetadata]
     errors: Errors
-    """Of the other partitions."""
+    """Why the other partitions of the request are refused."""
     has_known: bool
     """Whether any partition of the request exists."""
 

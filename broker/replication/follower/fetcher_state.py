@@ -236,7 +236,7 @@ class FetcherState:
     ) -> FetchRequest | None:
         """The next Fetch; None while there is nothing to ask for.
 
-        Until `on_response` or `on_failure` there must be no other one.
+        Until `on_response` or `on_failure` no other request may be made.
 
         is_throttled  which replicas must wait unless they are in sync; None: none
         """

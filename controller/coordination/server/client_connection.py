@@ -149,8 +149,9 @@ class ClientConnection:
         self._received += content
 
     def step(self, now_ms: int) -> bool:
-        """Handle one frame, or a part of one; False when there is no complete one, or the
-        connection is blocked.
+        """Handle one frame, or a part of one.
+
+        returns  False when a complete frame has not arrived, or the connection is blocked
 
         now_ms  monotonic time
         raises  MalformedFrame, after which the caller closes the connection

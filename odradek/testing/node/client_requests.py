@@ -41,7 +41,7 @@ class RequestKind(NamedTuple):
 
     @property
     def api(self) -> str:
-        """As Kafka writes it, such as ApiVersions; a number for an unknown key."""
+        """The name that Kafka writes, such as ApiVersions; a number for an unknown key."""
         try:
             return ApiKey(self.api_key).camel_name
         except ValueError:
@@ -62,7 +62,7 @@ class ClientRequests:
         self._clients: WeakKeyDictionary[Any, ClientName] = WeakKeyDictionary()
         self._counts: Counter[RequestKind] = Counter()
         self._forgotten: Counter[RequestKind] = Counter()
-        """Those before `forget`; the report has them."""
+        """Requests before `forget`; the report has them."""
 
     def add(self, connection: object, header: RequestHeader, body: memoryview) -> None:
         """Count one request; `body` is what is after the header."""

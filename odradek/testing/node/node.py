@@ -69,7 +69,7 @@ class InstrumentedNode(Node):
         return None
 
     def _zookeeper_options(self, settings: BrokerSettings) -> ZooKeeperOptions:
-        """Those of the settings, through a relay that can be cut; with TLS they stay."""
+        """Have sessions go through a relay that can be cut, but for those with TLS."""
         options = super()._zookeeper_options(settings)
         if options.tls is not None:
             return options

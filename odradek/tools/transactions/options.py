@@ -171,7 +171,7 @@ def parse(words: Sequence[str]) -> TransactionOptions:
 def _take_flags(
     rest: list[str], flags: Sequence[Flag], values: dict[str, str], *, command: str | None
 ) -> None:
-    """Take flags from the end of `rest`, up to a word that is none."""
+    """Take flags from the end of `rest`, up to a word that is not a flag."""
     while rest and rest[-1].startswith("-") and rest[-1] != "-":
         word, equals, inline = rest.pop().partition("=")
         if word == "--":

@@ -75,7 +75,7 @@ class ClientRoutes:
         return {"requests": [dict(zip(names, row, strict=True)) for row in rows]}
 
     def connections(self, arguments: Arguments) -> object:
-        """Those of other brokers, of which a test knows nothing, are left out."""
+        """Count connections by client; a test knows nothing of those of other brokers."""
         clients = map(self._requests.client_of, self._node.parts.server.connections)
         counts = Counter(one for one in clients if not is_peer(one.client_id))
         names = (*ClientName._fields, "count")

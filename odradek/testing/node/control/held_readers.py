@@ -18,13 +18,13 @@ class HeldReaders:
         self.remove_writer = loop.remove_writer
 
     def add_reader(self, descriptor: int, callback: Callable[[], Any]) -> None:
-        """As the loop's; held readers are added when they are released."""
+        """Call `callback` when the descriptor is readable; held readers are called later."""
         self._readers[descriptor] = callback
         if not self._is_held:
             self._loop.add_reader(descriptor, callback)
 
     def remove_reader(self, descriptor: int) -> bool:
-        """As the loop's."""
+        """Call nothing for the descriptor any more; whether it had a reader."""
         is_known = self._readers.pop(descriptor, None) is not None
         if not self._is_held:
             self._loop.remove_reader(descriptor)

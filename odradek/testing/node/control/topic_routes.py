@@ -80,7 +80,7 @@ class TopicRoutes:
         return {"rolled": rolled}
 
     async def compact(self, arguments: Arguments) -> object:
-        """As with `roll`, and then the cleaner without regard to the dirty ratio."""
+        """Roll the segments, and run the cleaner without regard to the dirty ratio."""
         cleaned = {}
         for partition in self._held(arguments):
             self._roll(partition)

@@ -61,12 +61,12 @@ class FaultyConnection(Connection):
         self.endings[correlation_id] = ending
 
     def respond(self, parts: list[Any]) -> None:
-        """As usual, or as the request's ending says."""
+        """Send the response, unless its request has an ending."""
         if self._passes(parts):
             super().respond(parts)
 
     def fill(self, slot: ResponseSlot, parts: list[Any]) -> None:
-        """As usual, or as the request's ending says."""
+        """Send the response of a request that has waited, unless it has an ending."""
         if self._passes(parts):
             super().fill(slot, parts)
 

@@ -38,7 +38,7 @@ from odradek.testing.node.observing_dispatcher import ObservingDispatcher
 from odradek.testing.node.releases import Release
 
 CRC_BYTE: Final = 17
-"""Of a batch: the first byte of its checksum."""
+"""Position in a batch: the first byte of its checksum."""
 WITHOUT_SESSION: Final = -1
 """The session epoch of a full fetch that begins no session."""
 
@@ -63,7 +63,7 @@ class FaultyDispatcher(ObservingDispatcher):
         self._name_of: NameOf = services.topics.name_of
 
     def dispatch(self, connection: Connection, frame: memoryview) -> None:
-        """As usual, but for a connection that waits for a response that will not come."""
+        """Dispatch, unless the connection waits for a response that will not come."""
         assert isinstance(connection, FaultyConnection), "the server makes no others"
         if not connection.is_stalled:
             super().dispatch(connection, frame)

@@ -68,7 +68,7 @@ class Level(NamedTuple):
 
 @cache
 def level_of(cls: type, array: str, version: int) -> Level:
-    """Of a message, or of the elements of `array`."""
+    """What names things in a message, or in the elements of `array`."""
     names: list[tuple[str, str]] = []
     lists: list[tuple[str, str]] = []
     arrays: list[tuple[str, type]] = []
@@ -123,7 +123,7 @@ class NameReader:
         return level_of(node.__class__, array, self.version)
 
     def kind(self, kind: str) -> str:
-        """The same, or what the key of a coordinator is."""
+        """The kind of a name; for the key of a coordinator, what the request says that it is."""
         return self._key_kind if kind == COORDINATOR_KEY else kind
 
     def own_names(self, node: Any, array: str) -> dict[str, str | int]:

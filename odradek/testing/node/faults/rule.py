@@ -71,7 +71,7 @@ class Rule:
     times: int | None
     skip: int
     written: dict[str, Any]
-    """As it was asked for."""
+    """The rule as the test wrote it."""
     hits: int = 0
     passed: int = 0
     """Requests that `skip` has let pass."""
@@ -196,7 +196,7 @@ def _error(value: Any) -> ErrorCode:
             f"there is no error {value!r}: errors are such as NOT_LEADER_OR_FOLLOWER"
         )
     if code is ErrorCode.NONE:
-        raise FaultRefused("NONE is no error")
+        raise FaultRefused("NONE is not an error")
     return code
 
 

@@ -12,7 +12,7 @@ from odradek.testing.node.faults.rule import Action, FaultRefused, Rule, parse_r
 
 RULES_MAX: Final = 1_000
 OWN_CLIENT_ID: Final = "odradek-testing"
-"""The client of test handles: what a test looks up is no request of the program under test."""
+"""The client of test handles: what a test looks up is not a request of the program under test."""
 
 
 class Rules:

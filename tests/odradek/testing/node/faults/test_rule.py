@@ -56,7 +56,7 @@ def hits(fields: dict[str, Any], api: ApiKey, version: int, *requests: Any) -> i
         ({"api": "Produce"}, "has an action"),
         ({"api": "Bake", "error": "NOT_CONTROLLER"}, "no API 'Bake' is served"),
         ({"api": "Produce", "error": "NO_BREAD"}, "there is no error 'NO_BREAD'"),
-        ({"api": "Produce", "error": "NONE"}, "NONE is no error"),
+        ({"api": "Produce", "error": "NONE"}, "NONE is not an error"),
         ({"api": "Produce", "drop": True, "close": True}, "one action, not drop and close"),
         ({"api": "Produce", "times": 0, "drop": True}, "times is a whole number from 1"),
         ({"api": "Produce", "drop": "yes"}, "drop is true or false"),
