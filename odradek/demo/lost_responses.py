@@ -10,7 +10,7 @@ import struct
 from contextlib import suppress
 from typing import Final
 
-from odradek.demo.network import HOST
+from odradek.demo.proxy import HOST, Proxy, pass_both_ways
 from odradek.protocol.api_keys import ApiKey
 
 FRAME_BYTES_MAX: Final = 16 << 20
@@ -26,35 +26,15 @@ class LostResponses:
         self.lost = 0
         self._every = every
         self._passed = 0
-        self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
+        self._proxy = Proxy(self._connect)
 
     async def open(self, port: int, target: int) -> None:
-        """Listen on `port`, and connect to the port `target` for each client.
-
-        raises  OSError
-        """
-
-        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.current_task()
-            assert task is not None, "streams call it in a task"
-            self._connections.add(task)
-            try:
-                await self._connect(reader, writer, target)
-            finally:
-                self._connections.discard(task)
-                writer.close()
-
-        self._server = await asyncio.start_server(accept, HOST, port)
+        """Listen on `port`, and pass connections on to the port `target`; raises OSError."""
+        await self._proxy.open(port, target)
 
     async def close(self) -> None:
-        """Close the port and every connection."""
-        if self._server is not None:
-            self._server.close()
-        connections = list(self._connections)
-        for task in connections:
-            task.cancel()
-        await asyncio.gather(*connections, return_exceptions=True)
+        """Close the ports and every connection."""
+        await self._proxy.close()
 
     async def _connect(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: int
@@ -64,16 +44,12 @@ class LostResponses:
         except OSError:
             return
         produced: dict[int, bool] = {}
-        ways = [
-            asyncio.ensure_future(self._pass_requests(reader, far_writer, produced)),
-            asyncio.ensure_future(self._pass_responses(far_reader, writer, produced)),
-        ]
         try:
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            await pass_both_ways(
+                self._pass_requests(reader, far_writer, produced),
+                self._pass_responses(far_reader, writer, produced),
+            )
         finally:
-            for way in ways:
-                way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
             far_writer.close()
 
     async def _pass_requests(

@@ -14,7 +14,7 @@ from odradek.demo.eos import COMMITTED, OPEN_RECORDS, RECORDS, Seen
 from odradek.demo.eos import claims_of as claims_of_copies
 from odradek.demo.idempotence import Sent, SentByHand, claims_of, judged
 from odradek.demo.lost_responses import LostResponses
-from odradek.demo.network import HOST
+from odradek.demo.proxy import HOST
 from odradek.protocol.api_keys import ApiKey
 from tests.support.ports import free_port
 
