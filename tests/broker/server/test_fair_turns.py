@@ -58,7 +58,6 @@ WHOLE_AND_SMALL: Final = 2_000
 SMALL_REQUEST_BYTES: Final = 16 * 1024
 KNOWN_AFTER: Final = 10
 """Responses after which a connection is known to send short requests."""
-"""More of them than make a connection known."""
 CALLBACKS_OF_A_REQUEST_MAX: Final = 8
 """Of the loop: 2 to 4 are seen."""
 BROKER_RESOURCE: Final = 4
@@ -331,6 +330,7 @@ def test_connection_is_put_off_until_its_turns_have_been_short(
     # The host may take the processor away at any moment, so that no turn is short by the clock.
     turn_ns = [SHORT_SLICE_NS - 1]
     monkeypatch.setattr(LoopWatch, "ran", lambda *_: turn_ns[0])
+    monkeypatch.setattr("odradek.broker.server.connection.monotonic_ns", lambda: 0)
     caller = here.caller()
 
     def is_served_at_once() -> bool:
