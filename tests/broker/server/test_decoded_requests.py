@@ -27,7 +27,7 @@ def decoded_at_once(cls: type, version: int, frame: memoryview) -> Any:
 
 
 def decoded_in_steps(cls: type, version: int, frame: memoryview) -> Any:
-    steps = step_decoder(cls, version)(frame, 0, ENOUGH)
+    steps: Any = step_decoder(cls, version)(frame, 0, ENOUGH)
     while True:
         try:
             next(steps)
