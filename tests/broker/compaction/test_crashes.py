@@ -39,6 +39,8 @@ SLOW = {**BROKER, "log.cleaner.io.max.bytes.per.second": "2000000"}
 """So that a kill finds a cleaning under way."""
 CRAWLING = {**BROKER, "log.cleaner.io.max.bytes.per.second": "100000"}
 """So that no cleaning of a whole segment ends between two looks."""
+WRITES_S = 0.2
+"""From one write to the next while a cleaning is awaited."""
 STOP_S = 15.0
 """Half of what a broker waits at most for its worker, which cleans for minutes or hangs."""
 
@@ -49,10 +51,17 @@ def leftovers(broker: BrokerProcess) -> list[Path]:
 
 
 def write_until_cleaning(broker: BrokerProcess, written: Keyed, *, keys: int) -> None:
-    """Write on until a cleaning is seen: one may have come and gone between two looks."""
+    """Write on until a cleaning is seen: one may have come and gone between two looks.
+
+    Slowly, because a worker on a busy machine comes late.
+    """
+    next_s = 0.0
 
     def is_cleaning() -> bool:
-        written.write_some(100, keys=keys)
+        nonlocal next_s
+        if time.monotonic() >= next_s:
+            next_s = time.monotonic() + WRITES_S
+            written.write_some(100, keys=keys)
         return bool(leftovers(broker))
 
     wait_until("a cleaning", is_cleaning)
