@@ -140,8 +140,11 @@ def test_replica_that_is_killed_after_it_copied_a_compacted_log_and_is_elected_h
     assert cluster.controller() == CONTROLLER
     cluster.create_topic(TOPIC, assignment={0: [LEADER, CONTROLLER, COPY]}, configs=COMPACTED)
     table.write(cluster.bootstrap, RECORDS)
+    # A cleaning that begins sooner may be of so few records that it leaves no gap.
     for broker in cluster.brokers.values():
-        broker.process.wait_for_line(rf"cleaned \S*{TOPIC}-0 from", timeout_s=READ_S)
+        broker.process.wait_for_line(
+            rf"cleaned \S*{TOPIC}-0 from \d+ to \d{{4,}}:", timeout_s=READ_S
+        )
     # From now on no cleaner says what it has cleaned, on the copy either.
     alter(cluster.bootstrap, ResourceType.TOPIC, TOPIC, cleanup_policy="delete")
 
@@ -164,7 +167,7 @@ def test_replica_that_is_killed_after_it_copied_a_compacted_log_and_is_elected_h
     cluster.start(LEADER)
     cluster.start(COPY)
     cluster.brokers[COPY].process.wait_for_line(
-        rf"{TOPIC}-0.*(truncated to offset|has nothing in the gaps)", timeout_s=3 * READ_S
+        rf"{TOPIC}-0.*(truncated to offset|has nothing in the gaps)", timeout_s=READ_S
     )
     assert COPY in cluster.partitions(TOPIC, of=LEADER)[0].isr_nodes
     cluster.kill(LEADER)
