@@ -28,10 +28,12 @@ COVERED := tests/controller tests/protocol tests/runtime tests/storage \
 	$(addprefix tests/broker/,group handlers replication settings)
 # Tests that wait for programs of others, those of parts of the broker, and of the parts below it;
 # `test-broker` runs all that no other row and not `lint` does.
-WITH_CLIENTS := $(addprefix tests/,attack clients examples golden packaging)
+WITH_CLIENTS := $(addprefix tests/,attack clients golden)
+# What users install, and what they read.
+PACKAGES_AND_PAGES := $(addprefix tests/,docs examples packaging plugin)
 # Groups of all client libraries; `test-clients` runs the others.
 GROUPS := $(wildcard tests/clients/test_group*.py tests/clients/test_consumer_protocol.py)
-WITH_CLUSTERS := $(addprefix tests/,chaos cluster docs plugin)
+WITH_CLUSTERS := $(addprefix tests/,chaos cluster)
 BELOW_BROKER := $(addprefix tests/,controller protocol runtime storage)
 PARTS_OF_BROKER := $(addprefix tests/broker/,group handlers replication server transaction)
 # Steps of pipelines on Spark, and whole jobs; `test-pipelines` runs the others.
@@ -41,7 +43,7 @@ JOBS := $(wildcard $(addprefix tests/pipeline/test_,demo*.py end*.py exactly_onc
 QUICK := tests/controller tests/protocol tests/storage tests/broker/group tests/broker/handlers
 PACKAGES := broker controller odradek protocol runtime storage
 
-.PHONY: run cluster quick quick-pythons test test-pipelines test-steps test-jobs test-clusters test-tools test-clients test-groups test-broker test-broker-parts test-parts test-sim test-mixed test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-scripts campaign-cuts campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline test-connectors demo-pipeline plugin-runs measure-start tools system-packages clean
+.PHONY: run cluster quick quick-pythons test test-pipelines test-steps test-jobs test-clusters test-tools test-clients test-groups test-broker test-broker-parts test-parts test-sim test-mixed test-pages test-recordings test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-scripts campaign-cuts campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline test-connectors demo-pipeline plugin-runs measure-start tools system-packages clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/python -I -m odradek start $(CONFIG) $(AT_PORT) $(ARGS)
@@ -69,8 +71,8 @@ quick-pythons:
 # has processors, the longest first, and each prints what it found at its end.
 test: tools
 	@$(MAKE) --no-print-directory -k -j5 --output-sync=target \
-		lint test-clusters test-broker test-tools test-broker-parts test-steps test-parts \
-		test-clients test-pipelines test-jobs test-groups test-sim
+		test-clusters lint test-broker test-tools test-broker-parts test-steps test-clients \
+		test-parts test-pipelines test-jobs test-groups test-pages test-sim
 
 test-pipelines:
 	$(BIN)/python -m pytest -q -m "not slow" tests/pipeline $(addprefix --ignore=,$(JOBS) $(STEPS))
@@ -81,9 +83,12 @@ test-steps:
 test-jobs:
 	$(BIN)/python -m pytest -q -m "not slow" $(JOBS)
 
-# With them what is too short for a row: chaos of some seconds, the pytest plugin, the pages.
+# They wait for the ends of sessions, so that two run at once; with them, chaos of some seconds.
 test-clusters:
-	$(BIN)/python -m pytest -q -m "not slow" $(WITH_CLUSTERS)
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow" $(WITH_CLUSTERS)
+
+test-pages:
+	$(BIN)/python -m pytest -q -m "not slow" $(PACKAGES_AND_PAGES)
 
 # The tools, which have clusters of their own.
 test-tools:
@@ -98,7 +103,7 @@ test-groups:
 test-broker:
 	$(BIN)/python -m pytest -q -m "not slow" tests --ignore=tests/pipeline --ignore=tests/odradek \
 		--ignore=tests/sim --ignore=tests/repository \
-		$(addprefix --ignore=,$(WITH_CLIENTS) $(WITH_CLUSTERS) $(BELOW_BROKER) $(PARTS_OF_BROKER))
+		$(addprefix --ignore=,$(WITH_CLIENTS) $(WITH_CLUSTERS) $(PACKAGES_AND_PAGES) $(BELOW_BROKER) $(PARTS_OF_BROKER))
 
 test-broker-parts:
 	$(BIN)/python -m pytest -q -m "not slow" $(PARTS_OF_BROKER)
@@ -108,6 +113,10 @@ test-parts:
 
 test-sim:
 	$(BIN)/python -m pytest -q -m "not slow" tests/sim
+
+# Apache's tools with Apache's brokers print what is recorded.
+test-recordings: tools
+	$(BIN)/python -m pytest -q -m slow tests/odradek
 
 # Brokers of Apache Kafka and ours in one cluster, and the way from one to the other.
 test-mixed: tools

@@ -67,8 +67,8 @@ def wait_for_more(cluster: BrokerCluster, production: Production, *, timeout_s: 
     [
         (FULL, (), False),
         (FULL, (), True),
-        (3, (), False),
-        pytest.param(3, (3,), False, marks=pytest.mark.judge),
+        pytest.param(3, (), False, marks=pytest.mark.slow),
+        pytest.param(3, (3,), False, marks=[pytest.mark.judge, pytest.mark.slow]),
     ],
 )
 def test_leader_without_space_hands_over_and_leads_again_when_it_has_space(

@@ -41,6 +41,7 @@ def test_our_tools_with_apache_kafka_print_the_recorded_lines(
     assert comparable(said) == comparable(recorded(name).read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_apaches_tools_with_apache_kafka_print_the_recorded_lines(
     cluster: TestCluster, apache_tools: ApacheTools, tmp_path: Path, name: str

@@ -82,6 +82,7 @@ def test_our_tool_with_apache_kafka_prints_the_recorded_lines(apache_broker: str
 
 
 @pytest.mark.judge
+@pytest.mark.slow
 def test_apaches_tool_with_apache_kafka_prints_the_recorded_lines(
     apache_broker: str, apache_tool: ApacheTool
 ) -> None:

@@ -124,6 +124,7 @@ format = "json"
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_pipelines_and_mirrors_run_on_the_newest_pyspark(tmp_path: Path) -> None:
     names = tmp_path / "names"

@@ -21,7 +21,7 @@ from tests.sim.planted_transactions import TRANSACTION_BUGS
 from tests.sim.seeds import Total, run_seeds, seeds_until_found
 from tests.sim.simulation import report, run_plan, run_seed, shortest
 
-SEEDS: Final = 1_000
+SEEDS: Final = 400
 PROCESSES: Final = 2
 EFFECTS: Final = (
     "abort",
