@@ -53,6 +53,19 @@ SUBCOMMANDS: Final = {
         "odradek.tools.replica_verification.command",
         "compare the replicas of partitions",
     ),
+    "run-class": (
+        "odradek.run_class",
+        "run the tool that takes the place of a Java class of Apache Kafka",
+    ),
+    "server-start": (
+        "odradek.server_start",
+        "start a broker with the arguments of kafka-server-start.sh",
+    ),
+    "server-stop": ("odradek.tools.server_stop", "stop the brokers of this machine"),
+    "shims": (
+        "odradek.tools.shims.command",
+        "write the scripts of Apache Kafka's bin/, each of which runs its tool",
+    ),
     "start": ("odradek.start", "start a broker in the foreground"),
     "topics": ("odradek.tools.topics.command", "create, list, describe, alter and delete topics"),
     "transactions": (

@@ -21,6 +21,14 @@ def module_command(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-I", os.path.abspath(__file__), path, module, *arguments]
 
 
+def command_of_user() -> list[str]:
+    """The words that run `odradek` as this process was run, from any working directory."""
+    program = os.path.abspath(sys.argv[0])
+    if os.path.basename(program) == "odradek" and os.access(program, os.X_OK):
+        return [program]
+    return module_command("odradek")
+
+
 def _run() -> None:
     import runpy
 

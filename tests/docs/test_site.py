@@ -16,6 +16,7 @@ from odradek.broker.handlers.shared.table import HANDLERS
 from odradek.broker.settings import definitions
 from odradek.command import SUBCOMMANDS
 from odradek.protocol.api_keys import ApiKey
+from odradek.tools.shims.scripts import SCRIPTS
 from tests.support.tool_cache import PROJECT
 
 BUILD_TIMEOUT_S = 120.0
@@ -53,6 +54,11 @@ def test_settings_page_has_every_setting_that_is_not_internal() -> None:
     for rows in (definitions.BROKER, definitions.DYNAMIC_ONLY, definitions.TOPIC):
         public = {name for name, row in rows.items() if not row.is_internal}
         assert public - settings.documented(page, rows) == set()
+
+
+def test_tools_page_has_every_script_of_apache_kafka() -> None:
+    page = tools.render()
+    assert not [row for row in SCRIPTS if f"| `{row.name}.sh` | " not in page]
 
 
 def test_protocol_page_has_every_api_with_its_versions() -> None:

@@ -1,0 +1,258 @@
+"""The scripts in the bin/ of Apache Kafka 3.9, and what serves each.
+
+A script whose command is None is not served: `text` says in one line which program does its work.
+Source: bin/*.sh of Apache Kafka 3.9, whose last lines name the main classes.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Script(NamedTuple):
+    """One script of bin/, named without `.sh`."""
+
+    name: str
+    command: str | None
+    """The subcommand of `odradek` that serves it."""
+    classes: tuple[str, ...] = ()
+    """Main classes of the script, the newest first: `kafka-run-class.sh CLASS` runs it, too."""
+    text: str = ""
+    """Which program does the work of a script that has no command."""
+
+
+TOOLS: Final = "org.apache.kafka.tools"
+_CONNECT: Final = "Kafka Connect is a client of the brokers: run {} of Apache Kafka"
+
+SCRIPTS: Final = (
+    Script(
+        "connect-distributed",
+        None,
+        ("org.apache.kafka.connect.cli.ConnectDistributed",),
+        _CONNECT.format("connect-distributed.sh"),
+    ),
+    Script(
+        "connect-mirror-maker",
+        None,
+        ("org.apache.kafka.connect.mirror.MirrorMaker",),
+        "run connect-mirror-maker.sh of Apache Kafka, or a mirror pipeline (`odradek pipeline`)",
+    ),
+    Script(
+        "connect-plugin-path",
+        None,
+        (f"{TOOLS}.ConnectPluginPath",),
+        _CONNECT.format("connect-plugin-path.sh"),
+    ),
+    Script(
+        "connect-standalone",
+        None,
+        ("org.apache.kafka.connect.cli.ConnectStandalone",),
+        _CONNECT.format("connect-standalone.sh"),
+    ),
+    Script(
+        "kafka-acls",
+        None,
+        ("kafka.admin.AclCommand",),
+        "these brokers have no authorizer; for brokers of Apache Kafka run its kafka-acls.sh",
+    ),
+    Script(
+        "kafka-broker-api-versions",
+        None,
+        (f"{TOOLS}.BrokerApiVersionsCommand", "kafka.admin.BrokerApiVersionsCommand"),
+        "run kafka-broker-api-versions.sh of Apache Kafka",
+    ),
+    Script(
+        "kafka-client-metrics",
+        None,
+        (f"{TOOLS}.ClientMetricsCommand",),
+        "run kafka-client-metrics.sh of Apache Kafka",
+    ),
+    Script(
+        "kafka-cluster",
+        None,
+        (f"{TOOLS}.ClusterTool", "kafka.tools.ClusterTool"),
+        "run kafka-cluster.sh of Apache Kafka",
+    ),
+    Script("kafka-configs", "configs", ("kafka.admin.ConfigCommand",)),
+    Script(
+        "kafka-console-consumer",
+        "console-consumer",
+        (f"{TOOLS}.consumer.ConsoleConsumer", "kafka.tools.ConsoleConsumer"),
+    ),
+    Script(
+        "kafka-console-producer",
+        "console-producer",
+        ("kafka.tools.ConsoleProducer", f"{TOOLS}.ConsoleProducer"),
+    ),
+    Script(
+        "kafka-consumer-groups",
+        "consumer-groups",
+        (f"{TOOLS}.consumer.group.ConsumerGroupCommand", "kafka.admin.ConsumerGroupCommand"),
+    ),
+    Script(
+        "kafka-consumer-perf-test",
+        None,
+        (f"{TOOLS}.ConsumerPerformance", "kafka.tools.ConsumerPerformance"),
+        "run kafka-consumer-perf-test.sh of Apache Kafka",
+    ),
+    Script(
+        "kafka-delegation-tokens",
+        None,
+        (f"{TOOLS}.DelegationTokenCommand", "kafka.admin.DelegationTokenCommand"),
+        "these brokers issue no delegation tokens; for brokers of Apache Kafka run its "
+        "kafka-delegation-tokens.sh",
+    ),
+    Script(
+        "kafka-delete-records",
+        None,
+        (f"{TOOLS}.DeleteRecordsCommand", "kafka.admin.DeleteRecordsCommand"),
+        "run kafka-delete-records.sh of Apache Kafka",
+    ),
+    Script(
+        "kafka-dump-log",
+        None,
+        ("kafka.tools.DumpLogSegments",),
+        "run kafka-dump-log.sh of Apache Kafka",
+    ),
+    Script(
+        "kafka-e2e-latency",
+        None,
+        (f"{TOOLS}.EndToEndLatency", "kafka.tools.EndToEndLatency"),
+        "run kafka-e2e-latency.sh of Apache Kafka",
+    ),
+    Script("kafka-features", "features", (f"{TOOLS}.FeatureCommand", "kafka.admin.FeatureCommand")),
+    Script(
+        "kafka-get-offsets",
+        None,
+        (f"{TOOLS}.GetOffsetShell", "kafka.tools.GetOffsetShell"),
+        "run kafka-get-offsets.sh of Apache Kafka",
+    ),
+    Script(
+        "kafka-jmx",
+        None,
+        (f"{TOOLS}.JmxTool", "kafka.tools.JmxTool"),
+        "there is no JVM, and brokers export no metrics yet; `odradek cluster-status` shows the "
+        "cluster",
+    ),
+    Script(
+        "kafka-leader-election",
+        "leader-election",
+        (f"{TOOLS}.LeaderElectionCommand", "kafka.admin.LeaderElectionCommand"),
+    ),
+    Script(
+        "kafka-log-dirs",
+        "log-dirs",
+        (f"{TOOLS}.LogDirsCommand", "kafka.admin.LogDirsCommand"),
+    ),
+    Script(
+        "kafka-metadata-quorum",
+        None,
+        (f"{TOOLS}.MetadataQuorumCommand", "kafka.admin.MetadataQuorumCommand"),
+        "no KRaft quorum keeps the metadata; `odradek cluster-status` shows the cluster",
+    ),
+    Script(
+        "kafka-metadata-shell",
+        None,
+        ("org.apache.kafka.shell.MetadataShell",),
+        "the metadata are znodes; `odradek znodes` prints them",
+    ),
+    Script(
+        "kafka-mirror-maker",
+        None,
+        ("kafka.tools.MirrorMaker",),
+        "run kafka-mirror-maker.sh of Apache Kafka, or a mirror pipeline (`odradek pipeline`)",
+    ),
+    Script(
+        "kafka-producer-perf-test",
+        None,
+        (f"{TOOLS}.ProducerPerformance",),
+        "run kafka-producer-perf-test.sh of Apache Kafka",
+    ),
+    Script(
+        "kafka-reassign-partitions",
+        "reassign-partitions",
+        (
+            f"{TOOLS}.reassign.ReassignPartitionsCommand",
+            "kafka.admin.ReassignPartitionsCommand",
+        ),
+    ),
+    Script(
+        "kafka-replica-verification",
+        "replica-verification",
+        (f"{TOOLS}.ReplicaVerificationTool", "kafka.tools.ReplicaVerificationTool"),
+    ),
+    Script("kafka-run-class", "run-class"),
+    Script("kafka-server-start", "server-start", ("kafka.Kafka",)),
+    Script("kafka-server-stop", "server-stop"),
+    Script(
+        "kafka-storage",
+        None,
+        ("kafka.tools.StorageTool",),
+        "a data directory needs no format; a broker makes its own at its first start",
+    ),
+    Script(
+        "kafka-streams-application-reset",
+        None,
+        (f"{TOOLS}.StreamsResetter", "kafka.tools.StreamsResetter"),
+        "run kafka-streams-application-reset.sh of Apache Kafka",
+    ),
+    Script("kafka-topics", "topics", (f"{TOOLS}.TopicCommand", "kafka.admin.TopicCommand")),
+    Script(
+        "kafka-transactions",
+        "transactions",
+        (f"{TOOLS}.TransactionsCommand", "kafka.admin.TransactionsCommand"),
+    ),
+    Script(
+        "kafka-verifiable-consumer",
+        None,
+        (f"{TOOLS}.VerifiableConsumer",),
+        "run kafka-verifiable-consumer.sh of Apache Kafka",
+    ),
+    Script(
+        "kafka-verifiable-producer",
+        None,
+        (f"{TOOLS}.VerifiableProducer",),
+        "run kafka-verifiable-producer.sh of Apache Kafka",
+    ),
+    Script(
+        "trogdor",
+        None,
+        (
+            "org.apache.kafka.trogdor.coordinator.Coordinator",
+            "org.apache.kafka.trogdor.agent.Agent",
+        ),
+        "run trogdor.sh of Apache Kafka, whose agents are clients of the brokers",
+    ),
+    Script(
+        "zookeeper-security-migration",
+        None,
+        ("kafka.admin.ZkSecurityMigrator",),
+        "run zookeeper-security-migration.sh of Apache Kafka against the ZooKeeper ensemble",
+    ),
+    Script(
+        "zookeeper-server-start",
+        None,
+        ("org.apache.zookeeper.server.quorum.QuorumPeerMain",),
+        "run the server of Apache ZooKeeper; brokers without zookeeper.connect need none",
+    ),
+    Script("zookeeper-server-stop", None, (), "stop the server of Apache ZooKeeper as it was run"),
+    Script(
+        "zookeeper-shell",
+        None,
+        (
+            "org.apache.zookeeper.ZooKeeperMainWithTlsSupportForKafka",
+            "org.apache.zookeeper.ZooKeeperMain",
+        ),
+        "`odradek znodes` prints the znodes",
+    ),
+)
+
+
+def not_served(script: Script) -> str:
+    """The line about a script without a command."""
+    return f"{script.name}: not served by Odradek: {script.text}"
+
+
+def script_of_class(name: str) -> Script | None:
+    """The script that runs a main class of Apache Kafka, or None."""
+    return next((script for script in SCRIPTS if name in script.classes), None)
