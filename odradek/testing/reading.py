@@ -36,12 +36,12 @@ from odradek.protocol.records.record import decode_records
 from odradek.protocol.topic_partition import ZERO_UUID, TopicPartition
 from odradek.tools.client import BrokerConnection, Client, ClientError
 from odradek.tools.consumer_groups.group_offsets import committed_offsets
-from odradek.tools.consumer_groups.partition_offsets import (
+from odradek.tools.errors import KafkaError, refused, timed_out
+from odradek.tools.partition_offsets import (
     RETRIED,
     list_offsets,
     partitions_of,
 )
-from odradek.tools.errors import KafkaError, refused, timed_out
 from odradek.tools.transactions.queries import list_transactions
 
 OTHERS_MAX: Final = 5

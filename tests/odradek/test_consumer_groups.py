@@ -42,11 +42,11 @@ from odradek.tools.consumer_groups.group_offsets import (
     committed_offsets,
     delete_offsets,
 )
-from odradek.tools.consumer_groups.partition_offsets import list_offsets
 from odradek.tools.consumer_groups.queries import list_groups, parse_assignment
 from odradek.tools.consumer_groups.reset import parse_scope
 from odradek.tools.errors import KafkaError, refused
 from odradek.tools.options import OptionsError
+from odradek.tools.partition_offsets import list_offsets
 from tests.odradek.consumer_groups_conversation import our_tool
 from tests.odradek.scripted_broker import Request, ScriptedBroker, ScriptedResponse, scripted_broker
 from tests.support.ports import free_port

@@ -31,9 +31,9 @@ from odradek.tools.cluster_status.status import (
     LogDirectoryStatus,
 )
 from odradek.tools.consumer_groups.group_offsets import committed_offsets_of
-from odradek.tools.consumer_groups.partition_offsets import list_offsets
 from odradek.tools.consumer_groups.queries import list_groups
 from odradek.tools.errors import KafkaError, ToolError, error_text, refused
+from odradek.tools.partition_offsets import list_offsets
 
 TOPIC: Final = 2
 BROKER: Final = 4

@@ -22,7 +22,6 @@ from odradek.tools.client_config import read_client_config
 from odradek.tools.consumer_groups.describe import describe_groups, print_error
 from odradek.tools.consumer_groups.group_offsets import delete_groups, delete_offsets
 from odradek.tools.consumer_groups.options import FLAGS, TIMEOUT_MS, parse_options, usage
-from odradek.tools.consumer_groups.partition_offsets import partitions_of
 from odradek.tools.consumer_groups.plan_csv import export_plans
 from odradek.tools.consumer_groups.queries import (
     STATES,
@@ -35,6 +34,7 @@ from odradek.tools.consumer_groups.render import deletions_table, groups_table, 
 from odradek.tools.consumer_groups.reset import parse_scope, reset_offsets
 from odradek.tools.errors import KafkaError, ToolError, refused
 from odradek.tools.options import INT32_MAX, INT64_MAX, Options, OptionsError
+from odradek.tools.partition_offsets import partitions_of
 from odradek.tools.run_command import run_command
 
 PARTITION_ERRORS: Final = (

@@ -14,7 +14,6 @@ from odradek.protocol.messages.list_offsets import LATEST_TIMESTAMP
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
 from odradek.tools.consumer_groups.group_offsets import committed_offsets
-from odradek.tools.consumer_groups.partition_offsets import list_offsets
 from odradek.tools.consumer_groups.queries import (
     UNKNOWN,
     Description,
@@ -29,6 +28,7 @@ from odradek.tools.consumer_groups.render import (
 )
 from odradek.tools.errors import KafkaError, ToolError
 from odradek.tools.options import Options
+from odradek.tools.partition_offsets import list_offsets
 
 REBALANCING: Final = (
     "PreparingRebalance",

@@ -19,16 +19,16 @@ from odradek.tools.client import Client
 from odradek.tools.consumer_groups.describe import print_error
 from odradek.tools.consumer_groups.group_offsets import commit_offsets, committed_offsets
 from odradek.tools.consumer_groups.options import SCENARIOS, usage
-from odradek.tools.consumer_groups.partition_offsets import (
-    NO_OFFSET,
-    list_offsets,
-    partitions_of,
-)
 from odradek.tools.consumer_groups.plan_csv import Plan, parse_plans
 from odradek.tools.consumer_groups.queries import describe
 from odradek.tools.consumer_groups.times import before, parse_datetime
 from odradek.tools.errors import KafkaError, ToolError, partition_text
 from odradek.tools.options import INT32_MAX, INT64_MAX, Options
+from odradek.tools.partition_offsets import (
+    NO_OFFSET,
+    list_offsets,
+    partitions_of,
+)
 
 FILE_BYTES_MAX: Final = 64 << 20
 INACTIVE: Final = ("Empty", "Dead")

@@ -25,9 +25,9 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools import options as command_line
 from odradek.tools.client import Client
 from odradek.tools.console.errors import log
-from odradek.tools.consumer_groups.partition_offsets import NO_OFFSET, list_offsets
 from odradek.tools.errors import ToolError, refused
 from odradek.tools.options import INT64_MAX, Flag, Options, OptionsError
+from odradek.tools.partition_offsets import NO_OFFSET, list_offsets
 from odradek.tools.replica_verification.comparison import compare, largest_lag
 from odradek.tools.replica_verification.fetchers import Fetcher, Fetchers, RequestLimits
 from odradek.tools.run_command import run_command
