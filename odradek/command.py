@@ -34,6 +34,14 @@ SUBCOMMANDS: Final = {
         "odradek.tools.consumer_groups.command",
         "list, describe, reset and delete consumer groups",
     ),
+    "container-config": (
+        "odradek.container.config_command",
+        "print the settings that a container makes of its environment",
+    ),
+    "container-start": (
+        "odradek.container.start_command",
+        "start the broker of a container, from its environment",
+    ),
     "demo": ("odradek.demo.command", "show what a cluster does when something fails"),
     "features": (
         "odradek.tools.features",

@@ -61,6 +61,10 @@ ReportReady = Callable[[str, tuple[str, ...], str | None], None]
 """(an address for clients, log directories, URL of the control channel or None)"""
 
 
+def _no_report(address: str, log_dirs: tuple[str, ...], control: str | None) -> None:
+    pass
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser(
@@ -264,13 +268,16 @@ def ready_line(addresses: Sequence[str], log_dirs: Sequence[str], config: str | 
     )
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Start a broker and run it until SIGTERM or SIGINT; returns the exit code."""
+def main(arguments: Sequence[str], report_ready: ReportReady = _no_report) -> int:
+    """Start a broker and run it until SIGTERM or SIGINT; returns the exit code.
+
+    report_ready  called once clients are served, unless an option for tests is given
+    """
     options = _parse(arguments)
     # Imports create little garbage; `process.run` enables the collector when the broker is ready.
     gc.disable()
     if not (options.ephemeral or options.ready_file or options.stop_at_end_of_input):
-        return _run(options, None, Begin({}))
+        return _run(options, None, Begin({}), report_ready)
     from odradek.tools import ephemeral
 
     ready_file = options.ready_file and os.path.abspath(options.ready_file)
@@ -405,7 +412,7 @@ def _run(
     options: argparse.Namespace,
     folder: DataFolder | None,
     begin: Begin,
-    report_ready: ReportReady = lambda address, log_dirs, control: None,
+    report_ready: ReportReady = _no_report,
 ) -> int:
     """
     folder        of the data of an ephemeral broker, or None

@@ -1,0 +1,143 @@
+"""`odradek container-config`: what a container makes of its environment.
+
+Exit codes: 0 success; 1 a variable that a broker must not start with (one line on stderr); 2 a
+command line that cannot be parsed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from odradek.bounded_files import system_error_text
+from odradek.broker.settings.definitions import broker_definition
+from odradek.broker.settings.load import load_settings
+from odradek.broker.settings.types import InvalidValueError, SettingsError
+from odradek.container.environment import ContainerConfig
+from odradek.container.sources import DEFAULT, read_config
+
+HIDDEN: Final = "[hidden]"
+OWNER_ONLY: Final = 0o600
+ESCAPED: Final = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"})
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="odradek container-config",
+        description="Print the settings that a container makes of its environment, of a mounted "
+        "server.properties and of its defaults; values of secrets are hidden.",
+    )
+    add_variables(parser)
+    parser.add_argument(
+        "--default",
+        default=DEFAULT,
+        metavar="FILE",
+        help=f"the settings of a broker alone (default: {DEFAULT})",
+    )
+    parser.add_argument(
+        "--write",
+        metavar="FILE",
+        help="write the settings into a file that only its owner may read, with their secrets",
+    )
+    return parser
+
+
+def add_variables(parser: argparse.ArgumentParser) -> None:
+    """Add the argument VARIABLE=VALUE."""
+    parser.add_argument(
+        "variables",
+        nargs="*",
+        type=variable,
+        default=[],
+        metavar="VARIABLE=VALUE",
+        help="takes precedence over the environment",
+    )
+
+
+def variable(text: str) -> tuple[str, str]:
+    """An argument VARIABLE=VALUE.
+
+    raises  argparse.ArgumentTypeError
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise argparse.ArgumentTypeError(f"Expected VARIABLE=VALUE, not {text[:100]}")
+    return name, value
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print or write the settings; returns the exit code."""
+    options = build_parser().parse_args(list(arguments))
+    try:
+        config = read_config({**os.environ, **dict(options.variables)}, options.default)
+        check(config)
+        for warning in config.warnings:
+            print(f"odradek: {warning}", file=sys.stderr)
+        if options.write:
+            _write(options.write, config.settings)
+        else:
+            sys.stdout.writelines(_line(*row, is_shown=True) for row in shown(config))
+    except (SettingsError, OSError) as error:
+        print(f"odradek: {error_line(error)}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def check(config: ContainerConfig) -> None:
+    """Refuse values that the broker does not take, with the variable that they are from.
+
+    raises  SettingsError
+    """
+    try:
+        load_settings(os.devnull, [f"{name}={text}" for name, text in config.settings.items()])
+    except InvalidValueError as error:
+        variable_name = config.variables.get(error.name)
+        if variable_name is None:
+            raise
+        raise SettingsError(f"{variable_name}: {error.line}") from error
+
+
+def error_line(error: SettingsError | OSError) -> str:
+    """One line for the operator."""
+    return error.line if isinstance(error, SettingsError) else system_error_text(error)
+
+
+def shown(config: ContainerConfig) -> list[tuple[str, str]]:
+    """The settings by name, secrets hidden: Kafka hides passwords, and values of unknown names."""
+    rows = []
+    for name, text in sorted(config.settings.items()):
+        definition = broker_definition(name)
+        is_secret = definition is None or definition.is_sensitive
+        rows.append((name, HIDDEN if is_secret else text))
+    return rows
+
+
+def _line(name: str, text: str, *, is_shown: bool) -> str:
+    """A line of a settings file.  Characters beyond ISO-8859-1 are escaped as Java reads them."""
+    value = text.translate(ESCAPED)
+    if value.startswith(" "):
+        value = f"\\{value}"
+    if not is_shown:
+        value = "".join(
+            character if character < "\x7f" else _unicode_escape(character) for character in value
+        )
+    return f"{name}={value}\n"
+
+
+def _unicode_escape(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def _write(path: str, settings: Mapping[str, str]) -> None:
+    """raises  OSError"""
+    text = "".join(_line(*row, is_shown=False) for row in sorted(settings.items()))
+    Path(path).unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
+    with open(descriptor, "w", encoding="ascii") as file:
+        file.write(text)

@@ -1,0 +1,85 @@
+"""Reads what the environment of a container refers to: files, commands, mounted settings."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from odradek.bounded_files import read_file, system_error_text
+from odradek.container.environment import ContainerConfig, container_config, inputs
+from odradek.container.refusal import EnvironmentRefused
+from odradek.runtime.java_properties import PropertiesError, parse_properties
+
+MOUNTED: Final = ("/mnt/shared/config", "/bitnami/kafka/config")
+"""Folders in which users of Apache's and of Bitnami's image put a settings file."""
+DEFAULT: Final = "/etc/odradek/server.properties"
+FILE_NAME: Final = "server.properties"
+FILE_BYTES_MAX: Final = 4 << 20
+COMMAND_TIMEOUT_S: Final = 60.0
+OUTPUT_MAX: Final = 10_000
+"""Characters."""
+
+
+def read_config(environment: Mapping[str, str], default: str = DEFAULT) -> ContainerConfig:
+    """The settings of this container.
+
+    default  the file with the settings of a broker alone; there may be none
+    raises   EnvironmentRefused, SettingsError
+    """
+    needed = inputs(environment)
+    texts = {variable: _file_text(variable, path) for variable, path in needed.files.items()}
+    texts |= {
+        variable: _output(variable, line, environment) for variable, line in needed.commands.items()
+    }
+    folders = (environment.get("KAFKA_MOUNTED_CONF_DIR"), *MOUNTED)
+    paths = (Path(folder, FILE_NAME) for folder in folders if folder)
+    mounted = next((path for path in paths if path.is_file()), None)
+    return container_config(
+        environment,
+        texts,
+        mounted=None if mounted is None else _properties(str(mounted)),
+        default=_properties(default) if os.path.exists(default) else {},
+        hostname=os.uname().nodename,
+    )
+
+
+def _properties(path: str) -> dict[str, str]:
+    try:
+        return parse_properties(read_file(path, FILE_BYTES_MAX))
+    except (OSError, PropertiesError) as error:
+        reason = system_error_text(error) if isinstance(error, OSError) else f"{path}: {error}"
+        raise EnvironmentRefused(path, "the settings", reason) from error
+
+
+def _file_text(variable: str, path: str) -> str:
+    try:
+        return read_file(path, FILE_BYTES_MAX).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = system_error_text(error) if isinstance(error, OSError) else f"{path} is not UTF-8"
+        raise EnvironmentRefused(variable, "a value in a file", reason) from error
+
+
+def _output(variable: str, line: str, environment: Mapping[str, str]) -> str:
+    """What a command of the environment prints, as the image that has such variables runs it."""
+    setting = "the output of a command"
+    try:
+        done = subprocess.run(
+            ["bash", "-c", line],
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            timeout=COMMAND_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        reason = f"it does not end within {COMMAND_TIMEOUT_S:.0f} s"
+        raise EnvironmentRefused(variable, setting, reason) from error
+    if done.returncode != 0 or not done.stdout.strip() or len(done.stdout) > OUTPUT_MAX:
+        reason = f"it ended with {done.returncode} and {len(done.stdout)} characters of output"
+        raise EnvironmentRefused(variable, setting, reason)
+    return done.stdout

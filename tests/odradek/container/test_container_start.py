@@ -1,0 +1,153 @@
+"""`odradek container-config` and `container-start` as processes, with a client of librdkafka."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from odradek.container.config_command import main as config_command
+from odradek.runtime.java_properties import parse_properties
+from tests.support.ports import free_port
+from tests.support.processes import LoggedProcess
+
+READY_TIMEOUT_S: Final = 120.0
+COMMAND: Final = [sys.executable, "-I", "-m", "odradek"]
+CLEAN: Final = {"PATH": os.environ["PATH"]}
+
+
+def printed(environment: Mapping[str, str], *words: str) -> tuple[int, str, str]:
+    """(exit code, standard output, standard error) of container-config."""
+    done = subprocess.run(
+        [*COMMAND, "container-config", *words],
+        env={**CLEAN, **environment},
+        capture_output=True,
+        text=True,
+        timeout=READY_TIMEOUT_S,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_config_is_printed_with_secrets_hidden_and_unknown_variables_named() -> None:
+    environment = {
+        "KAFKA_SSL_KEY_PASSWORD": "hush",
+        "KAFKA_NUM_PARTITION": "2",
+        "HOSTNAME_COMMAND": "printf '%s\\n' \"$NAME\"",
+        "NAME": "inner",
+        "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://_{HOSTNAME_COMMAND}:9092",
+    }
+    code, output, errors = printed(environment, "KAFKA_NODE_ID=7")
+    assert code == 0
+    lines = output.splitlines()
+    assert {"ssl.key.password=[hidden]", "node.id=7"} <= set(lines)
+    assert "advertised.listeners=PLAINTEXT://inner:9092" in lines
+    assert lines == sorted(lines)
+    assert "hush" not in output + errors
+    unknown = "Unknown setting num.partition has no effect; did you mean num.partitions?"
+    assert errors == f"odradek: KAFKA_NUM_PARTITION: {unknown}\n"
+
+
+REFUSED: Final = {
+    "KAFKA_NUM_IO_THREADS": ({"KAFKA_NUM_IO_THREADS": "0"}, "Value must be at least 1"),
+    "KAFKA_LISTENERS": ({"KAFKA_LISTENERS": "SSL://:1"}, "Only PLAINTEXT is served yet"),
+    "KAFKA_ADVERTISED_LISTENERS": (
+        {"KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://0.0.0.0:9092"},
+        "0.0.0.0 is not an address that clients can connect to",
+    ),
+    "RACK_COMMAND": ({"RACK_COMMAND": "exit 3"}, "it ended with 3"),
+    "KAFKA_SSL_KEY_CREDENTIALS": ({"KAFKA_SSL_KEY_CREDENTIALS": "none"}, "No such file"),
+    "KAFKA_CREATE_TOPICS": ({"KAFKA_CREATE_TOPICS": "t"}, "expected name:partitions:replicas"),
+}
+
+
+@pytest.mark.parametrize(("variable", "case"), REFUSED.items())
+def test_refused_variable_is_one_line_and_exit_code_one(
+    variable: str, case: tuple[dict[str, str], str]
+) -> None:
+    environment, reason = case
+    code, output, errors = printed(environment)
+    assert (code, output) == (1, "")
+    assert errors.startswith(f"odradek: {variable}")
+    assert errors.count("\n") == 1
+    assert reason in errors
+
+
+def test_start_with_a_refused_variable_ends_with_one_line_and_writes_nothing(
+    tmp_path: Path,
+) -> None:
+    environment = {**CLEAN, "KAFKA_LOG_DIRS": f"{tmp_path}/data", "KAFKA_NUM_IO_THREADS": "0"}
+    command = [*COMMAND, "container-start"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("odradek: KAFKA_NUM_IO_THREADS: Invalid value 0 ")
+    assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(value=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")))
+def test_written_file_has_the_values_and_only_its_owner_reads_it(
+    value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_LISTENERS", "PLAINTEXT://h:9092")
+    file = tmp_path / "server.properties"
+    # Without os.environ, where a value has no NUL and no surrogates either.
+    assert config_command([f"KAFKA_SSL_KEY_PASSWORD={value}", "--write", str(file)]) == 0
+    assert parse_properties(file.read_bytes())["ssl.key.password"] == value
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+STARTED: Final = (
+    r"^\[KafkaServer id=7\] started",
+    r"Kafka Server started",
+    r"Transitioning from RECOVERY to RUNNING",
+)
+
+
+def test_started_container_prints_the_lines_others_wait_for_and_creates_its_topics(
+    tmp_path: Path,
+) -> None:
+    port = free_port()
+    environment = {
+        "KAFKA_BROKER_ID": "7",
+        "KAFKA_ADVERTISED_LISTENERS": f"PLAINTEXT://localhost:{port}",
+        "KAFKA_LOG_DIRS": f"{tmp_path}/data",
+        "KAFKA_CREATE_TOPICS": "one:3:1,two:1:1:compact --config=retention.ms=77",
+        "KAFKA_LOG4J_ROOT_LOGLEVEL": "WARN",
+        "PYTHONUNBUFFERED": "1",
+    }
+    with LoggedProcess(
+        [*COMMAND, "container-start"],
+        log=tmp_path / "log",
+        folder=tmp_path,
+        environment=environment,
+    ) as process:
+        for line in STARTED:
+            process.wait_for_line(line, timeout_s=READY_TIMEOUT_S)
+        admin = AdminClient({"bootstrap.servers": f"localhost:{port}"})
+        assert list(admin.list_topics(timeout=60).brokers) == [7]
+        for topic in ("one", "two"):
+            process.wait_for_line(rf"Created topic {topic}\.", timeout_s=READY_TIMEOUT_S)
+        topics = admin.list_topics(timeout=60).topics
+        assert {name: len(topics[name].partitions) for name in ("one", "two")} == {
+            "one": 3,
+            "two": 1,
+        }
+        resource = ConfigResource(ResourceType.TOPIC, "two")
+        (described,) = admin.describe_configs([resource]).values()
+        configs = described.result(60)
+        assert configs["cleanup.policy"].value == "compact"
+        assert configs["retention.ms"].value == "77"
+        assert process.stop(timeout_s=10) == 0
+    assert not [line for line in process.lines() if re.search("Traceback|CRITICAL", line)]
