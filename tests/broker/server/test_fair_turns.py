@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -53,7 +54,7 @@ NOISE_MAX: Final = 4.0
 MEASURED_AGAIN: Final = 4
 METADATA_REQUESTS_MAX: Final = 500
 ATTACKERS: Final = 300
-WAVES: Final = 3
+WAVES: Final = 2
 WHOLE_AND_SMALL: Final = 2_000
 SMALL_REQUEST_BYTES: Final = 16 * 1024
 KNOWN_AFTER: Final = 10
@@ -70,18 +71,46 @@ SENT_BEFORE_LEAVING: Final = 500
 TURNS_OF_REQUESTS_MAX: Final = 2_000
 
 
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[NodeHere]:
-    with node_here(tmp_path, num_partitions="1", log_cleaner_enable="false") as node:
+@contextmanager
+def node_with_topic(folder: Path) -> Iterator[NodeHere]:
+    with node_here(folder, num_partitions="1", log_cleaner_enable="false") as node:
         caller = node.caller()
         make_topic(node, caller, "topic", 100)
         for key_type in (0, 1):
             node.call(caller, FindCoordinatorRequest(key_type=key_type, coordinator_keys=["g"]), 4)
-        commit(node, caller, "known", "topic")
+        caller.close()
         yield node
-        assert node.failures == []
-        assert node.server.budget.held_bytes == 0
-        assert node.server.frame_memory.held_bytes == 0
+
+
+@contextmanager
+def used(node: NodeHere) -> Iterator[NodeHere]:
+    """A node with a group, which has no failures and holds nothing at the end."""
+    caller = node.caller()
+    commit(node, caller, "known", "topic")
+    yield node
+    caller.close()
+    assert node.failures == []
+    assert node.server.budget.held_bytes == 0
+    assert node.server.frame_memory.held_bytes == 0
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[NodeHere]:
+    with node_with_topic(tmp_path) as node, used(node):
+        yield node
+
+
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeHere]:
+    with node_with_topic(tmp_path_factory.mktemp("lasting")) as node:
+        yield node
+
+
+@pytest.fixture
+def shared(lasting: NodeHere) -> Iterator[NodeHere]:
+    """A node that has served what other tests have sent."""
+    with used(lasting):
+        yield lasting
 
 
 def make_topic(here: NodeHere, caller: Caller, name: str, partitions: int) -> None:
@@ -171,30 +200,30 @@ def endure_once(here: NodeHere, content: bytes, responses: int) -> tuple[list[by
 
 
 @pytest.mark.parametrize("name", MANY_NAMES)
-def test_request_with_many_names_delays_no_other_connection(here: NodeHere, name: str) -> None:
+def test_request_with_many_names_delays_no_other_connection(shared: NodeHere, name: str) -> None:
     request, version = MANY_NAMES[name]
-    (response,) = endure(here, framed(request, version, 1), 1)
+    (response,) = endure(shared, framed(request, version, 1), 1)
     assert response
 
 
 @pytest.mark.parametrize("name", WHOLE_REQUESTS)
 def test_more_elements_than_one_decision_takes_close_the_connection(
-    here: NodeHere, name: str
+    shared: NodeHere, name: str
 ) -> None:
     request, version = whole_requests(WHOLE_ELEMENTS_MAX + 3)[name]
-    caller = here.caller()
+    caller = shared.caller()
     caller.send_bytes(framed(request, version, 1))
-    here.until(lambda: caller.is_closed or caller.received, "neither closed nor answered")
+    shared.until(lambda: caller.is_closed or caller.received, "neither closed nor answered")
     assert not caller.received
 
 
 @pytest.mark.parametrize("name", PIPELINED)
 def test_many_requests_in_one_packet_delay_no_other_connection_and_keep_their_order(
-    here: NodeHere, name: str
+    shared: NodeHere, name: str
 ) -> None:
     request, version, count = PIPELINED[name]
     content = b"".join(framed(request, version, number) for number in range(count))
-    frames = endure(here, content, count)
+    frames = endure(shared, content, count)
     assert [int.from_bytes(frame[:4], "big") for frame in frames] == list(range(count))
 
 
