@@ -268,6 +268,7 @@ class Consumer:
 
     ISOLATION: ClassVar = 0
     BYTES_MAX: ClassVar = 2_000
+    WAIT_MAX_MS: ClassVar = 500
 
     def __init__(self, clients: ClientHost, keys: list[TopicPartition], pause_us: int) -> None:
         self._clients = clients
@@ -283,7 +284,7 @@ class Consumer:
             partition_max_bytes=self.BYTES_MAX,
         )
         request = FetchRequest(
-            max_wait_ms=500,
+            max_wait_ms=self.WAIT_MAX_MS,
             min_bytes=1,
             max_bytes=self.BYTES_MAX,
             isolation_level=self.ISOLATION,
@@ -317,6 +318,8 @@ class LastReader(Consumer):
     """Reads everything once more, in the end."""
 
     BYTES_MAX: ClassVar = 1 << 20
+    WAIT_MAX_MS: ClassVar = 0
+    """A connection is shared: who waits at the end of a partition delays those of the others."""
     PAUSE_US: ClassVar = 1_000
 
     def __init__(self, clients: ClientHost, keys: list[TopicPartition]) -> None:
