@@ -14,6 +14,10 @@ from typing import Final
 from odradek.tools.run import KAFKA_VERSION, WRONG_USAGE
 
 SUBCOMMANDS: Final = {
+    "broker-api-versions": (
+        "odradek.tools.broker_api_versions",
+        "show which APIs and versions brokers serve",
+    ),
     "check-log-dirs": (
         "odradek.tools.check_log_dirs",
         "verify the log directories of a stopped broker",
@@ -23,6 +27,7 @@ SUBCOMMANDS: Final = {
         "odradek.tools.cluster_status.command",
         "show brokers, partitions, directories and groups on one screen",
     ),
+    "cluster-tool": ("odradek.tools.cluster_tool", "print the id of a cluster"),
     "completion": ("odradek.completion", "print the completion script of a shell"),
     "configs": (
         "odradek.tools.configs.command",
@@ -42,11 +47,16 @@ SUBCOMMANDS: Final = {
         "odradek.container.start_command",
         "start the broker of a container, from its environment",
     ),
+    "delete-records": (
+        "odradek.tools.delete_records",
+        "delete records of partitions up to an offset",
+    ),
     "demo": ("odradek.demo.command", "show what a cluster does when something fails"),
     "features": (
         "odradek.tools.features",
         "finalize levels of features, such as transaction.version",
     ),
+    "get-offsets": ("odradek.tools.get_offsets", "print offsets of partitions"),
     "leader-election": ("odradek.tools.leader_election", "elect leaders of partitions"),
     "log-dirs": ("odradek.tools.log_dirs", "describe the log directories of brokers"),
     "reassign-partitions": (

@@ -103,7 +103,10 @@ class BrokerConnection:
         except BaseException:
             self._socket.close()
             raise
-        self._ranges = {row.api_key: (row.min_version, row.max_version) for row in first.api_keys}
+        self.api_versions = {
+            row.api_key: (row.min_version, row.max_version) for row in first.api_keys
+        }
+        """API key -> lowest and highest version that the broker serves."""
 
     def version_of(self, key: ApiKey, request: type) -> int:
         """The newest version of an API that both sides support.
@@ -111,7 +114,7 @@ class BrokerConnection:
         raises  NotServedError when there is none
         """
         ours = schema_of(request).versions
-        least, most = self._ranges.get(key, (1, 0))
+        least, most = self.api_versions.get(key, (1, 0))
         version = min(most, ours.last)
         if version < max(least, ours.first):
             raise NotServedError(f"{self.address} does not serve {key.name.lower()}")

@@ -13,7 +13,7 @@ from typing import Any, Final
 from odradek.bounded_files import read_file
 from odradek.bounded_parsing import UnreadableText, first_json_value
 from odradek.tools.errors import ToolError
-from odradek.tools.options import INT32_MAX
+from odradek.tools.options import INT32_MAX, INT64_MAX
 
 BYTES_MAX: Final = 64 << 20
 """The size that a file of a tool may have."""
@@ -64,6 +64,13 @@ class JsonReader:
         is_number = isinstance(self.value, int) and not isinstance(self.value, bool)
         if not is_number or not -INT32_MAX - 1 <= self.value <= INT32_MAX:
             raise JsonError(f"Expected `Integer` value, received {self}")
+        return int(self.value)
+
+    def long(self) -> int:
+        """An int64; raises  JsonError."""
+        is_number = isinstance(self.value, int) and not isinstance(self.value, bool)
+        if not is_number or not -INT64_MAX - 1 <= self.value <= INT64_MAX:
+            raise JsonError(f"Expected `Long` value, received {self}")
         return int(self.value)
 
     def text(self) -> str:

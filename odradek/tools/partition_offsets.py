@@ -75,7 +75,7 @@ def list_offsets(
 
     def attempt() -> bool | None:
         left = [partition for partition in wanted if partition not in found]
-        for connection, led in _leaders(client, left) if left else []:
+        for connection, led in leaders_of(client, left) if left else []:
             found.update(_ask_leader(connection, led, timestamp_ms))
         return True if len(found) == len(wanted) else None
 
@@ -85,10 +85,13 @@ def list_offsets(
     return {partition: found[partition] for partition in wanted}
 
 
-def _leaders(
+def leaders_of(
     client: Client, partitions: Sequence[TopicPartition]
 ) -> list[tuple[BrokerConnection, list[TopicPartition]]]:
-    """The partitions of each leader; a partition without a leader is left out."""
+    """The partitions of each leader; a partition without a leader is left out.
+
+    raises  KafkaError for a topic whose metadata cannot be had; ClientError
+    """
     metadata = client.metadata(sorted({partition.topic for partition in partitions}))
     brokers = {broker.node_id: broker for broker in metadata.brokers}
     leaders: dict[TopicPartition, int] = {}

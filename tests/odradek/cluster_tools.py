@@ -10,7 +10,7 @@ added.  These words start other lines:
     replicated TOPIC PARTITION ID,ID  wait until all brokers know these replicas
     configured ID|TOPIC NAME VALUE COUNT    wait until it has this config from COUNT sources
 
-DIR-1-2 stands for the second log directory of broker 1.
+DIR-1-2 stands for the second log directory of broker 1, BROKERS for the address of the cluster.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ from tests.support.zookeeper import zookeeper
 
 CONVERSATIONS: Final = Path(__file__).parent / "cluster_conversations"
 NAMES: Final = (
+    "admin",
     "configs",
     "groups",
     "leader_election",
@@ -82,6 +83,7 @@ Tool = Callable[[str, Sequence[str]], ToolResult]
 
 COORDINATOR: Final = re.compile(r"ADDRESS-\d +\(\d\)")
 """Of the partition of a group, which is placed at random."""
+CLUSTER_ID: Final = re.compile(r"Cluster ID: [\w-]{22}")
 IN_SYNC: Final = re.compile(r"Isr: ([\d,]+)")
 """In the order in which replicas came into sync."""
 _LOGGED: Final = re.compile(r"\[\d{4}-\d\d-\d\d ")
@@ -150,6 +152,7 @@ def play(tool: Tool, cluster: TestCluster, name: str, files: Path) -> str:
                 raise AssertionError(f"{error} after\n{last}") from error
     settle(cluster)
     text = masked(_with_places("\n".join(said), cluster, files))
+    text = CLUSTER_ID.sub("Cluster ID: ID", text)
     return COORDINATOR.sub("ADDRESS (ID)", text) + "\n"
 
 
@@ -198,7 +201,7 @@ def _places(cluster: TestCluster) -> Iterator[tuple[str, str]]:
 def _without_places(text: str, cluster: TestCluster, files: Path) -> str:
     for word, path in _places(cluster):
         text = text.replace(word, path)
-    return text.replace("@/", f"{files}/")
+    return text.replace("@/", f"{files}/").replace("BROKERS", cluster.bootstrap)
 
 
 def _with_places(text: str, cluster: TestCluster, files: Path) -> str:

@@ -28,6 +28,10 @@ PRODUCER, CONSUMER = "console-producer", "console-consumer"
 MAIN_CLASSES = {
     PRODUCER: CONSOLE_PRODUCER_TOOL,
     CONSUMER: CONSOLE_CONSUMER_TOOL,
+    "broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
+    "cluster-tool": "org.apache.kafka.tools.ClusterTool",
+    "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "configs": "kafka.admin.ConfigCommand",
     "log-dirs": "org.apache.kafka.tools.LogDirsCommand",

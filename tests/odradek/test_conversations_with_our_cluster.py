@@ -17,6 +17,7 @@ from tests.support.transactional_workers import producer_of
 pytestmark = [pytest.mark.client, pytest.mark.timeout(900)]
 
 SERVED = (
+    "admin",
     "configs",
     "groups",
     "leader_election",
@@ -33,8 +34,10 @@ def as_our_brokers_say_it(text: str) -> str:
     """The text without the differences between the brokers.
 
     A broker with DescribeTopicPartitions returns an empty list of eligible replicas instead of
-    none; our brokers have a static min.insync.replicas, and name no class of Scala in errors.
+    none, and serves other versions; our brokers have a static min.insync.replicas, and name no
+    class of Scala in errors.
     """
+    text = re.sub(r"^  \t\w+\(\d+\): .*\n", "", text, flags=re.MULTILINE)
     text = re.sub(r"(Elr|LastKnownElr): ?(?:N/A)?", r"\1: ", text)
     text = re.sub(r"(?<=Configs:) *(.*=.*)?$", _sorted_configs, text, flags=re.MULTILINE)
     return re.sub(r"Set\(([\w.]+)\)", r"\1", text)
@@ -78,6 +81,17 @@ def test_apaches_tools_with_our_brokers_print_the_recorded_lines(
     assert comparable(as_our_brokers_say_it(said)) == comparable(
         as_our_brokers_say_it(recorded(name).read_text())
     )
+
+
+@pytest.mark.judge
+def test_both_tools_print_the_versions_that_our_brokers_serve(
+    cluster: TestCluster, apache_tools: ApacheTools
+) -> None:
+    at = ["--bootstrap-server", cluster.bootstrap]
+    ours = our_tool("broker-api-versions", at)
+    apaches = apache_tools("broker-api-versions", at)
+    assert (ours.exit_code, ours.output.count(" -> (")) == (0, 3)
+    assert sorted(ours.output.splitlines()) == sorted(apaches.output.splitlines())
 
 
 @pytest.mark.judge

@@ -57,9 +57,8 @@ SCRIPTS: Final = (
     ),
     Script(
         "kafka-broker-api-versions",
-        None,
+        "broker-api-versions",
         (f"{TOOLS}.BrokerApiVersionsCommand", "kafka.admin.BrokerApiVersionsCommand"),
-        "run kafka-broker-api-versions.sh of Apache Kafka",
     ),
     Script(
         "kafka-client-metrics",
@@ -69,9 +68,8 @@ SCRIPTS: Final = (
     ),
     Script(
         "kafka-cluster",
-        None,
+        "cluster-tool",
         (f"{TOOLS}.ClusterTool", "kafka.tools.ClusterTool"),
-        "run kafka-cluster.sh of Apache Kafka",
     ),
     Script("kafka-configs", "configs", ("kafka.admin.ConfigCommand",)),
     Script(
@@ -104,9 +102,8 @@ SCRIPTS: Final = (
     ),
     Script(
         "kafka-delete-records",
-        None,
+        "delete-records",
         (f"{TOOLS}.DeleteRecordsCommand", "kafka.admin.DeleteRecordsCommand"),
-        "run kafka-delete-records.sh of Apache Kafka",
     ),
     Script(
         "kafka-dump-log",
@@ -123,9 +120,8 @@ SCRIPTS: Final = (
     Script("kafka-features", "features", (f"{TOOLS}.FeatureCommand", "kafka.admin.FeatureCommand")),
     Script(
         "kafka-get-offsets",
-        None,
+        "get-offsets",
         (f"{TOOLS}.GetOffsetShell", "kafka.tools.GetOffsetShell"),
-        "run kafka-get-offsets.sh of Apache Kafka",
     ),
     Script(
         "kafka-jmx",

@@ -1,0 +1,102 @@
+"""`odradek cluster-tool`: the flags, lines and exit codes of `kafka-cluster.sh` 3.9.
+
+    cluster-id    print the id of a cluster
+    unregister    say that a cluster in ZooKeeper mode has no registrations to remove
+
+Exit codes: 0 success; 1 failure; 2 an invalid command line.
+Differs from Kafka: --bootstrap-controller is that of KRaft, and is not there; no broker of a KRaft
+cluster is unregistered; an invalid command line exits with 2 instead of 1.
+Source: Kafka 3.9's ClusterTool.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Final
+
+from odradek.protocol.api_keys import ApiKey
+from odradek.tools.client import Client, ClientError
+from odradek.tools.client_config import open_client
+from odradek.tools.options import INT32_MAX
+from odradek.tools.run import run_tool
+
+CLUSTER_ID: Final = "cluster-id"
+UNREGISTER: Final = "unregister"
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="odradek cluster-tool", description="The Kafka cluster tool."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    meanings = {
+        CLUSTER_ID: "Get information about the ID of a cluster.",
+        UNREGISTER: "Unregister a broker.",
+    }
+    for name, meaning in meanings.items():
+        command = commands.add_parser(name, help=meaning, description=meaning)
+        command.add_argument(
+            "--bootstrap-server",
+            "-b",
+            required=True,
+            metavar="HOST:PORT,...",
+            help="addresses of brokers of the cluster",
+        )
+        command.add_argument(
+            "--config", "-c", metavar="FILE", help="a properties file for the connection to them"
+        )
+        if name == UNREGISTER:
+            command.add_argument(
+                "--id", "-i", required=True, type=_broker_id, help="the broker to unregister"
+            )
+    return parser
+
+
+def _broker_id(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = INT32_MAX + 1
+    if not -INT32_MAX - 1 <= number <= INT32_MAX:
+        raise argparse.ArgumentTypeError(
+            f"could not convert '{text}' to Integer (For input string: \"{text}\")"
+        )
+    return number
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a command; returns the exit code."""
+    return run_tool(_run, arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    options = build_parser().parse_args(list(arguments))
+    try:
+        with closing(open_client(options.bootstrap_server, options.config)) as client:
+            if options.command == CLUSTER_ID:
+                _print_cluster_id(client)
+            elif ApiKey.UNREGISTER_BROKER in client.any().api_versions:
+                print(
+                    "Brokers of a KRaft cluster are unregistered by the kafka-cluster.sh of "
+                    "Apache Kafka",
+                    file=sys.stderr,
+                )
+                return 1
+            else:
+                print("The target cluster does not support the broker unregistration API.")
+    except ClientError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _print_cluster_id(client: Client) -> None:
+    cluster_id = client.metadata([]).cluster_id
+    if cluster_id is None:
+        print("No cluster ID found. The Kafka version is probably too old.")
+    else:
+        print(f"Cluster ID: {cluster_id}")
