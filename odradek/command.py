@@ -59,6 +59,10 @@ SUBCOMMANDS: Final = {
     "get-offsets": ("odradek.tools.get_offsets", "print offsets of partitions"),
     "leader-election": ("odradek.tools.leader_election", "elect leaders of partitions"),
     "log-dirs": ("odradek.tools.log_dirs", "describe the log directories of brokers"),
+    "producer-perf-test": (
+        "odradek.tools.producer_performance.command",
+        "measure how many records a second a producer gets acknowledged",
+    ),
     "reassign-partitions": (
         "odradek.tools.reassign_partitions.command",
         "move replicas between brokers and between log directories",

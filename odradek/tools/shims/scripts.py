@@ -160,9 +160,8 @@ SCRIPTS: Final = (
     ),
     Script(
         "kafka-producer-perf-test",
-        None,
+        "producer-perf-test",
         (f"{TOOLS}.ProducerPerformance",),
-        "run kafka-producer-perf-test.sh of Apache Kafka",
     ),
     Script(
         "kafka-reassign-partitions",

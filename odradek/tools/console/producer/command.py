@@ -15,12 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from odradek.tools.console.errors import (
-    TIMEOUT_EXCEPTION,
-    ConsoleError,
-    exception_line,
-    log,
-)
+from odradek.tools.console.errors import ConsoleError, exception_line, log
 from odradek.tools.console.library import LibraryMissingError, build
 from odradek.tools.console.producer.line_reader import LineReader, LineRecord, lines_of
 from odradek.tools.console.producer.options import (
@@ -37,14 +32,13 @@ from odradek.tools.console.properties import (
     for_library,
     unknown_properties,
 )
+from odradek.tools.console.topic_lookup import missing_topic_reason
 from odradek.tools.options import Options, OptionsError, refuse
 from odradek.tools.run import KAFKA_VERSION
 
 POLL_S: Final = 0.2
 """Bound on the delay of the report of a failed delivery, and of the end after Ctrl-C."""
 CALLBACK: Final = "org.apache.kafka.clients.producer.internals.ErrorLoggingCallback"
-TOPIC_RETRY_S: Final = 0.1
-"""Interval between two requests for the metadata of a missing topic."""
 REQUEST_SIZE_MAX: Final = "1048576"
 OVERHEAD_BYTES: Final = 61 + 21
 """Size of a batch of one record without key, value and headers."""
@@ -185,36 +179,9 @@ class RecordSender:
                 return None
 
     def _find_topic(self) -> str | None:
-        """Wait until the topic exists; returns None, or the reason why it does not."""
-        from confluent_kafka import KafkaError, KafkaException
-
-        deadline = time.monotonic() + self._max_block_ms / 1000
-        while True:
-            remaining_s = max(deadline - time.monotonic(), 0.0)
-            try:
-                found = self._producer.list_topics(self._topic, timeout=min(remaining_s, 1.0))
-                error = found.topics[self._topic].error
-            except KafkaException as exception:
-                error = exception.args[0]
-            if error is None:
-                self._has_topic = True
-                return None
-            if error.code() == KafkaError.TOPIC_EXCEPTION:
-                return (
-                    "org.apache.kafka.common.errors.InvalidTopicException: "
-                    f"Invalid topics: [{self._topic}]"
-                )
-            if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                return (
-                    "org.apache.kafka.common.errors.TopicAuthorizationException: "
-                    f"Not authorized to access topics: [{self._topic}]"
-                )
-            if time.monotonic() >= deadline:
-                return (
-                    f"{TIMEOUT_EXCEPTION}: Topic {self._topic} not present in metadata after "
-                    f"{self._max_block_ms} ms."
-                )
-            self._producer.poll(min(TOPIC_RETRY_S, remaining_s))
+        reason = missing_topic_reason(self._producer, self._topic, self._max_block_ms)
+        self._has_topic = reason is None
+        return reason
 
     def _too_large(self, record: LineRecord) -> str | None:
         characters = len(record.key or "") + len(record.value or "")

@@ -1,0 +1,87 @@
+"""Command lines of those of Kafka's tools that read them with the Java library argparse4j.
+
+The library is a port of `argparse`, which therefore reads them here: names can be abbreviated, and
+the usage precedes an error on stderr.  The exit code of an error is that of all our tools, and the
+texts of the help are our own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final, NoReturn
+
+from odradek.tools.options import INT32_MAX, INT64_MAX
+from odradek.tools.run import WRONG_USAGE
+
+_NUMBER: Final = re.compile(r"[+-]?[0-9]+")
+_MISSING: Final = "the following arguments are required: "
+
+
+class ArgumentParser(argparse.ArgumentParser):
+    """Parses with argparse4j's error texts; the exit code of an error is WRONG_USAGE."""
+
+    def parse(self, words: Sequence[str]) -> argparse.Namespace | None:
+        """The values, or None for an empty command line, after its help is printed."""
+        if not words:
+            self.print_help()
+            return None
+        values, unknown = self.parse_known_args(words)
+        if unknown:
+            self.error(f"unrecognized arguments: '{' '.join(unknown)}'")
+        return values
+
+    def error(self, message: str) -> NoReturn:
+        """Print usage and error on stderr, and end the process."""
+        if message.startswith(_MISSING):
+            first = message.removeprefix(_MISSING).split(", ")[0]
+            message = f"argument {first} is required"
+        self.print_usage(sys.stderr)
+        self.exit(WRONG_USAGE, f"{self.prog}: error: {message}\n")
+
+
+def _integer(text: str, kind: str, largest: int) -> int:
+    if _NUMBER.fullmatch(text) and -largest - 1 <= int(text) <= largest:
+        return int(text)
+    raise _not_a(kind, text)
+
+
+def _not_a(kind: str, text: str) -> argparse.ArgumentTypeError:
+    reason = f"could not convert '{text}' to {kind} (For input string: \"{text}\")"
+    return argparse.ArgumentTypeError(reason)
+
+
+def int32(text: str) -> int:
+    """An argument that is an Integer of Java."""
+    return _integer(text, "Integer", INT32_MAX)
+
+
+def int64(text: str) -> int:
+    """An argument that is a Long of Java."""
+    return _integer(text, "Long", INT64_MAX)
+
+
+def double(text: str) -> float:
+    """An argument that is a Double of Java."""
+    try:
+        return float(text)
+    except ValueError:
+        raise _not_a("Double", text) from None
+
+
+def run_parsed(
+    parser: ArgumentParser,
+    arguments: Sequence[str],
+    act: Callable[[argparse.Namespace], int],
+) -> int:
+    """Parse and act; returns the exit code.
+
+    act  may call `parser.error`
+    """
+    try:
+        values = parser.parse(arguments)
+        return 0 if values is None else act(values)
+    except SystemExit as end:
+        return int(end.code or 0)

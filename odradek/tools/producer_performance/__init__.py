@@ -1,0 +1,1 @@
+"""`odradek producer-perf-test`."""
