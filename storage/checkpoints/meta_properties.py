@@ -6,10 +6,12 @@
     version=0
     cluster.id=kVSgfurUQFGGpHMTBqBPiw
 
-Java's properties format, version 0 (ZooKeeper mode).  Every directory of a broker carries the same
-broker id and cluster id; a directory of another broker or cluster is refused before a log is read.
+Java's properties format.  Version 0 is that of ZooKeeper mode; version 1, of directories that
+`odradek storage format` or Apache's kafka-storage has formatted for KRaft, calls the id node.id and
+always has both ids.  Every directory of a broker carries the same broker id and cluster id; a
+directory of another broker or cluster is refused before a log is read.
 
-Source: Kafka's MetaProperties, MetaPropertiesEnsemble.verify; KIP-78.
+Source: Kafka's MetaProperties, MetaPropertiesEnsemble.verify; KIP-78, KIP-631.
 """
 
 from __future__ import annotations
@@ -32,6 +34,10 @@ _WRITTEN = {
 }  # fmt: skip
 _SIZE_MAX = 64 << 10
 """Bytes; Kafka writes some hundred."""
+ZOOKEEPER_VERSION = 0
+KRAFT_VERSION = 1
+
+_ID_KEYS = {ZOOKEEPER_VERSION: "broker.id", KRAFT_VERSION: "node.id"}
 _NUMBER = re.compile(r"-?[0-9]{1,10}\Z")
 
 
@@ -45,7 +51,9 @@ class MetaProperties(NamedTuple):
     broker_id: int | None
     cluster_id: str | None
     directory_id: str | None = None
-    """22 characters of base64; written only by brokers that migrate to KRaft, kept as it is."""
+    """22 characters of base64; written by a format and by brokers that migrate to KRaft, kept as
+    it is."""
+    version: int = ZOOKEEPER_VERSION
 
 
 def encode_meta_properties(properties: MetaProperties, *, date: str) -> bytes:
@@ -54,35 +62,46 @@ def encode_meta_properties(properties: MetaProperties, *, date: str) -> bytes:
     date  the comment line as Java writes it, such as "Tue Jul 01 12:00:00 UTC 2025"
     """
     assert "\n" not in date, "the date is one line"
-    lines = ["#", f"#{date}"]
+    lines = ["#", f"#{date}", *meta_property_lines(properties)]
+    return "\n".join((*lines, "")).encode("latin-1")
+
+
+def meta_property_lines(properties: MetaProperties) -> list[str]:
+    """`key=value` of each property that is there, in the order of the file."""
+    lines: list[str] = []
     if properties.broker_id is not None:
-        lines.append(f"broker.id={properties.broker_id}")
-    lines.append("version=0")
+        lines.append(f"{_ID_KEYS[properties.version]}={properties.broker_id}")
+    lines.append(f"version={properties.version}")
     if properties.directory_id is not None:
         lines.append(f"directory.id={_escape(properties.directory_id)}")
     if properties.cluster_id is not None:
         lines.append(f"cluster.id={_escape(properties.cluster_id)}")
-    return "\n".join((*lines, "")).encode("latin-1")
+    return lines
 
 
 def decode_meta_properties(data: bytes) -> MetaProperties:
     """What the bytes say.
 
-    raises  MetaPropertiesError: another version than 0, or an id that is not a number
+    raises  MetaPropertiesError: an unknown version, an id that is not a number, or one that is
+            missing although the version always has it
     """
     values = _decode_java_properties(data.decode("latin-1"))
-    version = values.get("version", "0")
-    if version.strip() != "0":
-        raise MetaPropertiesError(
-            f"version '{version[:40]}' is not 0: the directory was formatted for KRaft"
-        )
+    text = values.get("version", "0").strip()
+    version = int(text) if text in ("0", "1") else None
+    if version is None:
+        raise MetaPropertiesError(f"version '{text[:40]}' is not 0 (ZooKeeper) or 1 (KRaft)")
+    key = _ID_KEYS[version]
     broker_id: int | None = None
-    if "broker.id" in values:
-        text = values["broker.id"].strip()
+    if key in values:
+        text = values[key].strip()
         if _NUMBER.match(text) is None:
-            raise MetaPropertiesError(f"broker.id '{text[:40]}' is not a number")
+            raise MetaPropertiesError(f"{key} '{text[:40]}' is not a number")
         broker_id = int(text)
-    return MetaProperties(broker_id, values.get("cluster.id"), values.get("directory.id"))
+    cluster_id = values.get("cluster.id")
+    if version == KRAFT_VERSION and (broker_id is None or cluster_id is None):
+        missing = key if broker_id is None else "cluster.id"
+        raise MetaPropertiesError(f"{missing} is missing, which version 1 (KRaft) always has")
+    return MetaProperties(broker_id, cluster_id, values.get("directory.id"), version)
 
 
 def read_meta_properties(files: FileSystem, directory: str) -> MetaProperties | None:
@@ -132,7 +151,8 @@ def check_meta_properties(
             elif properties.cluster_id != cluster_id:
                 raise MetaPropertiesError(
                     f"{path} belongs to cluster '{properties.cluster_id}', "
-                    f"this broker joins '{cluster_id}'; check zookeeper.connect and log.dirs"
+                    f"this broker joins '{cluster_id}'; check log.dirs, and zookeeper.connect or "
+                    "controller.quorum.*"
                 )
         if properties.broker_id is not None:
             if broker_id is None:

@@ -26,6 +26,7 @@ from odradek.storage.checkpoints.checkpoint_file import PartitionName
 from odradek.storage.checkpoints.clean_shutdown import write_clean_shutdown_mark
 from odradek.storage.checkpoints.meta_properties import (
     META_PROPERTIES_FILE,
+    ZOOKEEPER_VERSION,
     MetaProperties,
     check_meta_properties,
 )
@@ -122,18 +123,22 @@ class LogManager:
             raise
         return self._identities()
 
-    def claim(self, *, broker_id: int, cluster_id: str, date: str) -> None:
+    def claim(
+        self, *, broker_id: int, cluster_id: str, date: str, version: int = ZOOKEEPER_VERSION
+    ) -> None:
         """Check that the directories belong to this broker, and mark the new ones as its own.
 
-        date    for the comment, as in `meta_properties`
-        raises  MetaPropertiesError before anything is written; NoDirectoryLeft
+        date     for the comment, as in `meta_properties`
+        version  that of the file in a new directory; the others keep theirs
+        raises   MetaPropertiesError before anything is written; NoDirectoryLeft
         """
         check_meta_properties(self._identities(), broker_id=broker_id, cluster_id=cluster_id)
         for directory in self.online():
             former = directory.meta
             self._report_nameless(directory)
-            directory_id = former.directory_id if former is not None else None
-            mine = MetaProperties(broker_id, cluster_id, directory_id)
+            mine = MetaProperties(broker_id, cluster_id, version=version)
+            if former is not None:
+                mine = MetaProperties(broker_id, cluster_id, former.directory_id, former.version)
             if former == mine:
                 continue
             try:

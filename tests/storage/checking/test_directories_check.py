@@ -220,7 +220,14 @@ AFTER_A_CLEAN_STOP: dict[str, Row] = {
         *(TOPIC_ID, DAMAGE, f"{DATA}/orders-1", None, "refuses the replica"),
     ),
     "lost identity": (remove(META), IDENTITY, REPAIR, META, None, "writes it again"),
-    "identity of KRaft": (write(META, b"version=1\n"), IDENTITY, DAMAGE, META, None, "refuses"),
+    "identity of another version": (
+        write(META, b"version=2\n"),
+        IDENTITY,
+        DAMAGE,
+        META,
+        None,
+        "refuses",
+    ),
     "lost recovery points": (
         *(remove(RECOVERY_POINTS), CHECKPOINT, REPAIR, RECOVERY_POINTS, None, "all batches are"),
     ),
@@ -398,7 +405,7 @@ def start_does_what_the_trial_did(files: MemoryFileSystem) -> None:
     trial.run([DATA], lambda _: LogConfig(), now_ms=NOW_MS)
     broker = Broker(files, [DATA], now_ms=NOW_MS)
     if trial.refusal is not None:
-        with pytest.raises(Exception, match=r"version '1' is not 0"):
+        with pytest.raises(Exception, match=r"version '2' is not 0"):
             broker.start()
         return
     expected = content(overlay)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from odradek.runtime.system_files import SystemFileSystem
 from odradek.storage.checkpoints.meta_properties import (
+    KRAFT_VERSION,
     MetaProperties,
     MetaPropertiesError,
     check_meta_properties,
@@ -47,6 +48,19 @@ def test_every_notation_of_java_properties_is_read() -> None:
     assert decode_meta_properties(data) == MetaProperties(7, "ab=cd")
 
 
+def test_file_of_a_kraft_directory_is_read_and_written_as_kafka_does() -> None:
+    data = (
+        b"#\n#Sat Nov 28 03:11:55 UTC 2026\nnode.id=1\ndirectory.id=eD0I-83L20B0o6ot2GlEVA\n"
+        b"version=1\ncluster.id=b2RyYWRlay10ZXN0cy0wMQ\n"
+    )
+    properties = MetaProperties(
+        1, "b2RyYWRlay10ZXN0cy0wMQ", "eD0I-83L20B0o6ot2GlEVA", KRAFT_VERSION
+    )
+    assert decode_meta_properties(data) == properties
+    written = encode_meta_properties(properties, date="Sat Nov 28 03:11:55 UTC 2026")
+    assert sorted(written.split(b"\n")) == sorted(data.split(b"\n"))
+
+
 def test_old_file_may_lack_the_cluster_id() -> None:
     assert decode_meta_properties(b"version=0\nbroker.id=3\n") == MetaProperties(3, None)
 
@@ -54,7 +68,10 @@ def test_old_file_may_lack_the_cluster_id() -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"version=1\nnode.id=1\ncluster.id=x\n", "formatted for KRaft"),
+        (b"version=2\nnode.id=1\ncluster.id=x\n", "version '2' is not 0"),
+        (b"version=1\nnode.id=1\n", "cluster.id is missing"),
+        (b"version=1\nbroker.id=1\ncluster.id=x\n", "node.id is missing"),
+        (b"version=1\nnode.id=one\ncluster.id=x\n", "node.id 'one' is not a number"),
         (b"version=0\nbroker.id=one\n", "broker.id 'one' is not a number"),
         (b"version=0\nbroker.id=\n", "is not a number"),
         (b"version=0\n" + b"#" * (64 << 10), "has 65546 bytes, more than 65536"),
