@@ -57,11 +57,15 @@ def first_use_topic(topic: str, settings: BrokerSettings, *, broker_count: int) 
     """The settings of a topic that is created on first use (Kafka: creatableTopic).
 
     broker_count  live brokers, the largest replication factor of an internal topic without
-                  zookeeper.connect.
+                  zookeeper.connect, unless the settings name several controllers.
                   Differs from Kafka, which creates no internal topic while there are fewer brokers
                   than its replication factor (KIP-115): with embedded coordination there is one
     """
-    largest = broker_count if settings.zookeeper_connect is None else REPLICATION_FACTOR_MAX
+    quorum = settings.quorum
+    is_alone = settings.zookeeper_connect is None and (
+        quorum is None or quorum.controller_count < 2
+    )
+    largest = broker_count if is_alone else REPLICATION_FACTOR_MAX
     if topic not in INTERNAL_TOPICS:
         return CreateTopicSpec(topic)
     if topic == OFFSETS_TOPIC:

@@ -204,6 +204,11 @@ class Controller:
         return self.receiver.broker_epoch
 
     @property
+    def is_suspended(self) -> bool:
+        """Whether the connection to the coordination service is lost."""
+        return self._is_suspended
+
+    @property
     def is_active(self) -> bool:
         """Whether this broker is the active controller."""
         return self._active is not None

@@ -89,6 +89,10 @@ SUBCOMMANDS: Final = {
         "write the scripts of Apache Kafka's bin/, each of which runs its tool",
     ),
     "start": ("odradek.start", "start a broker in the foreground"),
+    "storage": (
+        "odradek.tools.storage",
+        "format and describe the directories of a node with process.roles",
+    ),
     "topics": ("odradek.tools.topics.command", "create, list, describe, alter and delete topics"),
     "transactions": (
         "odradek.tools.transactions.command",

@@ -23,6 +23,8 @@ from odradek.tools.settings_arguments import add_settings_arguments
 
 if TYPE_CHECKING:
     from odradek.broker.node.node import Node
+    from odradek.broker.node.process import RunnableNode
+    from odradek.broker.settings.broker_settings import BrokerSettings
     from odradek.testing.node.control.clock import AdvancedClock
     from odradek.testing.node.control.listener import ControlListener
     from odradek.tools.ephemeral import DataFolder
@@ -268,6 +270,22 @@ def ready_line(addresses: Sequence[str], log_dirs: Sequence[str], config: str | 
     )
 
 
+def controller_ready_line(settings: BrokerSettings, addresses: Sequence[str]) -> str:
+    """The line that reports the start of a node that is a controller only.
+
+    addresses  on which it serves the coordination; none: it stands by
+    """
+    quorum = settings.quorum
+    assert quorum is not None, "process.roles is set"
+    served = f"serves the coordination on {', '.join(addresses)}"
+    if not addresses:
+        served = f"stands by, the coordination is on {quorum.coordinator.address}"
+    return (
+        f"odradek is ready: controller {quorum.node_id} {served}; data in "
+        f"{settings.metadata_log_dir}"
+    )
+
+
 def main(arguments: Sequence[str], report_ready: ReportReady = _no_report) -> int:
     """Start a broker and run it until SIGTERM or SIGINT; returns the exit code.
 
@@ -408,6 +426,21 @@ def _node_class(written: Mapping[str, str]) -> type[Node]:
     return InstrumentedNode
 
 
+def _controller_node(options: argparse.Namespace) -> Callable[..., RunnableNode]:
+    """The class of a node that is a controller only.
+
+    raises  StartError for an option that concerns brokers
+    """
+    from odradek.broker.node.controller_node import ControllerNode
+    from odradek.broker.node.start_error import StartError
+
+    for option in ("ephemeral", "forget_dynamic_settings"):
+        if getattr(options, option):
+            text = f"--{option.replace('_', '-')} is for brokers: process.roles is controller"
+            raise StartError(text)
+    return ControllerNode
+
+
 def _run(
     options: argparse.Namespace,
     folder: DataFolder | None,
@@ -428,11 +461,13 @@ def _run(
     config = None if options.config is None else os.path.abspath(options.config)
 
     def on_ready(addresses: tuple[str, ...]) -> None:
-        line = ready_line(addresses, settings.log_dirs, config)
+        if settings.is_broker:
+            line = ready_line(addresses, settings.log_dirs, config)
+        else:
+            line = controller_ready_line(settings, addresses)
         fields = {"addresses": addresses, "log_dirs": settings.log_dirs, "config": config}
-        report_ready(
-            dialled(addresses[0]), settings.log_dirs, None if control is None else control.address
-        )
+        address = dialled(addresses[0]) if addresses else ""
+        report_ready(address, settings.log_dirs, None if control is None else control.address)
         print(format_line(options.log_format, line, fields), flush=True)
 
     set_up_logging(options.log_format, level=LOG_LEVELS[options.log_level])
@@ -445,8 +480,10 @@ def _run(
             raise StartError(
                 "odradek.fsync.enable=false is for data that are thrown away: it needs --ephemeral"
             )
-        make_node: Callable[..., Node]
-        if options.control is not None:
+        make_node: Callable[..., RunnableNode]
+        if not settings.is_broker:
+            make_node = _controller_node(options)
+        elif options.control is not None:
             assert folder is not None, "--control needs --ephemeral"
             control, clock, make_node = _controlled(options, folder, begin)
         else:

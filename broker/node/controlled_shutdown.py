@@ -24,6 +24,10 @@ MOVED_CHECKS_MAX: Final = 100
 CLIENTS_ASK_S: Final = 0.25
 """Within this time clients repeat a request that was refused: their back-offs are 100 ms."""
 
+COORDINATOR_CHECK_S: Final = 0.1
+COORDINATOR_AWAY_S: Final = 3
+"""How long the node that coordinates may be away; starting it again takes about a second."""
+
 logger = logging.getLogger("odradek")
 
 
@@ -71,6 +75,18 @@ class ControlledShutdown:
                 await asyncio.sleep(settings.controlled_shutdown_retry_backoff_ms / 1000)
         if attempts:
             logger.warning("stopping without a controlled shutdown, after %d attempts", attempts)
+
+    async def until_coordinator_is_away(self) -> None:
+        """Wait until the node that coordinates has not been connected for COORDINATOR_AWAY_S.
+
+        Nothing can be moved without it.  When all nodes of a quorum are stopped at once, the others
+        would ask for minutes, and would be killed meanwhile.
+        """
+        away_s = 0.0
+        while away_s < COORDINATOR_AWAY_S:
+            await asyncio.sleep(COORDINATOR_CHECK_S)
+            is_away = self._services.controller.is_suspended
+            away_s = away_s + COORDINATOR_CHECK_S if is_away else 0
 
     async def _is_moved(self) -> bool:
         asked = self._parts.controller_channel.shut_down()

@@ -52,7 +52,7 @@ class Coordination(Protocol):
 
 
 class EmbeddedCoordination:
-    """A tree in the first log directory, with a reserve of space for it.
+    """A tree in the first log directory, or in metadata.log.dir, with a reserve of space for it.
 
     raises  StartError
     """
@@ -62,31 +62,34 @@ class EmbeddedCoordination:
     def __init__(
         self,
         files: FileSystem,
-        log_dirs: Sequence[str],
+        directories: Sequence[str],
         clock: Clock,
         wheel: WheelDriver,
         randomness: Randomness,
         listener: TreeListener | None,
     ) -> None:
-        """listener  serves the tree to other processes"""
-        check_first_directory(files, log_dirs)
+        """
+        directories  those of the node, that of the tree first
+        listener     serves the tree to other processes
+        """
+        check_first_directory(files, directories)
         self._files = files
-        self._folder = log_dirs[0]
+        self._folder = directories[0]
         self._wheel = wheel
         self._randomness = randomness
         self._listener = listener
-        self._reserve = DiskReserve(files, log_dirs[0])
+        self._reserve = DiskReserve(files, self._folder)
         try:
             self._tree = EmbeddedTree(
                 files,
-                log_dirs[0],
+                self._folder,
                 clock,
                 free_space=self._release_reserve,
                 serves_clients=listener is not None,
             )
         except OSError as error:
             raise StartError(
-                f"the first of log.dirs, with the coordination files, cannot be used: {error}"
+                f"{self._folder}, with the coordination files, cannot be used: {error}"
             ) from error
         for warning in self._tree.warnings:
             logger.warning("%s", warning)
@@ -216,20 +219,20 @@ def zookeeper_options(settings: BrokerSettings) -> ZooKeeperOptions:
     )
 
 
-def check_first_directory(files: FileSystem, log_dirs: Sequence[str]) -> None:
+def check_first_directory(files: FileSystem, directories: Sequence[str]) -> None:
     """Refuse a start when a later directory has the coordination files, but not the first one.
 
     The broker would start without any topic.
     raises  StartError
     """
-    first = log_dirs[0]
+    first = directories[0]
     found = []
-    for folder in log_dirs:
+    for folder in directories:
         with contextlib.suppress(OSError):
             if any(find_files(files, folder)):
                 found.append(folder)
     if found and first not in found:
         raise StartError(
-            f"the coordination files are in {found[0]}, not in the first of log.dirs, {first}: "
-            f"put it first"
+            f"the coordination files are in {found[0]}, not in the first of log.dirs (or "
+            f"metadata.log.dir), {first}: put it first"
         )

@@ -31,10 +31,12 @@ from odradek.broker.node.coordination import (
     ZooKeeperCoordination,
     zookeeper_options,
 )
+from odradek.broker.node.formatted_directories import check_directories
+from odradek.broker.node.metadata_directory import MetadataDirectory
 from odradek.broker.node.parts import NodeParts
 from odradek.broker.node.platform import Platform
 from odradek.broker.node.start_error import StartError, StartInterrupted
-from odradek.broker.node.tree_listener import TreeListener, tree_listener_address
+from odradek.broker.node.tree_listener import TreeListener, bind_tree_listener
 from odradek.broker.server.bound_listener import BoundListener, bind, cannot_listen
 from odradek.broker.server.socket_server import SocketServer
 from odradek.broker.services import Services
@@ -48,7 +50,12 @@ from odradek.runtime.logging import error_text
 from odradek.runtime.pending import Pending
 from odradek.runtime.scheduler import scheduler_of
 from odradek.runtime.work import in_units
-from odradek.storage.checkpoints.meta_properties import stored_broker_id, stored_cluster_id
+from odradek.storage.checkpoints.meta_properties import (
+    KRAFT_VERSION,
+    ZOOKEEPER_VERSION,
+    stored_broker_id,
+    stored_cluster_id,
+)
 from odradek.storage.directories.log_manager import LogManager
 
 if TYPE_CHECKING:
@@ -112,6 +119,7 @@ class Node:
         )
         self.listeners: list[BoundListener] = []
         self._tree_listener: TreeListener | None = None
+        self._metadata_directory: MetadataDirectory | None = None
         self._is_built = False
         try:
             # First of all: a port that is taken leaves no new directory.
@@ -129,6 +137,7 @@ class Node:
         )
 
     def _open_directories(self, settings: BrokerSettings) -> None:
+        check_directories(self._platform.files, settings)
         identities = self._logs.open_directories()
         self._stored_cluster_id = stored_cluster_id(identities)
         stored_id = stored_broker_id(identities)
@@ -145,14 +154,19 @@ class Node:
                 self._build(broker_id)
         except BaseException:
             self._logs.shutdown(now_ms=self._platform.clock.now_ms())
+            self._close_metadata_directory()
             raise
 
     def _open_coordination(self, settings: BrokerSettings) -> Coordination:
         platform = self._platform
         if settings.zookeeper_connect is None:
+            folder = settings.metadata_log_dir
+            if folder not in settings.log_dirs:
+                self._metadata_directory = MetadataDirectory(platform.files, folder)
+            others = [path for path in settings.log_dirs if path != folder]
             return EmbeddedCoordination(
                 platform.files,
-                settings.log_dirs,
+                [folder, *others],
                 platform.clock,
                 platform.wheel,
                 platform.rng,
@@ -216,10 +230,16 @@ class Node:
                 forget_configs_of=self._broker_id if self._forgets_dynamic_settings else None,
             ),
         )
+        date = strftime("%a %b %d %H:%M:%S %Z %Y")
+        if self._metadata_directory is not None:
+            self._metadata_directory.claim(
+                node_id=self._broker_id, cluster_id=cluster_id, date=date
+            )
         logs.claim(
             broker_id=self._broker_id,
             cluster_id=cluster_id,
-            date=strftime("%a %b %d %H:%M:%S %Z %Y"),
+            date=date,
+            version=ZOOKEEPER_VERSION if self._settings.quorum is None else KRAFT_VERSION,
         )
         logs.load(
             parts.configs.log_config,
@@ -414,20 +434,11 @@ class Node:
             except OSError as error:
                 raise StartError(cannot_listen(str(listener), listener.port, error)) from error
             self.listeners.append(bound)
-        address = tree_listener_address(settings.written)
-        if address is not None:
-            platform = self._platform
-            try:
-                self._tree_listener = TreeListener(
-                    address,
-                    loop=self._loop,
-                    clock=platform.peer_clock,
-                    wheel=platform.peer_wheel,
-                    loop_watch=platform.loop_watch,
-                )
-            except OSError as error:
-                text = cannot_listen(f"{address[0]}:{address[1]}", address[1], error)
-                raise StartError(text) from error
+        self._tree_listener = bind_tree_listener(settings, self._platform)
+
+    def _close_metadata_directory(self) -> None:
+        if self._metadata_directory is not None:
+            self._metadata_directory.close()
 
     def _close_listeners(self) -> None:
         if self._tree_listener is not None:
@@ -490,16 +501,23 @@ class Node:
         )
         handing_over = asyncio.ensure_future(shutdown.run())
         signalled = asyncio.ensure_future(self._hand_over_ended.wait())
+        ends: list[asyncio.Future[Any]] = [handing_over, signalled]
+        if self._settings.quorum is not None and not self._coordination.is_embedded:
+            ends.append(asyncio.ensure_future(shutdown.until_coordinator_is_away()))
         try:
-            await asyncio.wait((handing_over, signalled), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             if handing_over.done():
                 handing_over.result()
             else:
-                logger.warning("stopping without a controlled shutdown, after a second signal")
+                reason = "after a second signal"
+                if not signalled.done():
+                    reason = "since the node that coordinates is away"
+                    self._hand_over_ended.set()
+                logger.warning("stopping without a controlled shutdown, %s", reason)
         finally:
-            handing_over.cancel()
-            signalled.cancel()
-            await asyncio.gather(handing_over, signalled, return_exceptions=True)
+            for task in ends:
+                task.cancel()
+            await asyncio.gather(*ends, return_exceptions=True)
 
     def _prepare_first_requests(self) -> None:
         """Load what the other brokers and their clients ask for first; 100 ms on a busy machine
@@ -533,6 +551,7 @@ class Node:
         except (CoordinationError, OSError) as error:
             logger.warning("the end of coordination is not stored: %s", error)
         self._logs.shutdown(now_ms=self._platform.clock.now_ms())
+        self._close_metadata_directory()
         failures = self._logs.take_failures()
         for failure in failures:
             logger.error(

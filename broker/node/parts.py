@@ -234,7 +234,7 @@ class NodeParts:
             transaction_markers=transactions.markers,
             transaction_verifier=transactions.verifier,
             has_peers=not self._coordination.is_embedded
-            or tree_listener_address(settings.written) is not None,
+            or tree_listener_address(settings) is not None,
         )
 
     def _build_transactions(

@@ -7,14 +7,15 @@ import gc
 import logging
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Final
+from typing import Final, Protocol
 
 import uvloop
 
 from odradek.broker.node.node import Node
 from odradek.broker.node.start_error import StartError, StartInterrupted
+from odradek.broker.server.bound_listener import BoundListener
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.topic_config import ignored_format
 from odradek.controller.coordination.errors import CoordinationError
@@ -37,10 +38,30 @@ SWITCH_S: Final = 0.001
 logger = logging.getLogger("odradek")
 
 
+class RunnableNode(Protocol):
+    """A broker, or a node that is a controller only."""
+
+    @property
+    def listeners(self) -> Sequence[BoundListener]:
+        """What it listens on."""
+
+    def start(self) -> None:
+        """Returns when it serves."""
+
+    async def run_until_stopped(self) -> None:
+        """Serve until a signal, then stop."""
+
+    def request_stop(self) -> None:
+        """Begin to stop, from a signal."""
+
+    async def stop(self) -> None:
+        """Stop, also after a start that has failed."""
+
+
 def run(
     settings: BrokerSettings,
     on_ready: Callable[[tuple[str, ...]], None],
-    make_node: Callable[..., Node] = Node,
+    make_node: Callable[..., RunnableNode] = Node,
     *,
     writes_bytecode: bool = False,
 ) -> None:
@@ -53,7 +74,8 @@ def run(
                      start are: for brokers that are started often and end soon
     raises           StartError
     """
-    for warning in (*settings.warnings, ignored_format(settings.written)):
+    quorum_warning = None if settings.quorum is None else settings.quorum.warning
+    for warning in (*settings.warnings, ignored_format(settings.written), quorum_warning):
         if warning is not None:
             logger.warning("%s", warning)
     signals = StopSignals()
@@ -93,7 +115,7 @@ def run(
 
 async def _serve(
     loop: asyncio.AbstractEventLoop,
-    node: Node,
+    node: RunnableNode,
     signals: StopSignals,
     on_ready: Callable[[tuple[str, ...]], None],
 ) -> None:

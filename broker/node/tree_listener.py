@@ -1,18 +1,22 @@
 """The embedded tree served to other processes, on a port of its own.
 
 `odradek.embedded.zookeeper.listener=HOST:PORT`, or only `PORT` for 127.0.0.1, lets ZooKeeper's
-clients (other brokers with `zookeeper.connect`, kazoo, zkCli.sh) use the embedded tree.  It has
-neither authentication nor encryption.  Without the setting the tree is not served.
+clients (other brokers with `zookeeper.connect`, kazoo, zkCli.sh) use the embedded tree.  With
+process.roles the first controller serves it on its listener (`settings/quorum_config.py`).  It has
+neither authentication nor encryption.  Without these settings the tree is not served.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from odradek.broker.server.bound_listener import BoundListener, bind
+from odradek.broker.node.start_error import StartError
+from odradek.broker.server.bound_listener import BoundListener, bind, cannot_listen
+from odradek.broker.settings.broker_settings import BrokerSettings
+from odradek.broker.settings.quorum_config import TREE_LISTENER
 from odradek.broker.settings.types import InvalidValueError
 from odradek.controller.coordination.embedded import EmbeddedTree
 from odradek.runtime.clock import Clock
@@ -22,32 +26,56 @@ from odradek.runtime.randomness import Randomness
 from odradek.runtime.wheel_driver import WheelDriver
 
 if TYPE_CHECKING:
+    from odradek.broker.node.platform import Platform
     from odradek.controller.coordination.server.client_listener import ClientListener
     from odradek.controller.coordination.server.client_sessions import ClientSessions
 
-SETTING: Final = "odradek.embedded.zookeeper.listener"
 LOOPBACK: Final = "127.0.0.1"
 PORT_MAX: Final = 65_535
 
 logger = logging.getLogger("odradek")
 
 
-def tree_listener_address(written: Mapping[str, str]) -> tuple[str, int] | None:
-    """(host, port) of the setting, or None when it is not set.
+def tree_listener_address(settings: BrokerSettings) -> tuple[str, int] | None:
+    """(host, port) on which this node serves the tree, or None when it does not.
 
-    written  settings as text
-    raises   InvalidValueError
+    raises  InvalidValueError
     """
-    text = written.get(SETTING, "").strip()
+    quorum = settings.quorum
+    if quorum is not None:
+        listener = quorum.tree_listener
+        return None if listener is None else (listener.host, listener.port)
+    text = settings.written.get(TREE_LISTENER, "").strip()
     if not text:
         return None
-    if written.get("zookeeper.connect"):
+    if settings.zookeeper_connect is not None:
         allowed = "The tree of zookeeper.connect is used, so there is none to be served"
-        raise InvalidValueError(SETTING, text, allowed)
+        raise InvalidValueError(TREE_LISTENER, text, allowed)
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or int(port) > PORT_MAX:
-        raise InvalidValueError(SETTING, text, "Must be HOST:PORT or PORT")
+        raise InvalidValueError(TREE_LISTENER, text, "Must be HOST:PORT or PORT")
     return host.removeprefix("[").removesuffix("]") or LOOPBACK, int(port)
+
+
+def bind_tree_listener(settings: BrokerSettings, platform: Platform) -> TreeListener | None:
+    """Bind the listener that the settings ask for.
+
+    raises  StartError when the address is in use; InvalidValueError
+    """
+    address = tree_listener_address(settings)
+    if address is None:
+        return None
+    try:
+        return TreeListener(
+            address,
+            loop=platform.loop,
+            clock=platform.peer_clock,
+            wheel=platform.peer_wheel,
+            loop_watch=platform.loop_watch,
+        )
+    except OSError as error:
+        text = cannot_listen(f"{address[0]}:{address[1]}", address[1], error)
+        raise StartError(text) from error
 
 
 class TreeListener:
@@ -67,14 +95,9 @@ class TreeListener:
         self._clock = clock
         self._wheel = wheel
         self._loop_watch = loop_watch
-        self._bound: BoundListener = bind("embedded ZooKeeper", *address)
+        self.bound: BoundListener = bind("embedded ZooKeeper", *address)
         self._clients: ClientListener | None = None
         self._sessions: ClientSessions | None = None
-
-    @property
-    def address(self) -> str:
-        """host:port."""
-        return self._bound.address
 
     def serve(
         self,
@@ -105,17 +128,15 @@ class TreeListener:
         )
         self._clients = ClientListener(
             self._loop,
-            self._bound.socket,
-            ClientService(embedded, sessions, {"clientPort": self._bound.port}),
+            self.bound.socket,
+            ClientService(embedded, sessions, {"clientPort": self.bound.port}),
             clock=self._clock,
             add_timer=self._wheel.add,
             loop_watch=self._loop_watch,
             on_problem=on_problem,
         )
         self._clients.listen()
-        logger.info(
-            "the embedded tree is served to ZooKeeper clients on %s, for one machine", self.address
-        )
+        logger.info("the embedded tree is served to ZooKeeper clients on %s", self.bound.address)
 
     def pass_time(self, by_ms: int) -> None:
         """Let time pass for the sessions whose client is not connected."""
@@ -126,4 +147,4 @@ class TreeListener:
         """Close all connections; the sessions of the clients go on."""
         if self._clients is not None:
             self._clients.close()
-        self._bound.socket.close()
+        self.bound.socket.close()

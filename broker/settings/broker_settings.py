@@ -9,6 +9,7 @@ from typing import Any
 from odradek.broker.settings.definitions import BROKER, base_name
 from odradek.broker.settings.dynamic import DynamicSettings
 from odradek.broker.settings.listeners import Listener
+from odradek.broker.settings.quorum_config import QuorumConfig
 from odradek.broker.settings.rules import Value
 from odradek.broker.settings.types import parse_value
 
@@ -40,7 +41,10 @@ class BrokerSettings:
     reserved_broker_max_id: int
     broker_rack: str | None
 
+    quorum: QuorumConfig | None
+    """What process.roles and the settings of the quorum ask for; None without process.roles."""
     listeners: tuple[Listener, ...]
+    """The listeners for clients and brokers; those of a controller are in `quorum`."""
     advertised_listeners: tuple[Listener, ...]
     """`listeners` where not set.  An empty host and port 0 are replaced once the listeners are
     bound."""
@@ -111,11 +115,17 @@ class BrokerSettings:
     leader_imbalance_check_interval_seconds: int
 
     zookeeper_connect: str | None
-    """None: coordination is embedded in this broker."""
+    """None: coordination is embedded in this broker.  With process.roles, the address of the node
+    that coordinates."""
     # Differs from Kafka: zookeeper.connect may be missing; a single node then needs no ZooKeeper.
     zookeeper_session_timeout_ms: int
+    """broker.session.timeout.ms with process.roles, where not set."""
     zookeeper_connection_timeout_ms: int
-    """The session timeout where not set."""
+    """The session timeout where not set; initial.broker.registration.timeout.ms with
+    process.roles."""
+    metadata_log_dir: str
+    """Absolute; where the embedded tree is stored: the first of `log_dirs`, or with process.roles
+    what metadata.log.dir says, which need not be one of them."""
     zookeeper_max_in_flight_requests: int
     zookeeper_set_acl: bool
 
@@ -167,6 +177,11 @@ class BrokerSettings:
             own[name.replace(".", "_")] = value
         own.update(attributes)
         self.raw = MappingProxyType(dict(values))
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether the node serves clients; it does not with process.roles=controller."""
+        return self.quorum is None or self.quorum.is_broker
 
     def of_listener(self, listener_name: str, name: str) -> Value:
         """The value of a setting for one listener: with the listener's prefix, else without.

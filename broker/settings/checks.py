@@ -35,8 +35,6 @@ SERVED_PROTOCOLS: Final = ("PLAINTEXT",)
 
 # Starting as if these were not set would drop a guard that the operator relies on, or lose data.
 REFUSED: Final = (
-    ("process.roles", ((),), "KRaft mode is not served, only ZooKeeper mode"),
-    ("controller.listener.names", (None, ""), "KRaft mode is not served, only ZooKeeper mode"),
     ("zookeeper.metadata.migration.enable", (False,), "Moving to KRaft is not served"),
     ("zookeeper.ssl.cipher.suites", (None, ()), "Only the cipher suites of OpenSSL are served"),
     ("zookeeper.ssl.crl.enable", (False,), "Revocation lists are not served"),
@@ -115,7 +113,7 @@ def check_zookeeper_connect(connect: str) -> None:
 def check_zookeeper(settings: BrokerSettings) -> None:
     """Check the addresses of ZooKeeper, TLS to it, and that its ACLs can name this broker."""
     raw = settings.raw
-    if settings.zookeeper_connect is not None:
+    if settings.zookeeper_connect is not None and settings.quorum is None:
         check_zookeeper_connect(settings.zookeeper_connect)
     if raw["zookeeper.ssl.client.enable"]:
         for store in ("keystore", "truststore"):
@@ -246,9 +244,20 @@ def check_connections(settings: BrokerSettings) -> None:
 
 def check_listeners(settings: BrokerSettings) -> None:
     """Check which listeners are bound, which are advertised, and which the brokers use."""
+    quorum = settings.quorum
+    if not settings.is_broker:
+        return
+    allowed = "Value must be empty without process.roles"
+    controllers = settings.raw["controller.listener.names"]
+    require(
+        quorum is not None or not controllers, "controller.listener.names", controllers, allowed
+    )
     names = [listener.name for listener in settings.listeners]
     advertised = [listener.name for listener in settings.advertised_listeners]
-    require(bool(names), "listeners", "", "Expected at least one listener")
+    allowed = "Expected at least one listener"
+    if quorum is not None:
+        allowed += f" besides those of the controller ({', '.join(quorum.controller_listeners)})"
+    require(bool(names), "listeners", settings.raw["listeners"] if quorum else "", allowed)
     require(bool(advertised), "advertised.listeners", "", "Expected at least one listener")
     for listener in settings.listeners:
         allowed = f"Only {', '.join(SERVED_PROTOCOLS)} is served yet"

@@ -17,6 +17,11 @@ from odradek.broker.settings.checks import check_settings, unknown_names
 from odradek.broker.settings.definitions import BROKER, base_name, broker_definition
 from odradek.broker.settings.dynamic import NO_DYNAMIC_SETTINGS, DynamicSettings, overlaid, usable
 from odradek.broker.settings.listeners import parse_counts, parse_listeners, parse_protocol_map
+from odradek.broker.settings.quorum_config import (
+    QuorumConfig,
+    quorum_config,
+    with_controller_protocols,
+)
 from odradek.broker.settings.rules import Value
 from odradek.broker.settings.types import (
     LONG_MAX,
@@ -154,30 +159,68 @@ def effective_values(written: Mapping[str, str], raw: Mapping[str, Value]) -> di
     raises  InvalidValueError
     """
     values: dict[str, Any] = dict(raw)
-    protocols = parse_protocol_map(
-        "listener.security.protocol.map", values["listener.security.protocol.map"]
+    protocols = with_controller_protocols(
+        written,
+        parse_protocol_map(
+            "listener.security.protocol.map", values["listener.security.protocol.map"]
+        ),
     )
+    quorum = quorum_config(written, values, protocols)
     listeners = parse_listeners("listeners", values["listeners"], protocols, ports_differ=True)
     advertised = values["advertised.listeners"]
+    advertised_listeners = (
+        listeners
+        if advertised is None
+        else parse_listeners("advertised.listeners", advertised, protocols, ports_differ=False)
+    )
+    of_controller = () if quorum is None else quorum.controller_listeners
     folders = values["log.dir"] if values["log.dirs"] is None else values["log.dirs"]
     log_dirs = tuple(os.path.abspath(folder) for folder in split_list(folders) if folder)
-    connection_timeout_ms = values["zookeeper.connection.timeout.ms"]
     return {
-        "listeners": listeners,
-        "advertised_listeners": listeners
-        if advertised is None
-        else parse_listeners("advertised.listeners", advertised, protocols, ports_differ=False),
+        "quorum": quorum,
+        "listeners": tuple(
+            listener for listener in listeners if listener.name not in of_controller
+        ),
+        "advertised_listeners": tuple(
+            listener for listener in advertised_listeners if listener.name not in of_controller
+        ),
         "inter_broker_listener_name": inter_broker_listener(written, values, protocols),
         "max_connections_per_ip_overrides": parse_counts(
             "max.connections.per.ip.overrides", values["max.connections.per.ip.overrides"]
         ),
         "log_dirs": log_dirs,
-        "zookeeper_connect": values["zookeeper.connect"] or None,
-        "zookeeper_connection_timeout_ms": values["zookeeper.session.timeout.ms"]
-        if connection_timeout_ms is None
-        else connection_timeout_ms,
+        "metadata_log_dir": log_dirs[0] if log_dirs else "",
+        **coordination_values(written, values, quorum),
         **log_times(values),
     }
+
+
+def coordination_values(
+    written: Mapping[str, str], values: Mapping[str, Any], quorum: QuorumConfig | None
+) -> dict[str, Any]:
+    """The attributes that say where the coordination service is, and how long it may be away."""
+    session_timeout_ms = values["zookeeper.session.timeout.ms"]
+    connection_timeout_ms = values["zookeeper.connection.timeout.ms"]
+    if quorum is None:
+        return {
+            "zookeeper_connect": values["zookeeper.connect"] or None,
+            "zookeeper_connection_timeout_ms": session_timeout_ms
+            if connection_timeout_ms is None
+            else connection_timeout_ms,
+        }
+    connect = None if quorum.tree_listener is not None else quorum.coordinator.address
+    attributes = {
+        "zookeeper_connect": connect,
+        "zookeeper_session_timeout_ms": session_timeout_ms
+        if "zookeeper.session.timeout.ms" in written
+        else values["broker.session.timeout.ms"],
+        "zookeeper_connection_timeout_ms": values["initial.broker.registration.timeout.ms"]
+        if connection_timeout_ms is None
+        else connection_timeout_ms,
+    }
+    if values["metadata.log.dir"] is not None:
+        attributes["metadata_log_dir"] = os.path.abspath(values["metadata.log.dir"])
+    return attributes
 
 
 def log_times(values: Mapping[str, Any]) -> dict[str, int]:

@@ -10,7 +10,9 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState, WatchedEvent
 
-from odradek.broker.node.tree_listener import SETTING, tree_listener_address
+from odradek.broker.node.tree_listener import tree_listener_address
+from odradek.broker.settings.load import make_settings
+from odradek.broker.settings.quorum_config import TREE_LISTENER
 from odradek.broker.settings.types import InvalidValueError
 from tests.support.broker_process import odradek_broker
 from tests.support.compacted import wait_until
@@ -32,18 +34,20 @@ WAIT_S = 60.0
 def test_listener_is_on_loopback_unless_the_setting_names_a_host(
     text: str, address: tuple[str, int] | None
 ) -> None:
-    assert tree_listener_address({SETTING: text}) == address
+    assert tree_listener_address(make_settings({TREE_LISTENER: text})) == address
 
 
 @pytest.mark.parametrize("text", ["localhost", "localhost:", "a:b", "1:-1", "70000"])
 def test_listener_without_a_port_is_refused(text: str) -> None:
-    with pytest.raises(InvalidValueError, match=SETTING):
-        tree_listener_address({SETTING: text})
+    with pytest.raises(InvalidValueError, match=TREE_LISTENER):
+        tree_listener_address(make_settings({TREE_LISTENER: text}))
 
 
 def test_listener_beside_zookeeper_connect_is_refused() -> None:
-    with pytest.raises(InvalidValueError, match=SETTING):
-        tree_listener_address({SETTING: "2181", "zookeeper.connect": "127.0.0.1:2182"})
+    with pytest.raises(InvalidValueError, match=TREE_LISTENER):
+        tree_listener_address(
+            make_settings({TREE_LISTENER: "2181", "zookeeper.connect": "127.0.0.1:2182"})
+        )
 
 
 def test_tree_is_not_served_without_the_setting(tmp_path: Path) -> None:
@@ -57,7 +61,7 @@ def test_sessions_of_clients_outlive_a_killed_broker_and_its_own_session_ends(
     tmp_path: Path,
 ) -> None:
     address = f"127.0.0.1:{free_port()}"
-    with odradek_broker(tmp_path, overrides={SETTING: address}) as broker:
+    with odradek_broker(tmp_path, overrides={TREE_LISTENER: address}) as broker:
         client = KazooClient(hosts=address, timeout=30.0)
         client.start(timeout=WAIT_S)
         states: SimpleQueue[str] = SimpleQueue()
@@ -82,7 +86,7 @@ def test_sessions_of_clients_outlive_a_killed_broker_and_its_own_session_ends(
 
 def test_session_whose_client_is_gone_expires_after_the_broker_was_killed(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
-    with odradek_broker(tmp_path, overrides={SETTING: address}) as broker:
+    with odradek_broker(tmp_path, overrides={TREE_LISTENER: address}) as broker:
         lost, other = (KazooClient(hosts=address, timeout=time_s) for time_s in (4.0, 30.0))
         lost.start(timeout=WAIT_S)
         other.start(timeout=WAIT_S)
@@ -104,7 +108,7 @@ def test_session_whose_client_is_gone_expires_after_the_broker_was_killed(tmp_pa
 def test_acknowledged_writes_are_kept_after_repeated_kills(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
     answered: list[str] = []
-    with odradek_broker(tmp_path, overrides={SETTING: address}) as broker:
+    with odradek_broker(tmp_path, overrides={TREE_LISTENER: address}) as broker:
         client = KazooClient(hosts=address, timeout=30.0)
         client.start(timeout=WAIT_S)
         client.create("/written")

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from odradek.broker.node.tree_listener import SETTING
+from odradek.broker.settings.quorum_config import TREE_LISTENER
 from tests.support.broker_process import odradek_broker
 from tests.support.compacted import wait_until
 from tests.support.ports import free_port
@@ -47,7 +47,7 @@ def tree(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, 
     """The address of a tree, and the settings of a broker on it."""
     if request.param == "embedded":
         address = f"127.0.0.1:{free_port()}"
-        yield address, {SETTING: address}
+        yield address, {TREE_LISTENER: address}
     else:
         with zookeeper_server(tmp_path / "zookeeper") as server:
             yield server.address, {"zookeeper.connect": server.address}

@@ -38,6 +38,7 @@ MAIN_CLASSES = {
     "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
     "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "replica-verification": "org.apache.kafka.tools.ReplicaVerificationTool",
+    "storage": "kafka.tools.StorageTool",
     "topics": TOPICS_TOOL,
     "transactions": "org.apache.kafka.tools.TransactionsCommand",
 }

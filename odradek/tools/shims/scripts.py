@@ -179,12 +179,7 @@ SCRIPTS: Final = (
     Script("kafka-run-class", "run-class"),
     Script("kafka-server-start", "server-start", ("kafka.Kafka",)),
     Script("kafka-server-stop", "server-stop"),
-    Script(
-        "kafka-storage",
-        None,
-        ("kafka.tools.StorageTool",),
-        "a data directory needs no format; a broker makes its own at its first start",
-    ),
+    Script("kafka-storage", "storage", ("kafka.tools.StorageTool",)),
     Script(
         "kafka-streams-application-reset",
         None,

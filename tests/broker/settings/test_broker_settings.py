@@ -292,8 +292,7 @@ REFUSED = [
     ({"broker.id": "1", "node.id": "2"}, "node.id", "must equal broker.id (1)"),
     ({"group.consumer.assignment.interval.ms": "-1"}, "group.consumer.assignment", "from 0 to"),
     ({"group.consumer.assignment.interval.ms": "x"}, "group.consumer.assignment", "a number"),
-    ({"process.roles": "broker"}, "process.roles", "only ZooKeeper mode"),
-    ({"controller.listener.names": "C"}, "controller.listener.names", "only ZooKeeper mode"),
+    ({"controller.listener.names": "C"}, "controller.listener.names", "without process.roles"),
     ({"zookeeper.metadata.migration.enable": "true"}, "zookeeper.metadata", "not served"),
     ({"remote.log.storage.system.enable": "true"}, "remote.log.storage", "not served"),
     ({"authorizer.class.name": "a.B"}, "authorizer.class.name", "No authorizer"),
@@ -441,11 +440,12 @@ COMPLETED = {
     "inter_broker_listener_name",
     "log_dirs",
     "zookeeper_connection_timeout_ms",
+    "metadata_log_dir",
     "log_retention_ms",
     "log_roll_ms",
     "log_roll_jitter_ms",
 }
-OWN = {"static", "dynamic", "written", "raw", "warnings"}
+OWN = {"static", "dynamic", "written", "raw", "warnings", "quorum"}
 
 
 def test_declared_attributes_have_the_types_of_their_settings() -> None:

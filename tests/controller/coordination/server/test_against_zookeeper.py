@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.node.tree_listener import SETTING
+from odradek.broker.settings.quorum_config import TREE_LISTENER
 from tests.support.broker_process import odradek_broker
 from tests.support.coordination_streams import Batch, Streams
 from tests.support.ports import free_port
@@ -36,7 +36,7 @@ def test_served_tree_and_zookeeper_return_equal_responses_to_random_scripts(
     tmp_path: Path, scripts: int
 ) -> None:
     address = f"127.0.0.1:{free_port()}"
-    broker = odradek_broker(tmp_path / "broker", overrides={SETTING: address})
+    broker = odradek_broker(tmp_path / "broker", overrides={TREE_LISTENER: address})
     (tmp_path / "broker").mkdir()
     with broker, zookeeper(tmp_path / "zookeeper") as judge, ThreadPoolExecutor(2) as pool:
         ours, theirs = pool.map(streams, (address, judge), (scripts, scripts))
