@@ -7,8 +7,9 @@ other: through `ControlRequestReceiver.receive`.
 
 A procedure that the coordination service refused is repeated, by itself: registration, configs,
 election.  One of the active controller may have been half done, so the controller takes over again
-(`Step.LOAD`).  Nothing is repeated without a connection: calls wait in the session meanwhile, and
-with them the procedures, so that a controller whose session is suspended does nothing.
+(`ControllerStep.LOAD`).  Nothing is repeated without a connection: calls wait in the session
+meanwhile, and with them the procedures, so that a controller whose session is suspended does
+nothing.
 
 Order of a start: `prepare` (roots, cluster id, configs), then the broker loads its logs, then
 `start` (registration, election, and if won the take-over).  With an embedded session all of it is
@@ -109,7 +110,7 @@ logger = logging.getLogger("odradek.controller")
 MIN_ISR_KEY: Final = "min.insync.replicas"
 
 
-class Step(Enum):
+class ControllerStep(Enum):
     """The steps that are repeated when the coordination service refused them, in this order."""
 
     REGISTRATION = 1
@@ -169,7 +170,7 @@ class Controller:
         self._randomness = randomness
         self._executor = SerialQueue(*PROCEDURE_ERRORS)
         self._active: ActiveController | None = None
-        self._failed: dict[Step, None] = {}
+        self._failed: dict[ControllerStep, None] = {}
         self._is_suspended = False
         self.reconnections = 0
         """How often the connection to the coordination service has come back: an ensemble that was
@@ -281,7 +282,7 @@ class Controller:
                 await self._run_guarded(self._elect)
             except zk_data.BadZnode as error:
                 # It is tried again until the znode is mended; clients are served meanwhile.
-                self._failed[Step.ELECTION] = None
+                self._failed[ControllerStep.ELECTION] = None
                 self._warn(f"there is no election: {error}")
 
         return self._executor.submit(run)
@@ -303,7 +304,7 @@ class Controller:
         altered = self._submit_to_active(
             lambda active: active.isr_changes.alter_isr(broker_id, broker_epoch, proposals)
         )
-        keys = [TopicPartition(topic, one.partition) for topic, one in proposals]
+        keys = [TopicPartition(topic, proposal.partition) for topic, proposal in proposals]
         self._submit_active(lambda active: active.reassignments.on_isr_changed(keys))
         return altered
 
@@ -349,7 +350,7 @@ class Controller:
         """A log directory of this broker failed, or has space again: the controller sends
         LeaderAndIsr to find out which replicas are online."""
         self._has_directory_event = True
-        self._submit_step(Step.DIRECTORIES)
+        self._submit_step(ControllerStep.DIRECTORIES)
 
     async def _report_log_directories(self) -> None:
         if self._has_directory_event and self._identity is not None:
@@ -375,11 +376,11 @@ class Controller:
         if self._active is not None and self._active.has_changes_to_log:
             self._submit_active(_nothing)
         failed, self._failed = self._failed, {}
-        if Step.REGISTRATION in failed:
+        if ControllerStep.REGISTRATION in failed:
             # It does all of it.
-            self._submit_step(Step.REGISTRATION)
+            self._submit_step(ControllerStep.REGISTRATION)
             return
-        for step in Step:
+        for step in ControllerStep:
             if step in failed:
                 self._submit_step(step)
 
@@ -419,7 +420,7 @@ class Controller:
                 raise BrokerError(ErrorCode.NOT_CONTROLLER) from None
             except CoordinationError as error:
                 # Half of it may have been written.
-                self._failed[Step.LOAD] = None
+                self._failed[ControllerStep.LOAD] = None
                 if isinstance(error, SessionExpired):
                     raise BrokerError(ErrorCode.NOT_CONTROLLER) from None
                 raise
@@ -464,7 +465,7 @@ class Controller:
             min_isr_of=self._min_isr_of,
         )
         # Until it is done: an election that is repeated does not find out that this was not.
-        self._failed[Step.LOAD] = None
+        self._failed[ControllerStep.LOAD] = None
         await self._load()
 
     def _note_controller(self, controller_id: int, epoch: int | None = None) -> None:
@@ -491,7 +492,7 @@ class Controller:
         if active is not None:
             await active.load()
             await active.log_take_over(self._clock.monotonic_ms())
-        self._failed.pop(Step.LOAD, None)
+        self._failed.pop(ControllerStep.LOAD, None)
 
     async def _on_controller_changed(self) -> None:
         """/controller was created, changed or removed."""
@@ -511,9 +512,9 @@ class Controller:
         """A fenced write failed: another controller was elected, or the epoch was overwritten."""
         self._resign("a write was refused, as the controller epoch is another one")
         # Until it is done: the step that has failed does not elect when it is repeated.
-        self._failed[Step.ELECTION] = None
+        self._failed[ControllerStep.ELECTION] = None
         await self._elect()
-        self._failed.pop(Step.ELECTION, None)
+        self._failed.pop(ControllerStep.ELECTION, None)
 
     async def _on_configs_changed(self) -> None:
         await self._configs.on_changes(self._clock.now_ms())
@@ -569,7 +570,7 @@ class Controller:
                 self._is_suspended = False
                 self._has_session = False
                 self._is_registered = False
-                self._submit_step(Step.REGISTRATION, is_urgent=True)
+                self._submit_step(ControllerStep.REGISTRATION, is_urgent=True)
             case SessionState.SUSPENDED:
                 self._is_suspended = True
                 logger.warning("the connection to the coordination service is lost")
@@ -583,11 +584,11 @@ class Controller:
 
     def _on_watch(self, path: str) -> None:
         if path == zk_data.CONTROLLER:
-            self._submit_step(Step.ELECTION)
+            self._submit_step(ControllerStep.ELECTION)
         elif path == zk_data.CONFIG_CHANGES:
-            self._submit_step(Step.CONFIGS)
+            self._submit_step(ControllerStep.CONFIGS)
         elif path == zk_data.FEATURE:
-            self._submit_step(Step.FEATURES)
+            self._submit_step(ControllerStep.FEATURES)
         else:
             self._submit_active(lambda active: active.on_znode_changed(path))
 
@@ -600,21 +601,21 @@ class Controller:
                 await act(active)
                 await active.log_changes(self._clock.monotonic_ms())
 
-        self._submit_event(run, Step.LOAD)
+        self._submit_event(run, ControllerStep.LOAD)
 
-    def _submit_step(self, step: Step, *, is_urgent: bool = False) -> None:
-        procedures: dict[Step, Procedure[None]] = {
-            Step.REGISTRATION: self._on_expired,
-            Step.CONFIGS: self._on_configs_changed,
-            Step.FEATURES: self.features.load,
-            Step.ELECTION: self._on_controller_changed,
-            Step.LOAD: self._load,
-            Step.DIRECTORIES: self._report_log_directories,
+    def _submit_step(self, step: ControllerStep, *, is_urgent: bool = False) -> None:
+        procedures: dict[ControllerStep, Procedure[None]] = {
+            ControllerStep.REGISTRATION: self._on_expired,
+            ControllerStep.CONFIGS: self._on_configs_changed,
+            ControllerStep.FEATURES: self.features.load,
+            ControllerStep.ELECTION: self._on_controller_changed,
+            ControllerStep.LOAD: self._load,
+            ControllerStep.DIRECTORIES: self._report_log_directories,
         }
         self._submit_event(procedures[step], step, is_urgent=is_urgent)
 
     def _submit_event(
-        self, procedure: Procedure[None], step: Step, *, is_urgent: bool = False
+        self, procedure: Procedure[None], step: ControllerStep, *, is_urgent: bool = False
     ) -> None:
         """step  what is repeated when the procedure fails"""
         self._executor.submit(lambda: self._run_guarded(procedure), is_urgent=is_urgent).on_done(
@@ -628,7 +629,7 @@ class Controller:
         except ControllerMoved:
             await self._on_moved()
 
-    def _note_failure(self, step: Step, pending: Pending[None]) -> None:
+    def _note_failure(self, step: ControllerStep, pending: Pending[None]) -> None:
         try:
             pending.result()
         except (CoordinationError, BrokerError) as error:

@@ -73,7 +73,7 @@ class Rebuild:
     def __init__(
         self,
         tree: Tree,
-        found: DiskFindings,
+        findings: DiskFindings,
         *,
         is_whole: bool,
         internal_config: Callable[[str], Mapping[str, str] | None],
@@ -84,7 +84,7 @@ class Rebuild:
         internal_config  (topic) -> settings of an internal topic, None for others
         """
         self._tree = tree
-        self._found = found
+        self._findings = findings
         self._is_whole = is_whole
         self._internal_config = internal_config
         self._now_ms = now_ms
@@ -102,7 +102,7 @@ class Rebuild:
         for path in zk_data.PERSISTENT_ROOTS:
             self._ensure(path)
         self._restore_cluster_id()
-        for topic in self._found.topics:
+        for topic in self._findings.topics:
             self._restore_topic(topic)
         if not self._is_whole:
             self._drop_topics()
@@ -147,16 +147,16 @@ class Rebuild:
     # The cluster.
 
     def _restore_cluster_id(self) -> None:
-        wanted = self._found.cluster_id
-        if wanted is None:
+        cluster_id = self._findings.cluster_id
+        if cluster_id is None:
             return
         try:
-            known = zk_data.decode_cluster_id(self._data(zk_data.CLUSTER_ID))
+            stored_id = zk_data.decode_cluster_id(self._data(zk_data.CLUSTER_ID))
         except zk_data.BadZnode:
-            known = None
-        if known != wanted:
-            self._put(zk_data.CLUSTER_ID, zk_data.encode_cluster_id(wanted))
-            self._report.changes.append(f"cluster id {wanted}, from meta.properties")
+            stored_id = None
+        if stored_id != cluster_id:
+            self._put(zk_data.CLUSTER_ID, zk_data.encode_cluster_id(cluster_id))
+            self._report.changes.append(f"cluster id {cluster_id}, from meta.properties")
 
     def _restore_producer_ids(self) -> None:
         data = self._data(zk_data.PRODUCER_ID_BLOCK)
@@ -166,35 +166,37 @@ class Rebuild:
                 end = zk_data.ProducerIdBlockZnode.decode(data).end
             except zk_data.BadZnode:
                 self._is_whole = False
-        if self._is_whole and not self._is_growing and end >= self._found.producer_id:
+        if self._is_whole and not self._is_growing and end >= self._findings.producer_id:
             return
         size = zk_data.PRODUCER_ID_BLOCK_SIZE
-        greatest = max(end, self._found.producer_id) + SAFE_JUMP
+        greatest = max(end, self._findings.producer_id) + SAFE_JUMP
         last = (greatest // size + 1) * size - 1
-        block = zk_data.ProducerIdBlockZnode(self._found.broker_id, last - size + 1, last)
+        block = zk_data.ProducerIdBlockZnode(self._findings.broker_id, last - size + 1, last)
         self._put(zk_data.PRODUCER_ID_BLOCK, block.encode())
         self._report.changes.append(
             f"producer ids go on at {last + 1}; the greatest one that was found is "
-            f"{self._found.producer_id}"
+            f"{self._findings.producer_id}"
         )
 
     # Topics.
 
     def _restore_topic(self, topic: TopicOnDisk) -> None:
-        known = self._known(topic.name)
-        is_same = known is not None and topic.topic_id in (None, known.topic_id)
+        stored_topic = self._known(topic.name)
+        is_same = stored_topic is not None and topic.topic_id in (None, stored_topic.topic_id)
         count = max(topic.leader_epochs) + 1
         partitions: dict[int, tuple[int, ...]] = {}
-        if known is not None and is_same:
-            partitions.update(known.partitions)
-        elif known is not None:
+        if stored_topic is not None and is_same:
+            partitions.update(stored_topic.partitions)
+        elif stored_topic is not None:
             self._forget(topic.name)
         kept = set(partitions) if self._is_whole else set[int]()
         for index in range(count):
-            partitions.setdefault(index, (self._found.broker_id,))
+            partitions.setdefault(index, (self._findings.broker_id,))
         missing = sorted(set(partitions) - set(topic.leader_epochs) - kept)
-        topic_id = topic.topic_id if known is None or not is_same else known.topic_id
-        added = known is None or not is_same or set(partitions) != set(known.partitions)
+        topic_id = topic.topic_id if stored_topic is None or not is_same else stored_topic.topic_id
+        added = (
+            stored_topic is None or not is_same or set(partitions) != set(stored_topic.partitions)
+        )
         if added:
             self._is_growing = True
             assignment = zk_data.TopicAssignmentZnode(topic_id, partitions, {}, {})
@@ -237,7 +239,7 @@ class Rebuild:
             # Epochs that were in use without a record are unknown; take one above the log's.
             epoch = max(log_epoch, -1 if state is None else state.leader_epoch) + 1
             epoch = min(epoch, LEADER_EPOCH_MAX)
-            broker_id = self._found.broker_id
+            broker_id = self._findings.broker_id
             written = zk_data.PartitionStateZnode(
                 controller_epoch=0 if state is None else state.controller_epoch,
                 leader=broker_id,
@@ -265,7 +267,7 @@ class Rebuild:
             )
 
     def _drop_topics(self) -> None:
-        there = {topic.name for topic in self._found.topics}
+        there = {topic.name for topic in self._findings.topics}
         for name in sorted(self._tree.nodes[zk_data.BROKER_TOPICS].children):
             if name not in there:
                 self._forget(name)

@@ -122,9 +122,9 @@ class ActiveController:
         brokers = await read_brokers(self._session, self._warn)
         # What is known of a broker ends with its registration.
         gone = [
-            one
-            for one, known in self.image.brokers.items()
-            if one not in brokers or brokers[one].broker_epoch != known.broker_epoch
+            broker_id
+            for broker_id, broker in self.image.brokers.items()
+            if broker_id not in brokers or brokers[broker_id].broker_epoch != broker.broker_epoch
         ]
         image = self.image.with_brokers(removed=gone)
         pending = await self._deletion.pending()
@@ -134,10 +134,10 @@ class ActiveController:
             TopicPartition(topic, partition.partition) for topic, partition in image.partitions()
         ]
         written: dict[TopicPartition, int] = {}
-        found = await read_states(self._session, everything, self._warn, written)
-        for share in shares(list(found)):
+        stored_states = await read_states(self._session, everything, self._warn, written)
+        for share in shares(list(stored_states)):
             await pause(len(share))
-            image = image.with_states({key: found[key] for key in share})
+            image = image.with_states({key: stored_states[key] for key in share})
         states.load(image)
         self.is_loaded = True
         await states.take_bounced_offline(written)
@@ -206,7 +206,9 @@ class ActiveController:
             case StopReplica():
                 await self._deletion.on_stopped(broker_id, request, response)
             case LeaderAndIsr(partitions=partitions) if response.error is ErrorCode.NONE:
-                keys = [TopicPartition(one.topic, one.partition) for one in partitions]
+                keys = [
+                    TopicPartition(partition.topic, partition.partition) for partition in partitions
+                ]
                 await self.brokers.on_leadership_taken(broker_id, keys, response.partition_errors)
                 if response.log_epochs:
                     await self.isr_changes.raise_epochs(response.log_epochs)

@@ -22,7 +22,7 @@ from odradek.controller.coordination.session import CoordinationSession
 from odradek.controller.decide.partitions import CreatePartitionsSpec
 from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.controller.znodes.dynamic_configs import (
-    ConfigChange,
+    ChangeOverrides,
     read_topic_configs,
     write_config,
 )
@@ -108,7 +108,7 @@ class AdminRequests:
         self,
         entity_type: str,
         entity: str,
-        change: ConfigChange,
+        change: ChangeOverrides,
         *,
         requested_by: str = UNKNOWN_REQUESTER,
     ) -> Pending[None]:

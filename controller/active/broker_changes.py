@@ -45,12 +45,12 @@ class BrokerChanges:
         states = self._states
         now = await read_brokers(self._fence.session, states.warn)
         before = states.image.brokers
-        new = {one: now[one] for one in now if one not in before}
-        dead = [one for one in before if one not in now]
+        new = {broker_id: now[broker_id] for broker_id in now if broker_id not in before}
+        dead = [broker_id for broker_id in before if broker_id not in now]
         bounced = {
-            one: now[one]
-            for one in now
-            if one in before and now[one].broker_epoch > before[one].broker_epoch
+            broker_id: now[broker_id]
+            for broker_id in now
+            if broker_id in before and now[broker_id].broker_epoch > before[broker_id].broker_epoch
         }
         self._log_brokers(new, bounced, dead)
         if new:
@@ -70,8 +70,16 @@ class BrokerChanges:
         for level, text, brokers in (
             (logging.INFO, "brokers that came", new),
             (logging.WARNING, "brokers that died and registered again", bounced),
-            (logging.INFO, "brokers that stopped", [one for one in dead if one in stopping]),
-            (logging.WARNING, "brokers that died", [one for one in dead if one not in stopping]),
+            (
+                logging.INFO,
+                "brokers that stopped",
+                [broker_id for broker_id in dead if broker_id in stopping],
+            ),
+            (
+                logging.WARNING,
+                "brokers that died",
+                [broker_id for broker_id in dead if broker_id not in stopping],
+            ),
         ):
             if numbers := ", ".join(map(str, sorted(brokers))):
                 logger.log(level, "%s: %s", text, numbers)
@@ -79,12 +87,12 @@ class BrokerChanges:
     async def on_broker_changed(self, broker_id: int) -> None:
         """A registration changed, or was removed (then `on_brokers_changed` is called, too)."""
         states = self._states
-        found = await read_registrations(self._fence.session, [broker_id], states.warn)
-        broker = found.get(broker_id)
-        known = states.image.brokers.get(broker_id)
-        if broker is None or known is None or broker == known:
+        registrations = await read_registrations(self._fence.session, [broker_id], states.warn)
+        broker = registrations.get(broker_id)
+        old_broker = states.image.brokers.get(broker_id)
+        if broker is None or old_broker is None or broker == old_broker:
             return
-        if broker.broker_epoch == known.broker_epoch:
+        if broker.broker_epoch == old_broker.broker_epoch:
             states.add_brokers([broker])
             batch = ControlBatch()
             batch.add_metadata(brokers=states.image.brokers)
@@ -100,10 +108,10 @@ class BrokerChanges:
         names = await session.children(zk_data.LOG_DIRECTORY_EVENTS, watch=True)
         paths = [f"{zk_data.LOG_DIRECTORY_EVENTS}/{name}" for name in names]
         brokers: dict[int, None] = {}
-        for path, found in zip(paths, await read_all(session, paths), strict=True):
-            if found is not None:
+        for path, znode in zip(paths, await read_all(session, paths), strict=True):
+            if znode is not None:
                 try:
-                    brokers[decode_log_directory_event(found[0])] = None
+                    brokers[decode_log_directory_event(znode[0])] = None
                 except zk_data.BadZnode as error:
                     states.warn(f"{path}: {error}")
         batch = ControlBatch()
@@ -208,8 +216,8 @@ class BrokerChanges:
 
     async def _add_replicas(self, batch: ControlBatch, brokers: Iterable[int]) -> None:
         """LeaderAndIsr for all replicas of the brokers, but those that are deleted, or about to."""
-        wanted = dict.fromkeys(brokers)
-        for share in shares(self._states.image.partitions_on(wanted) if wanted else ()):
+        broker_ids = dict.fromkeys(brokers)
+        for share in shares(self._states.image.partitions_on(broker_ids) if broker_ids else ()):
             await pause(len(share))
             for key in share:
                 partition = self._states.image.partition(*key)
@@ -218,7 +226,7 @@ class BrokerChanges:
                     here = [
                         broker
                         for broker in partition.replicas
-                        if broker in wanted
+                        if broker in broker_ids
                         and not self._deletions.is_deleting((key.topic, key.partition, broker))
                     ]
                     batch.add_leader_and_isr(here, key.topic, partition, is_new=False)
@@ -226,7 +234,9 @@ class BrokerChanges:
     async def _brokers_started(self, brokers: Mapping[int, BrokerImage]) -> None:
         states = self._states
         batch = ControlBatch()
-        batch.add_metadata(brokers=(one for one in states.image.brokers if one not in brokers))
+        batch.add_metadata(
+            brokers=(broker_id for broker_id in states.image.brokers if broker_id not in brokers)
+        )
         await states.send(batch)
         batch = ControlBatch()
         batch.add_all_metadata(states.image, brokers)
@@ -252,13 +262,13 @@ class BrokerChanges:
     async def _replicas_failed(self, replicas: Sequence[Replica]) -> None:
         states = self._states
         has_elected = await states.elect_leaderless()
-        staying = [one for one in replicas if one[0] not in self._deletions]
+        staying = [replica for replica in replicas if replica[0] not in self._deletions]
         batch = ControlBatch()
         await states.take_offline(staying, batch)
         if not staying and not has_elected:
             batch.add_metadata(brokers=states.image.brokers)
         await states.send(batch)
-        going = [one for one in replicas if one[0] in self._deletions]
+        going = [replica for replica in replicas if replica[0] in self._deletions]
         if going:
             self._deletions.on_failed(going)
             await self._deletion.resume()

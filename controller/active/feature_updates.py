@@ -36,12 +36,12 @@ class FeatureUpdates:
     async def set_up(self) -> None:
         """Write /feature: the feature system is enabled; what is finalized stays so (KIP-584)."""
         session = self._fence.session
-        wanted = zk_data.encode_feature({}, zk_data.FEATURES_ENABLED)
+        feature_data = zk_data.encode_feature({}, zk_data.FEATURES_ENABLED)
         try:
             data, stat = await session.get(zk_data.FEATURE)
         except NoNode:
             try:
-                await session.create(zk_data.FEATURE, wanted)
+                await session.create(zk_data.FEATURE, feature_data)
             except NodeExists:
                 await self.set_up()
             return
@@ -76,7 +76,7 @@ class FeatureUpdates:
             current,
             updates,
             own=_supported(SUPPORTED),
-            brokers={one.broker_id: _supported(one.features) for one in brokers},
+            brokers={broker.broker_id: _supported(broker.features) for broker in brokers},
         )
         if validate_only or target == current:
             return stat.version, results

@@ -45,7 +45,9 @@ class IsrChanges:
         states = self._states
         check_sender(states.image, broker_id, broker_epoch)
         refused: dict[TopicPartition, ErrorCode] = {}
-        by_key = {TopicPartition(topic, one.partition): one for topic, one in proposals}
+        by_key = {
+            TopicPartition(topic, proposal.partition): proposal for topic, proposal in proposals
+        }
 
         def decide(topic: str, partition: PartitionImage) -> PartitionState | None:
             key = TopicPartition(topic, partition.partition)
@@ -64,7 +66,7 @@ class IsrChanges:
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return [
             written.get(key, refused.get(key, unknown))
-            for key in (TopicPartition(topic, one.partition) for topic, one in proposals)
+            for key in (TopicPartition(topic, proposal.partition) for topic, proposal in proposals)
         ]
 
     async def on_notifications(self) -> None:
@@ -73,20 +75,20 @@ class IsrChanges:
         names = await session.children(zk_data.ISR_CHANGES, watch=True)
         paths = [f"{zk_data.ISR_CHANGES}/{name}" for name in names]
         changed: dict[TopicPartition, None] = {}
-        for path, found in zip(paths, await read_all(session, paths), strict=True):
-            if found is not None:
+        for path, znode in zip(paths, await read_all(session, paths), strict=True):
+            if znode is not None:
                 try:
-                    changed |= dict.fromkeys(decode_partitions(found[0]))
+                    changed |= dict.fromkeys(decode_partitions(znode[0]))
                 except zk_data.BadZnode as error:
                     states.warn(f"{path}: {error}")
-        known = [key for key in changed if states.image.partition(*key) is not None]
-        if known:
-            found_states = await read_states(session, known, states.warn)
+        partitions = [key for key in changed if states.image.partition(*key) is not None]
+        if partitions:
+            found_states = await read_states(session, partitions, states.warn)
             states.replace_states(found_states)
             batch = ControlBatch()
-            batch.add_metadata(known)
+            batch.add_metadata(partitions)
             await states.send(batch)
-            await self._reassignments.on_isr_changed(known)
+            await self._reassignments.on_isr_changed(partitions)
         await states.fence.remove(*paths)
 
     async def raise_epochs(self, log_epochs: Mapping[TopicPartition, int]) -> None:
@@ -116,6 +118,8 @@ class IsrChanges:
         for key in written:
             partition = states.image.partition(*key)
             assert partition is not None, "its state was just written"
-            online = [one for one in partition.replicas if states.image.is_online(one, *key)]
+            online = [
+                replica for replica in partition.replicas if states.image.is_online(replica, *key)
+            ]
             batch.add_leader_and_isr(online, key.topic, partition, is_new=False)
         await states.send(batch)

@@ -69,11 +69,11 @@ class LeaderElections:
         session = self._states.fence.session
         if await session.exists(PREFERRED_REPLICA_ELECTION, watch=True) is None:
             return
-        (found,) = await read_all(session, [PREFERRED_REPLICA_ELECTION])
-        if found is None:
+        (znode,) = await read_all(session, [PREFERRED_REPLICA_ELECTION])
+        if znode is None:
             return
         try:
-            partitions = decode_partitions(found[0])
+            partitions = decode_partitions(znode[0])
         except BadZnode as error:
             self._states.warn(f"{PREFERRED_REPLICA_ELECTION}: {error}")
             partitions = []

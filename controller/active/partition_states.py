@@ -51,7 +51,7 @@ ATTEMPTS_MAX: Final = 10
 
 UNCLEAN_KEY: Final = "unclean.leader.election.enable"
 
-Decide = Callable[[str, PartitionImage], PartitionState | None]
+DecideState = Callable[[str, PartitionImage], PartitionState | None]
 """(topic, partition) -> the state to write, the known state itself, or None to leave it."""
 
 
@@ -209,12 +209,12 @@ class PartitionStates:
         await self._take_over(elections, batch, is_new=True)
         if refused:
             await self._read_again(refused)
-        known = [key for key in refused if self._state(key) is not None]
-        for key in known:
+        partitions_with_state = [key for key in refused if self._state(key) is not None]
+        for key in partitions_with_state:
             partition = self.image.partition(*key)
             assert partition is not None, "it has a state"
             batch.add_leader_and_isr(partition.replicas, key.topic, partition, is_new=False)
-        return known
+        return partitions_with_state
 
     async def elect(
         self,
@@ -317,7 +317,7 @@ class PartitionStates:
                 for key in changed:
                     partition = self.image.partition(*key)
                     assert partition is not None, "its state was written"
-                    others = (one for one in partition.replicas if one != broker)
+                    others = (replica for replica in partition.replicas if replica != broker)
                     batch.add_leader_and_isr(others, key.topic, partition, is_new=False)
 
     async def take_bounced_offline(self, written: Mapping[TopicPartition, int]) -> None:
@@ -341,14 +341,16 @@ class PartitionStates:
 
         def decide(topic: str, partition: PartitionImage) -> PartitionState | None:
             state = changed[TopicPartition(topic, partition.partition)]
-            known = partition.state
-            is_same = known is not None and known.partition_epoch == state.partition_epoch
-            return state if is_same else known
+            current_state = partition.state
+            is_same = (
+                current_state is not None and current_state.partition_epoch == state.partition_epoch
+            )
+            return state if is_same else current_state
 
         await self.change(list(changed), decide)
 
     async def change(
-        self, partitions: Sequence[TopicPartition], decide: Decide
+        self, partitions: Sequence[TopicPartition], decide: DecideState
     ) -> dict[TopicPartition, PartitionState]:
         """Compare-and-set each state to what `decide` returns.
 
@@ -446,9 +448,9 @@ class PartitionStates:
                     topics[key.topic] = None
         allowed: dict[str, None] = {}
         paths = [zk_data.config_path("topics", topic) for topic in topics]
-        for topic, found in zip(topics, await read_all(self.fence.session, paths), strict=True):
+        for topic, znode in zip(topics, await read_all(self.fence.session, paths), strict=True):
             try:
-                config = decode_config(found[0]) if found is not None else {}
+                config = decode_config(znode[0]) if znode is not None else {}
             except zk_data.BadZnode as error:
                 self.warn(f"config of {topic}: {error}")
                 continue

@@ -65,12 +65,12 @@ class Reassignments:
         """The partitions that are being reassigned, of those named or of all."""
         if partitions is None:
             return self._under_way(lambda key, partition: True)
-        found: dict[TopicPartition, PartitionImage] = {}
+        assignments: dict[TopicPartition, PartitionImage] = {}
         for key in partitions:
             partition = self._states.image.partition(*key)
             if partition is not None and is_being_reassigned(partition):
-                found[key] = partition
-        return found
+                assignments[key] = partition
+        return assignments
 
     async def alter(self, targets: Targets) -> Refusals:
         """AlterPartitionReassignments: begin, change or cancel; the partitions refused.
@@ -92,12 +92,12 @@ class Reassignments:
         targets: Targets = {}
         if await self._fence.session.exists(REASSIGN_PARTITIONS, watch=True) is not None:
             targets = (await self._read_requests())[0]
-        wanted = {
+        new_targets = {
             key: target for key, target in targets.items() if not self._is_running(key, target)
         }
-        if not wanted:
+        if not new_targets:
             return {}
-        begun, refused = self._decide(wanted, must_be_live=False)
+        begun, refused = self._decide(new_targets, must_be_live=False)
         refused |= await self._run(begun)
         for key, refusal in refused.items():
             self._states.warn(
@@ -112,7 +112,7 @@ class Reassignments:
         started = dict.fromkeys(brokers)
         await self._run(
             self._under_way(
-                lambda _, partition: any(one in started for one in target_replicas(partition))
+                lambda _, partition: any(broker in started for broker in target_replicas(partition))
             )
         )
 
@@ -140,13 +140,13 @@ class Reassignments:
     def _under_way(
         self, is_wanted: Callable[[TopicPartition, PartitionImage], bool]
     ) -> Assignments:
-        found: Assignments = {}
+        assignments: Assignments = {}
         for topic, partition in self._states.image.partitions():
             if is_being_reassigned(partition):
                 key = TopicPartition(topic, partition.partition)
                 if is_wanted(key, partition):
-                    found[key] = partition
-        return found
+                    assignments[key] = partition
+        return assignments
 
     def _is_running(self, key: TopicPartition, target: Sequence[int] | None) -> bool:
         partition = self._states.image.partition(*key)
@@ -198,28 +198,30 @@ class Reassignments:
         before = {key: self._partition(key) for key in assignments}
         changed = {
             key: before[key]._replace(
-                replicas=wanted.replicas,
-                adding=wanted.adding,
-                removing=wanted.removing,
+                replicas=assignment.replicas,
+                adding=assignment.adding,
+                removing=assignment.removing,
             )
-            for key, wanted in assignments.items()
+            for key, assignment in assignments.items()
         }
-        changed = {key: one for key, one in changed.items() if one != before[key]}
+        changed = {
+            key: assignment for key, assignment in changed.items() if assignment != before[key]
+        }
         refused = await self._write(changed)
-        written = {key: one for key, one in changed.items() if key not in refused}
+        written = {key: assignment for key, assignment in changed.items() if key not in refused}
         self._states.replace_partitions(written)
-        for key, one in written.items():
+        for key, partition in written.items():
             logger.info(
                 "%s-%d is reassigned from %s to %s",
                 *key,
-                list(origin_replicas(one)),
-                list(target_replicas(one)),
+                list(origin_replicas(partition)),
+                list(target_replicas(partition)),
             )
         unneeded = [
             (*key, broker)
-            for key, one in written.items()
+            for key, assignment in written.items()
             for broker in before[key].replicas
-            if broker not in one.replicas
+            if broker not in assignment.replicas
         ]
         await self._delete_replicas(unneeded)
         return refused
@@ -229,9 +231,9 @@ class Reassignments:
     async def _begin(self, keys: Sequence[TopicPartition]) -> None:
         batch = ControlBatch()
         for key in await self._states.change(keys, self._raise_epoch):
-            one = self._partition(key)
-            batch.add_leader_and_isr(origin_replicas(one), key.topic, one, is_new=False)
-            batch.add_leader_and_isr(one.adding, key.topic, one, is_new=True)
+            partition = self._partition(key)
+            batch.add_leader_and_isr(origin_replicas(partition), key.topic, partition, is_new=False)
+            batch.add_leader_and_isr(partition.adding, key.topic, partition, is_new=True)
         await self._states.send(batch)
 
     # Phase B.
@@ -240,7 +242,7 @@ class Reassignments:
         if not keys:
             return
         before = {key: self._partition(key) for key in keys}
-        after = {key: completed(one) for key, one in before.items()}
+        after = {key: completed(partition) for key, partition in before.items()}
         self._states.replace_partitions(after)
         led = await self._lead_from_target(keys)
         failed = {
@@ -273,9 +275,9 @@ class Reassignments:
         staying: list[TopicPartition] = []
         moving: list[TopicPartition] = []
         for key in keys:
-            one = self._partition(key)
-            is_led = one.state is not None and one.state.leader in one.replicas
-            is_staying = is_led and not needs_leader(image, key.topic, one)
+            partition = self._partition(key)
+            is_led = partition.state is not None and partition.state.leader in partition.replicas
+            is_staying = is_led and not needs_leader(image, key.topic, partition)
             (staying if is_staying else moving).append(key)
         batch = ControlBatch()
         moved = await self._states.elect(moving, Strategy.REASSIGN, batch)
@@ -283,8 +285,8 @@ class Reassignments:
         batch = ControlBatch()
         stayed = await self._states.change(staying, self._raise_epoch)
         for key in stayed:
-            one = self._partition(key)
-            batch.add_leader_and_isr(one.replicas, key.topic, one, is_new=False)
+            partition = self._partition(key)
+            batch.add_leader_and_isr(partition.replicas, key.topic, partition, is_new=False)
         await self._states.send(batch)
         return moved | stayed
 
@@ -334,7 +336,7 @@ class Reassignments:
         for _ in range(ATTEMPTS_MAX):
             if not remaining:
                 return refused
-            remaining = await self._write_once({one: topics[one] for one in remaining}, refused)
+            remaining = await self._write_once({name: topics[name] for name in remaining}, refused)
         for topic in remaining:
             error = BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, "the topic kept changing")
             refused |= dict.fromkeys(topics[topic], error)
@@ -345,19 +347,19 @@ class Reassignments:
         paths = [zk_data.topic_path(topic) for topic in topics]
         writes: dict[str, list[ZkOperation]] = {}
         gone = BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
-        for topic, found in zip(topics, await read_all(self._fence.session, paths), strict=True):
-            known = self._states.image.topics[topic]
+        for topic, znode in zip(topics, await read_all(self._fence.session, paths), strict=True):
+            cached_topic = self._states.image.topics[topic]
             assignment = None
-            if found is not None:
+            if znode is not None:
                 try:
-                    assignment = zk_data.TopicAssignmentZnode.decode(found[0])
+                    assignment = zk_data.TopicAssignmentZnode.decode(znode[0])
                 except zk_data.BadZnode as error:
                     self._states.warn(f"topic {topic}: {error}")
-            if found is None or assignment is None or assignment.topic_id != known.topic_id:
+            if znode is None or assignment is None or assignment.topic_id != cached_topic.topic_id:
                 refused |= dict.fromkeys(topics[topic], gone)
                 continue
             data = _with_partitions(assignment, topics[topic]).encode()
-            writes[topic] = [SetData(zk_data.topic_path(topic), data, found[1].version)]
+            writes[topic] = [SetData(zk_data.topic_path(topic), data, znode[1].version)]
         stale: list[str] = []
         results = await self._fence.write_all(list(writes.values()))
         for topic, result in zip(writes, results, strict=True):
@@ -370,11 +372,11 @@ class Reassignments:
 
     async def _read_requests(self) -> tuple[dict[TopicPartition, tuple[int, ...]], int]:
         """(partition -> target, version) of `/admin/reassign_partitions`; nothing without it."""
-        (found,) = await read_all(self._fence.session, [REASSIGN_PARTITIONS])
-        if found is None:
+        (znode,) = await read_all(self._fence.session, [REASSIGN_PARTITIONS])
+        if znode is None:
             return {}, -1
         try:
-            return decode_reassignments(found[0]), found[1].version
+            return decode_reassignments(znode[0]), znode[1].version
         except zk_data.BadZnode as error:
             self._states.warn(f"{REASSIGN_PARTITIONS}: {error}")
             return {}, -1
@@ -402,9 +404,9 @@ def _with_partitions(
     partitions = dict(assignment.partitions)
     adding = dict(assignment.adding)
     removing = dict(assignment.removing)
-    for key, one in changed.items():
-        partitions[key.partition] = one.replicas
-        for held, brokers in ((adding, one.adding), (removing, one.removing)):
+    for key, partition in changed.items():
+        partitions[key.partition] = partition.replicas
+        for held, brokers in ((adding, partition.adding), (removing, partition.removing)):
             if brokers:
                 held[key.partition] = brokers
             else:

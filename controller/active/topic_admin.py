@@ -125,11 +125,11 @@ class TopicAdmin:
             default_replication_factor=self._settings.replication_factor,
         )
         try:
-            known = await self._known_topics(spec.name)
+            known_topics = await self._known_topics(spec.name)
             # Many topics of a request that waited for others may only be validated.
             await pause(1 + max(spec.partitions, len(spec.assignments)) // PARTITIONS_OF_A_UNIT)
             brokers = self._image().live_brokers()
-            topic = decide_create_topic(brokers, known, spec, inputs)
+            topic = decide_create_topic(brokers, known_topics, spec, inputs)
             self._check_new_topic(spec.name)
             if not validate_only:
                 await pause(len(topic.replicas) // PARTITIONS_OF_A_UNIT)
@@ -197,10 +197,10 @@ class TopicAdmin:
         if not _is_path_part(name):
             return KnownTopics(exists=False)
         is_marked = await self._is_marked_for_deletion(name)
-        found = await self._session.exists(zk_data.topic_path(name))
+        stat = await self._session.exists(zk_data.topic_path(name))
         if has_collision_characters(name):
             names = await self._session.children(zk_data.BROKER_TOPICS)
-        return KnownTopics(found is not None, is_marked, names)
+        return KnownTopics(stat is not None, is_marked, names)
 
     async def _is_marked_for_deletion(self, name: str) -> bool:
         return await self._session.exists(zk_data.delete_topic_path(name)) is not None
@@ -234,11 +234,11 @@ class TopicAdmin:
 
     async def _is_written(self, topic: TopicToCreate) -> bool:
         """Whether the topic was created by the write whose response was lost: its id is random."""
-        (found,) = await read_all(self._session, [zk_data.topic_path(topic.name)])
-        if found is None:
+        (znode,) = await read_all(self._session, [zk_data.topic_path(topic.name)])
+        if znode is None:
             return False
         try:
-            return zk_data.TopicAssignmentZnode.decode(found[0]).topic_id == topic.topic_id
+            return zk_data.TopicAssignmentZnode.decode(znode[0]).topic_id == topic.topic_id
         except zk_data.BadZnode:
             return False
 
@@ -251,11 +251,11 @@ class TopicAdmin:
         assignment = zk_data.TopicAssignmentZnode(None, {}, {}, {})
         version = ANY_VERSION
         paths = [path] if _is_path_part(spec.topic) else []
-        for found in await read_all(self._session, paths):
-            if found is None:
+        for znode in await read_all(self._session, paths):
+            if znode is None:
                 break
-            version = found[1].version
-            assignment = zk_data.TopicAssignmentZnode.decode(found[0])
+            version = znode[1].version
+            assignment = zk_data.TopicAssignmentZnode.decode(znode[0])
             topic = topic_image(spec.topic, assignment)
         if paths and await self._is_marked_for_deletion(spec.topic):
             raise BrokerError(

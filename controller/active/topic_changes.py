@@ -56,8 +56,8 @@ class TopicChanges:
     async def on_topic_changed(self, name: str) -> None:
         """A topic got partitions, or was removed (then `on_topics_changed` is called, too)."""
         states = self._states
-        known = states.image.topics.get(name)
-        if known is None:
+        old_topic = states.image.topics.get(name)
+        if old_topic is None:
             return
         topics = await self._read([name])
         if not topics:
@@ -66,7 +66,7 @@ class TopicChanges:
         new = {
             index: partition
             for index, partition in topic.partitions.items()
-            if index not in known.partitions
+            if index not in old_topic.partitions
         }
         if not new:
             return
@@ -95,8 +95,8 @@ class TopicChanges:
         """First leaders for partitions that entered the image; states that exist are kept."""
         states = self._states
         batch = ControlBatch()
-        known = await states.create_first(partitions, batch)
+        partitions_with_state = await states.create_first(partitions, batch)
         await states.send(batch)
-        if known:
+        if partitions_with_state:
             # The topic's znode was created by hand, over the state znodes of an earlier topic.
             await states.elect_leaderless()

@@ -58,10 +58,10 @@ class TopicDeletion:
         if is_take_over:
             self._deletions.clear()
             self._requests.clear()
-        known = [name for name in pending if name in self._states.image.topics]
+        existing_topics = [name for name in pending if name in self._states.image.topics]
         refused = [name for name in pending if name not in self._states.image.topics]
         if self._states.settings.is_deletion_enabled:
-            self._deletions.enqueue(known)
+            self._deletions.enqueue(existing_topics)
         else:
             refused = list(pending)
         await self._fence.remove(*(zk_data.delete_topic_path(name) for name in refused))
@@ -99,12 +99,20 @@ class TopicDeletion:
 
     async def take_partitions_back(self, topic: str) -> None:
         """Remove partitions that were added to a topic that is being deleted from its znode."""
-        known = self._states.image.topics[topic]
+        topic_image = self._states.image.topics[topic]
         assignment = zk_data.TopicAssignmentZnode(
-            known.topic_id,
-            {index: one.replicas for index, one in known.partitions.items()},
-            {index: one.adding for index, one in known.partitions.items() if one.adding},
-            {index: one.removing for index, one in known.partitions.items() if one.removing},
+            topic_image.topic_id,
+            {index: partition.replicas for index, partition in topic_image.partitions.items()},
+            {
+                index: partition.adding
+                for index, partition in topic_image.partitions.items()
+                if partition.adding
+            },
+            {
+                index: partition.removing
+                for index, partition in topic_image.partitions.items()
+                if partition.removing
+            },
         )
         (result,) = await self._fence.write_all(
             [(SetData(zk_data.topic_path(topic), assignment.encode()),)]
@@ -126,8 +134,8 @@ class TopicDeletion:
                 batch.add_stop(broker, TopicPartition(name, index), is_deleted=True)
         for broker, request in await self._states.send(batch):
             if isinstance(request, StopReplica):
-                for one in request.partitions:
-                    self._requests[one.topic, one.partition, broker] = request
+                for partition in request.partitions:
+                    self._requests[partition.topic, partition.partition, broker] = request
 
     async def _remove_topic(self, topic: str) -> None:
         await self._fence.remove_tree(zk_data.topic_path(topic))
@@ -137,12 +145,12 @@ class TopicDeletion:
         self._deletions.forget(topic)
         for replica in replicas_of(self._states.image, topic):
             self._requests.pop(replica, None)
-        known = self._states.image.topics.get(topic)
-        if known is not None:
+        topic_image = self._states.image.topics.get(topic)
+        if topic_image is not None:
             logger.info(
                 "topic %s was deleted: id %s, %d partitions",
                 topic,
-                zk_data.encode_topic_id(known.topic_id),
-                len(known.partitions),
+                zk_data.encode_topic_id(topic_image.topic_id),
+                len(topic_image.partitions),
             )
         self._states.replace_topics(removed=[topic])

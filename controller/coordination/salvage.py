@@ -52,17 +52,17 @@ def damaged_files(files: FileSystem, folder: str) -> list[str]:
     raises  OSError
     """
     snapshots, journals = find_files(files, folder)
-    found: list[str] = []
+    problems: list[str] = []
     for snapshot in snapshots:
         try:
             read_snapshot(files, snapshot)
         except CoordinationDamaged as damaged:
-            found.append(damaged.problem)
+            problems.append(damaged.problem)
     for journal in journals:
         problem = journal_problem(files, journal, is_newest=journal is journals[-1])
         if problem is not None:
-            found.append(problem)
-    return found
+            problems.append(problem)
+    return problems
 
 
 def _salvage_damaged(files: FileSystem, folder: str) -> Tree:
@@ -91,11 +91,11 @@ def replace_all(files: FileSystem, folder: str, tree: Tree, suffix: str) -> list
     """
     snapshots, journals = find_files(files, folder)
     former = [*snapshots, *journals]
-    tree.skip_zxids(max([tree.zxid, *(one.number for one in former)]) + 1)
+    tree.skip_zxids(max([tree.zxid, *(file.number for file in former)]) + 1)
     files.open(journal_path(folder, tree.zxid + 1), create=True).close()
     write_snapshot(files, folder, tree)
     aside: list[str] = []
-    paths = [one.path for one in former]
+    paths = [file.path for file in former]
     # Session ids begin again: no client may resume the session of another one.
     if files.exists(f"{folder}/{SECRET}"):
         paths.append(f"{folder}/{SECRET}")

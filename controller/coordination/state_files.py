@@ -123,14 +123,14 @@ def find_files(files: FileSystem, folder: str) -> tuple[list[StateFile], list[St
 
 
 def _find(folder: str, names: Sequence[str], kind: str) -> list[StateFile]:
-    found: list[StateFile] = []
+    files: list[StateFile] = []
     for name in names:
         digits = name[len(kind) + 1 :]
         if name == kind:
-            found.append(StateFile(f"{folder}/{name}", 1))
+            files.append(StateFile(f"{folder}/{name}", 1))
         elif name.startswith(kind + ".") and len(digits) == _DIGITS and digits.isdecimal():
-            found.append(StateFile(f"{folder}/{name}", int(digits)))
-    return sorted(found, key=lambda one: one.number)
+            files.append(StateFile(f"{folder}/{name}", int(digits)))
+    return sorted(files, key=lambda file: file.number)
 
 
 def read_tree(files: FileSystem, folder: str) -> LoadedTree:
@@ -156,7 +156,7 @@ def read_from(
     if snapshots:
         newest = snapshots[-1]
         least_zxid = newest.number
-        if newest.is_numbered and all(one.number != least_zxid + 1 for one in journals):
+        if newest.is_numbered and all(journal.number != least_zxid + 1 for journal in journals):
             folder = newest.path.rpartition("/")[0]
             raise CoordinationDamaged(f"{journal_path(folder, least_zxid + 1)} is missing")
     for snapshot in (*reversed(snapshots), None):
@@ -179,8 +179,8 @@ def _read_after(
     tree = Tree() if snapshot is None else read_snapshot(files, snapshot)
     loaded = LoadedTree(tree, snapshot, list(journals), problems)
     needed = [
-        one
-        for one, later in zip_longest(journals, journals[1:])
+        earlier
+        for earlier, later in zip_longest(journals, journals[1:])
         if later is None or later.number > tree.zxid + 1
     ]
     for journal in needed:
@@ -375,9 +375,11 @@ def purge(files: FileSystem, folder: str, newest: StateFile, base: StateFile | N
     raises  OSError when the folder cannot be listed; a file that cannot be removed stays
     """
     snapshots, journals = find_files(files, folder)
-    obsolete = [one.path for one in snapshots if one not in (newest, base)]
+    obsolete = [snapshot.path for snapshot in snapshots if snapshot not in (newest, base)]
     least_zxid = 0 if base is None else base.number
-    obsolete += [one.path for one, later in pairwise(journals) if later.number <= least_zxid + 1]
+    obsolete += [
+        journal.path for journal, later in pairwise(journals) if later.number <= least_zxid + 1
+    ]
     for path in obsolete:
         with contextlib.suppress(OSError):
             files.remove(path)

@@ -144,7 +144,7 @@ class SessionClosed(NamedTuple):
     session: TreeSession
 
 
-Step = Created | Deleted | DataSet | SessionOpened | SessionClosed
+TreeStep = Created | Deleted | DataSet | SessionOpened | SessionClosed
 
 
 class TreeChange(NamedTuple):
@@ -152,7 +152,7 @@ class TreeChange(NamedTuple):
 
     zxid: int
     results: list[ZkResult]
-    steps: list[Step]
+    steps: list[TreeStep]
 
 
 class Tree:
@@ -208,7 +208,7 @@ class Tree:
         """
         session = self._session(session_id)
         self.zxid += 1
-        steps: list[Step] = [SessionClosed(session_id, session)]
+        steps: list[TreeStep] = [SessionClosed(session_id, session)]
         del self.sessions[session_id]
         for path in list(session.ephemerals):
             self._remove(path, steps)
@@ -225,7 +225,7 @@ class Tree:
         self._session(session_id)
         self.zxid += 1
         results: list[ZkResult] = []
-        steps: list[Step] = []
+        steps: list[TreeStep] = []
         index = 0
         try:
             for operation in operations:
@@ -401,7 +401,7 @@ class Tree:
         return node
 
     def _perform(
-        self, session_id: int, operation: ZkOperation, now_ms: int, steps: list[Step]
+        self, session_id: int, operation: ZkOperation, now_ms: int, steps: list[TreeStep]
     ) -> ZkResult:
         match operation:
             case Create():
@@ -417,7 +417,9 @@ class Tree:
                     raise BadVersion(path)
                 return None
 
-    def _create(self, session_id: int, operation: Create, now_ms: int, steps: list[Step]) -> str:
+    def _create(
+        self, session_id: int, operation: Create, now_ms: int, steps: list[TreeStep]
+    ) -> str:
         path = operation.path
         if "/" not in path or "\0" in path:
             raise BadArguments(f"path {path!r}")
@@ -447,7 +449,7 @@ class Tree:
             self.sessions[session_id].ephemerals[path] = None
         return path
 
-    def _delete(self, path: str, version: int, steps: list[Step]) -> None:
+    def _delete(self, path: str, version: int, steps: list[TreeStep]) -> None:
         if path == "/" or not path.startswith("/"):
             raise BadArguments(f"path {path!r}")
         node = self._node(path)
@@ -459,7 +461,7 @@ class Tree:
         if node.owner:
             self.sessions[node.owner].ephemerals.pop(path)
 
-    def _remove(self, path: str, steps: list[Step]) -> None:
+    def _remove(self, path: str, steps: list[TreeStep]) -> None:
         parent = self.nodes[_parent_of(path)]
         node = self.nodes.pop(path)
         self.size_bytes -= _bytes_of(path, node)
@@ -468,7 +470,7 @@ class Tree:
         parent.pzxid = self.zxid
 
     def _set(
-        self, path: str, data: bytes | None, version: int, now_ms: int, steps: list[Step]
+        self, path: str, data: bytes | None, version: int, now_ms: int, steps: list[TreeStep]
     ) -> Stat:
         if data is not None and len(data) > DATA_BYTES_MAX:
             raise BadArguments(f"{path}: {len(data)} bytes of data")
@@ -483,7 +485,7 @@ class Tree:
         node.mtime_ms = now_ms
         return node.stat()
 
-    def _undo_step(self, step: Step) -> None:
+    def _undo_step(self, step: TreeStep) -> None:
         match step:
             case Created(path, parent_pzxid):
                 node = self.nodes.pop(path)

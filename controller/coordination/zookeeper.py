@@ -170,7 +170,9 @@ class ZooKeeperSession:
 
     def multi(self, operations: Sequence[ZkOperation]) -> Pending[list[ZkResult]]:
         def converted(results: list[ZkResult]) -> list[ZkResult]:
-            return [self._relative(one) if isinstance(one, str) else one for one in results]
+            return [
+                self._relative(result) if isinstance(result, str) else result for result in results
+            ]
 
         return self._call(Multi(tuple(map(self._absolute_operation, operations))), converted)
 
@@ -414,9 +416,9 @@ def _same(result: Any) -> Any:
 def _refusal_of(request: ZkRequest) -> BadArguments | None:
     """ZooKeeper ends the connection of a client that sends too much."""
     operations = request.operations if isinstance(request, Multi) else (request,)
-    for one in operations:
-        if isinstance(one, Create | SetData) and len(one.data or b"") > DATA_BYTES_MAX:
-            return BadArguments(f"{one.path}: {len(one.data or b'')} bytes of data")
+    for operation in operations:
+        if isinstance(operation, Create | SetData) and len(operation.data or b"") > DATA_BYTES_MAX:
+            return BadArguments(f"{operation.path}: {len(operation.data or b'')} bytes of data")
     return None
 
 

@@ -384,8 +384,8 @@ def build_client(options: ZooKeeperOptions, opening: OpeningTimeout) -> KazooCli
 def tls_context(options: TlsOptions) -> SSLContext:
     """raises  OSError and ValueError for files that cannot be read"""
     context = SSLContext(PROTOCOL_TLS_CLIENT)
-    known = {"TLSv1.2": TLSVersion.TLSv1_2, "TLSv1.3": TLSVersion.TLSv1_3}
-    versions = [known[name] for name in options.versions]
+    versions_by_name = {"TLSv1.2": TLSVersion.TLSv1_2, "TLSv1.3": TLSVersion.TLSv1_3}
+    versions = [versions_by_name[name] for name in options.versions]
     context.minimum_version, context.maximum_version = min(versions), max(versions)
     context.check_hostname = options.checks_hostname
     if options.trusted_file is None:

@@ -144,7 +144,7 @@ def kazoo_request(
             return serialization.GetChildren2(path, watcher if watch else None)
         case Multi(operations):
             return serialization.Transaction(
-                [kazoo_request(one, watcher, access) for one in operations]
+                [kazoo_request(operation, watcher, access) for operation in operations]
             )
 
 
@@ -190,19 +190,19 @@ def single_result(value: Any) -> ZkResult:
     return None if value is True else session_stat(value)
 
 
-def session_stat(found: Any) -> Stat:
+def session_stat(znode_stat: Any) -> Stat:
     """kazoo's ZnodeStat, without its acl version."""
     return Stat(
-        czxid=found.czxid,
-        mzxid=found.mzxid,
-        pzxid=found.pzxid,
-        ctime_ms=found.ctime,
-        mtime_ms=found.mtime,
-        version=found.version,
-        cversion=found.cversion,
-        ephemeral_owner=found.ephemeralOwner,
-        data_bytes=found.dataLength,
-        children_count=found.numChildren,
+        czxid=znode_stat.czxid,
+        mzxid=znode_stat.mzxid,
+        pzxid=znode_stat.pzxid,
+        ctime_ms=znode_stat.ctime,
+        mtime_ms=znode_stat.mtime,
+        version=znode_stat.version,
+        cversion=znode_stat.cversion,
+        ephemeral_owner=znode_stat.ephemeralOwner,
+        data_bytes=znode_stat.dataLength,
+        children_count=znode_stat.numChildren,
     )
 
 

@@ -91,26 +91,26 @@ class Deletions(Collection[str]):
         a deletion that halted for it goes on.
         """
         for replica in replicas:
-            known = self._replicas.get(replica[0])
-            if known is not None and replica in known:
-                if known[replica] is ReplicaDeletion.INELIGIBLE:
+            deletions = self._replicas.get(replica[0])
+            if deletions is not None and replica in deletions:
+                if deletions[replica] is ReplicaDeletion.INELIGIBLE:
                     self._halted.pop(replica[0], None)
-                known[replica] = ReplicaDeletion.SUCCESSFUL
+                deletions[replica] = ReplicaDeletion.SUCCESSFUL
 
     def on_failed(self, replicas: Iterable[Replica]) -> None:
         """Brokers responded with an error, or went offline before they responded."""
         for replica in replicas:
-            known = self._replicas.get(replica[0])
-            if known is not None and known.get(replica) is not ReplicaDeletion.SUCCESSFUL:
-                known[replica] = ReplicaDeletion.INELIGIBLE
+            deletions = self._replicas.get(replica[0])
+            if deletions is not None and deletions.get(replica) is not ReplicaDeletion.SUCCESSFUL:
+                deletions[replica] = ReplicaDeletion.INELIGIBLE
                 self._halted[replica[0]] = None
 
     def on_online(self, replicas: Iterable[Replica]) -> bool:
         """Brokers hold these replicas: deletions that failed there are tried again; whether any."""
         halted = len(self._halted)
         for replica in replicas:
-            known = self._replicas.get(replica[0])
-            if known is not None and known.get(replica) is ReplicaDeletion.INELIGIBLE:
+            deletions = self._replicas.get(replica[0])
+            if deletions is not None and deletions.get(replica) is ReplicaDeletion.INELIGIBLE:
                 self._halted.pop(replica[0], None)
         return len(self._halted) < halted
 
@@ -129,12 +129,12 @@ class Deletions(Collection[str]):
         return effects
 
     def _step(self, topic: str, image: Image) -> DeletionEffect | None:
-        known = self._replicas[topic]
+        deletions = self._replicas[topic]
         replicas = replicas_of(image, topic)
-        progress = [known.get(replica) for replica in replicas]
+        progress = [deletions.get(replica) for replica in replicas]
         if progress.count(ReplicaDeletion.SUCCESSFUL) == len(replicas):
             return RemoveTopic(topic)
-        if ReplicaDeletion.STARTED in known.values() or topic in self._halted:
+        if ReplicaDeletion.STARTED in deletions.values() or topic in self._halted:
             return None
         to_delete: list[Replica] = []
         # A look-up each: there may be thousands of replicas, and few brokers.
@@ -147,10 +147,10 @@ class Deletions(Collection[str]):
             if broker in live and (
                 broker not in directories or image.is_online(broker, topic, partition)
             ):
-                known[replica] = ReplicaDeletion.STARTED
+                deletions[replica] = ReplicaDeletion.STARTED
                 to_delete.append(replica)
             else:
-                known[replica] = ReplicaDeletion.INELIGIBLE
+                deletions[replica] = ReplicaDeletion.INELIGIBLE
                 self._halted[topic] = None
         return DeleteReplicas(topic, tuple(to_delete))
 
@@ -161,11 +161,11 @@ def partition_of(replica: Replica) -> TopicPartition:
 
 def replicas_of(image: Image, topic: str) -> Sequence[Replica]:
     """All replicas of a topic; none when the topic is unknown."""
-    found = image.topics.get(topic)
-    if found is None:
+    topic_image = image.topics.get(topic)
+    if topic_image is None:
         return ()
     return [
         (topic, index, broker)
-        for index in sorted(found.partitions)
-        for broker in found.partitions[index].replicas
+        for index in sorted(topic_image.partitions)
+        for broker in topic_image.partitions[index].replicas
     ]

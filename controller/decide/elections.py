@@ -88,18 +88,22 @@ def decide_election(
         case Strategy.OFFLINE:
             return _offline(image, topic, partition, state, is_unclean_allowed)
         case Strategy.REASSIGN:
-            target = tuple(one for one in partition.replicas if one not in partition.removing)
+            target = tuple(
+                replica for replica in partition.replicas if replica not in partition.removing
+            )
             live = _live(image, topic, partition, target)
-            leader = next((one for one in target if one in live and one in state.isr), None)
+            leader = next(
+                (replica for replica in target if replica in live and replica in state.isr), None
+            )
             return _elected(image, state, leader, state.isr, target)
         case Strategy.PREFERRED:
             live = _live(image, topic, partition, partition.replicas[:1])
-            leader = next((one for one in live if one in state.isr), None)
+            leader = next((replica for replica in live if replica in state.isr), None)
             return _elected(image, state, leader, state.isr, partition.replicas)
         case Strategy.CONTROLLED_SHUTDOWN:
             live = _live(image, topic, partition, partition.replicas, or_shutting_down=True)
-            isr = tuple(one for one in state.isr if one not in image.shutting_down)
-            leader = next((one for one in live if one in isr), None)
+            isr = tuple(replica for replica in state.isr if replica not in image.shutting_down)
+            leader = next((replica for replica in live if replica in isr), None)
             return _elected(image, state, leader, isr, live)
 
 
@@ -107,7 +111,11 @@ def decide_replica_offline(image: Image, state: PartitionState, broker: int) -> 
     """The state without an offline replica; the same object when the replica was not in sync."""
     if broker not in state.isr:
         return state
-    isr = state.isr if len(state.isr) == 1 else tuple(one for one in state.isr if one != broker)
+    isr = (
+        state.isr
+        if len(state.isr) == 1
+        else tuple(replica for replica in state.isr if replica != broker)
+    )
     leader = NO_LEADER if state.leader == broker else state.leader
     return state._replace(
         leader=leader,
@@ -130,12 +138,12 @@ def decide_unseen_bounce(image: Image, state: PartitionState, written: int) -> P
              registered
     """
     bounced = [
-        one
-        for one in state.isr
-        if one in image.brokers and image.brokers[one].broker_epoch > written
+        replica
+        for replica in state.isr
+        if replica in image.brokers and image.brokers[replica].broker_epoch > written
     ]
-    isr = tuple(one for one in state.isr if one not in bounced)
-    if bounced and any(image.is_live(one) for one in isr):
+    isr = tuple(replica for replica in state.isr if replica not in bounced)
+    if bounced and any(image.is_live(replica) for replica in isr):
         return state._replace(
             leader=NO_LEADER if state.leader in bounced else state.leader,
             leader_epoch=state.leader_epoch + 1,
@@ -216,9 +224,9 @@ def _live(
     or_shutting_down: bool = False,
 ) -> tuple[int, ...]:
     return tuple(
-        one
-        for one in brokers
-        if image.is_online(one, topic, partition.partition, or_shutting_down=or_shutting_down)
+        broker
+        for broker in brokers
+        if image.is_online(broker, topic, partition.partition, or_shutting_down=or_shutting_down)
     )
 
 
@@ -231,7 +239,7 @@ def _offline(
 ) -> Election | None:
     live = _live(image, topic, partition, partition.replicas)
     live_isr = _live(image, topic, partition, state.isr)
-    leader = next((one for one in live if one in state.isr), None)
+    leader = next((replica for replica in live if replica in state.isr), None)
     if leader is not None:
         return _elected(image, state, leader, live_isr, live)
     if not is_unclean_allowed or live_isr or not live:

@@ -106,7 +106,9 @@ def _unsupported(
             "Could not apply finalized feature update because the provided feature is not "
             "supported.",
         )
-    if not _supports(own, update) or not all(_supports(one, update) for one in brokers.values()):
+    if not _supports(own, update) or not all(
+        _supports(supported, update) for supported in brokers.values()
+    ):
         return BrokerError(
             ErrorCode.INVALID_REQUEST,
             "Could not apply finalized feature update because brokers were found to have "

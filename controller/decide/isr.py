@@ -75,7 +75,7 @@ def decide_alter_isr(
         len(proposal.isr) > 1 or state.leader_recovery_state == RECOVERED
     ):
         raise BrokerError(ErrorCode.INVALID_REQUEST)
-    if not all(_is_eligible(image, one, proposal) for one in proposal.isr):
+    if not all(_is_eligible(image, replica, proposal) for replica in proposal.isr):
         raise BrokerError(ErrorCode.INELIGIBLE_REPLICA)
     return state._replace(
         isr=proposal.isr,

@@ -39,7 +39,7 @@ def decide_create_partitions(
         raise BrokerError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{spec.topic}' does not exist."
         )
-    if any(one.adding or one.removing for one in topic.partitions.values()):
+    if any(partition.adding or partition.removing for partition in topic.partitions.values()):
         raise BrokerError(
             ErrorCode.REASSIGNMENT_IN_PROGRESS,
             f"A partition reassignment is in progress for the topic '{spec.topic}'.",
@@ -61,10 +61,10 @@ def decide_create_partitions(
     if first is None:
         raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
     if spec.assignments is not None:
-        given = {old + index: tuple(found) for index, found in enumerate(spec.assignments)}
+        given = {old + index: tuple(replicas) for index, replicas in enumerate(spec.assignments)}
         _check_replicas(given, len(first.replicas))
         return given
-    start = next((at for at, one in enumerate(ids) if one >= first.replicas[0]), 0)
+    start = next((at for at, broker_id in enumerate(ids) if broker_id >= first.replicas[0]), 0)
     return place(
         brokers,
         partitions=increment,
@@ -78,7 +78,12 @@ def decide_create_partitions(
 def _check_brokers_and_count(
     ids: Sequence[int], assignments: Sequence[tuple[int, ...]], increment: int
 ) -> None:
-    unknown = {one: None for found in assignments for one in found if one not in ids}
+    unknown = {
+        broker_id: None
+        for replicas in assignments
+        for broker_id in replicas
+        if broker_id not in ids
+    }
     if unknown:
         raise BrokerError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -105,11 +110,11 @@ def _check_replicas(given: Placement, replication_factor: int) -> None:
                 "Duplicate brokers not allowed in replica assignment: "
                 f"{', '.join(map(str, replicas))} for partition id {partition}.",
             )
-    bad = [one for one in sorted(given) if len(given[one]) != replication_factor]
+    bad = [index for index in sorted(given) if len(given[index]) != replication_factor]
     if bad:
         raise BrokerError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "Inconsistent replication factor between partitions, partition 0 has "
             f"{replication_factor} while partitions [{', '.join(map(str, bad))}] have replication "
-            f"factors [{', '.join(str(len(given[one])) for one in bad)}], respectively.",
+            f"factors [{', '.join(str(len(given[index])) for index in bad)}], respectively.",
         )

@@ -75,7 +75,7 @@ def racks_of(brokers: Sequence[BrokerImage]) -> dict[int, str]:
 
     raises  BrokerError UNKNOWN_SERVER_ERROR, without a message, when only some have one
     """
-    racks = {one.broker_id: one.rack for one in brokers if one.rack is not None}
+    racks = {broker.broker_id: broker.rack for broker in brokers if broker.rack is not None}
     if racks and len(racks) < len(brokers):
         raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
     return racks
@@ -86,7 +86,7 @@ def alternate_racks(racks: Mapping[int, str]) -> list[int]:
     by_rack: dict[str, list[int]] = {}
     for broker in sorted(racks):
         by_rack.setdefault(racks[broker], []).append(broker)
-    rounds = max((len(found) for found in by_rack.values()), default=0)
+    rounds = max((len(ids) for ids in by_rack.values()), default=0)
     return [
         by_rack[rack][index]
         for index in range(rounds)
@@ -95,13 +95,13 @@ def alternate_racks(racks: Mapping[int, str]) -> list[int]:
     ]
 
 
-def _at(first: int, shift: int, one: int, count: int) -> int:
-    return (first + 1 + (shift + one) % (count - 1)) % count
+def _at(first: int, shift: int, follower: int, count: int) -> int:
+    return (first + 1 + (shift + follower) % (count - 1)) % count
 
 
 def _plain(walk: Sequence[int], first: int, shift: int, replication_factor: int) -> tuple[int, ...]:
     followers = range(replication_factor - 1)
-    return (walk[first], *(walk[_at(first, shift, one, len(walk))] for one in followers))
+    return (walk[first], *(walk[_at(first, shift, follower, len(walk))] for follower in followers))
 
 
 def _rack_aware(

@@ -25,22 +25,22 @@ def is_being_reassigned(partition: PartitionImage) -> bool:
 
 def origin_replicas(partition: PartitionImage) -> tuple[int, ...]:
     """The replicas before the reassignment, or those of now without one."""
-    return tuple(one for one in partition.replicas if one not in partition.adding)
+    return tuple(replica for replica in partition.replicas if replica not in partition.adding)
 
 
 def target_replicas(partition: PartitionImage) -> tuple[int, ...]:
     """The replicas after the reassignment, or those of now without one."""
-    return tuple(one for one in partition.replicas if one not in partition.removing)
+    return tuple(replica for replica in partition.replicas if replica not in partition.removing)
 
 
 def reassign_to(partition: PartitionImage, target: Sequence[int]) -> PartitionImage:
     """The partition with another target; one that only reorders replicas adds and removes none."""
     origin = origin_replicas(partition)
-    wanted = dict.fromkeys(target)
+    targets = dict.fromkeys(target)
     return partition._replace(
         replicas=tuple(dict.fromkeys((*target, *origin))),
-        adding=tuple(one for one in wanted if one not in origin),
-        removing=tuple(one for one in origin if one not in wanted),
+        adding=tuple(replica for replica in targets if replica not in origin),
+        removing=tuple(replica for replica in origin if replica not in targets),
     )
 
 
@@ -60,8 +60,8 @@ def is_complete(image: Image, topic: str, partition: PartitionImage) -> bool:
     target = target_replicas(partition)
     return (
         partition.state is not None
-        and all(one in partition.state.isr for one in target)
-        and any(image.is_online(one, topic, partition.partition) for one in target)
+        and all(replica in partition.state.isr for replica in target)
+        and any(image.is_online(replica, topic, partition.partition) for replica in target)
     )
 
 
@@ -81,8 +81,10 @@ def decide_reassignment(
     raises        BrokerError INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS,
                   UNKNOWN_TOPIC_OR_PARTITION; of several the one that Kafka finds first
     """
-    known = image.partition(*key)
-    partition = PartitionImage(key.partition, ()) if known is None else known
+    partition_in_image = image.partition(*key)
+    partition = (
+        PartitionImage(key.partition, ()) if partition_in_image is None else partition_in_image
+    )
     if target is not None and must_be_live:
         _check_target(image, partition, target)
     if target is None:
@@ -92,7 +94,7 @@ def decide_reassignment(
                 "No partition reassignment is in progress.",
             )
         target = origin_replicas(partition)
-    if known is None or key.topic in deleting:
+    if partition_in_image is None or key.topic in deleting:
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
     if not target:
         raise BrokerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The replica list is empty.")
@@ -100,7 +102,7 @@ def decide_reassignment(
     state = partition.state
     # Differs from Kafka: it deletes the only in-sync replicas then, and what was acknowledged with
     # them (its KRaft controllers refuse with this text).
-    if state is not None and not any(one in reassigned.replicas for one in state.isr):
+    if state is not None and not any(replica in reassigned.replicas for replica in state.isr):
         raise BrokerError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"Unable to revert partition assignment for {key.topic}:{key.partition} because "
@@ -116,10 +118,10 @@ def _check_target(image: Image, partition: PartitionImage, target: Sequence[int]
         reason = "Empty replica list specified in partition reassignment."
     elif len(dict.fromkeys(target)) < len(target):
         reason = f"Duplicate replica ids in partition reassignment replica list: {_buffer(target)}"
-    elif any(one < 0 for one in target):
+    elif any(replica < 0 for replica in target):
         reason = f"Invalid broker id in replica list: {_buffer(target)}"
-    elif not all(image.is_live(one) for one in adding):
-        live = [str(one.broker_id) for one in image.live_brokers()]
+    elif not all(image.is_live(replica) for replica in adding):
+        live = [str(broker.broker_id) for broker in image.live_brokers()]
         kind = "Set" if len(live) <= _SMALL_SET_SIZE else "HashSet"
         reason = (
             "Replica assignment has brokers that are not alive. Replica list: "

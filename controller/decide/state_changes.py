@@ -95,7 +95,9 @@ class PartitionHealth:
 
     def forget_missing(self, image: Image) -> None:
         """Drop partitions that were deleted; they are not reported."""
-        for key in [one for one in self._reported if image.partition(*one) is None]:
+        for key in [
+            partition for partition in self._reported if image.partition(*partition) is None
+        ]:
             del self._reported[key]
 
 
@@ -133,8 +135,12 @@ def why_offline(image: Image, key: TopicPartition, partition: PartitionImage) ->
     """Why no replica of an offline partition could be elected."""
     state = partition.state
     isr = () if state is None else state.isr
-    reasons = [f"in-sync {one} {_why_not(image, key, one)}" for one in isr]
-    lacking = [one for one in partition.replicas if one not in isr and image.is_online(one, *key)]
+    reasons = [f"in-sync {replica} {_why_not(image, key, replica)}" for replica in isr]
+    lacking = [
+        replica
+        for replica in partition.replicas
+        if replica not in isr and image.is_online(replica, *key)
+    ]
     if not lacking:
         return f"no replica is alive ({'; '.join(reasons)})" if reasons else "no replica is alive"
     verb = "is alive and lacks" if len(lacking) == 1 else "are alive and lack"

@@ -67,7 +67,7 @@ class TopicToCreate(NamedTuple):
 
 def decide_create_topic(
     brokers: Sequence[BrokerImage],
-    known: KnownTopics,
+    known_topics: KnownTopics,
     spec: CreateTopicSpec,
     inputs: TopicCreationInputs,
 ) -> TopicToCreate:
@@ -81,7 +81,7 @@ def decide_create_topic(
         raise BrokerError(
             ErrorCode.INVALID_REQUEST, f"Creation of internal topic {spec.name} is prohibited."
         )
-    if known.exists and not known.is_marked_for_deletion:
+    if known_topics.exists and not known_topics.is_marked_for_deletion:
         raise BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{spec.name}' already exists.")
     nulls = [name for name, value in spec.config.items() if value is None]
     if nulls:
@@ -108,7 +108,7 @@ def decide_create_topic(
         shift=inputs.shift,
     )
     check_name(spec.name)
-    _check_unused(spec.name, known)
+    _check_unused(spec.name, known_topics)
     _check_assignment(replicas)
     if spec.config_refusal is not None:
         raise BrokerError(ErrorCode.INVALID_CONFIG, spec.config_refusal)
@@ -148,13 +148,13 @@ def is_good_topic_id(topic_id: UUID) -> bool:
     return topic_id.int > 1 and topic_id.bytes[0] >> 2 != 62
 
 
-def _check_unused(name: str, known: KnownTopics) -> None:
-    if known.is_marked_for_deletion:
+def _check_unused(name: str, known_topics: KnownTopics) -> None:
+    if known_topics.is_marked_for_deletion:
         raise BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' is marked for deletion.")
     if not has_collision_characters(name):
         return
     plain = name.replace(".", "_")
-    colliding = [other for other in known.names if other.replace(".", "_") == plain]
+    colliding = [other for other in known_topics.names if other.replace(".", "_") == plain]
     if name in colliding:
         raise BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     if colliding:

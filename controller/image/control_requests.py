@@ -185,7 +185,8 @@ class ControlBatch:
     def add_all_metadata(self, image: Image, brokers: Iterable[int]) -> None:
         """Add UpdateMetadata of all partitions of the image; a broker drops those not named."""
         self.add_metadata(
-            (TopicPartition(topic, one.partition) for topic, one in image.partitions()), brokers
+            (TopicPartition(topic, partition.partition) for topic, partition in image.partitions()),
+            brokers,
         )
         self._is_metadata_full = True
 
@@ -297,7 +298,9 @@ def describe_partitions(
             state=state,
             replicas=partition.replicas,
             offline_replicas=tuple(
-                one for one in partition.replicas if not image.is_online(one, topic, index)
+                replica
+                for replica in partition.replicas
+                if not image.is_online(replica, topic, index)
             ),
         )
 
@@ -314,7 +317,7 @@ def build_update_metadata(
         image.controller_epoch,
         image.brokers[broker].broker_epoch,
         partitions,
-        tuple(image.brokers[one] for one in sorted(image.brokers)),
+        tuple(image.brokers[broker_id] for broker_id in sorted(image.brokers)),
     )
 
 
@@ -322,12 +325,12 @@ def with_removed_topics(image: Image, request: UpdateMetadata) -> UpdateMetadata
     """A full request with the partitions that it removes from a broker's image, leader -2."""
     if not request.is_full:
         return request
-    named = dict.fromkeys(one.topic for one in request.partitions)
+    named = dict.fromkeys(partition.topic for partition in request.partitions)
     removed = (
         TopicPartition(topic, index)
-        for topic, found in image.topics.items()
+        for topic, topic_image in image.topics.items()
         if topic not in named
-        for index in found.partitions
+        for index in topic_image.partitions
     )
     gone = tuple(describe_partitions(image, removed, image.topics))
     return request._replace(partitions=(*request.partitions, *gone), is_full=False)
@@ -348,22 +351,27 @@ def apply_update_metadata(image: Image, request: UpdateMetadata) -> Image:
     changed: dict[str, dict[int, PartitionImage]] = {}
     ids: dict[str, UUID] = {}
     deleted: dict[str, None] = {}
-    for one in request.partitions:
-        if one.state.leader == LEADER_DURING_DELETE:
-            deleted[one.topic] = None
+    for partition in request.partitions:
+        if partition.state.leader == LEADER_DURING_DELETE:
+            deleted[partition.topic] = None
             continue
-        partitions = changed.get(one.topic)
+        partitions = changed.get(partition.topic)
         if partitions is None:
-            known = image.topics.get(one.topic)
-            is_same = known is not None and one.topic_id in (known.topic_id, ZERO_UUID)
-            partitions = dict(known.partitions) if known is not None and is_same else {}
-            changed[one.topic] = partitions
-            ids[one.topic] = known.topic_id if known is not None and is_same else one.topic_id
-        partitions[one.partition] = PartitionImage(
-            one.partition,
-            one.replicas,
-            one.state,
-            offline_replicas=one.offline_replicas,
+            topic_image = image.topics.get(partition.topic)
+            is_same = topic_image is not None and partition.topic_id in (
+                topic_image.topic_id,
+                ZERO_UUID,
+            )
+            partitions = dict(topic_image.partitions) if topic_image is not None and is_same else {}
+            changed[partition.topic] = partitions
+            ids[partition.topic] = (
+                topic_image.topic_id if topic_image is not None and is_same else partition.topic_id
+            )
+        partitions[partition.partition] = PartitionImage(
+            partition.partition,
+            partition.replicas,
+            partition.state,
+            offline_replicas=partition.offline_replicas,
         )
     if changed or deleted:
         image = image.with_topics(
@@ -377,5 +385,5 @@ def apply_update_metadata(image: Image, request: UpdateMetadata) -> Image:
 
 
 def _topic_id(image: Image, topic: str) -> UUID:
-    found = image.topics.get(topic)
-    return found.topic_id if found is not None else ZERO_UUID
+    topic_image = image.topics.get(topic)
+    return topic_image.topic_id if topic_image is not None else ZERO_UUID

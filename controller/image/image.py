@@ -105,8 +105,8 @@ class Image(NamedTuple):
     """Broker -> its partitions on failed log directories; in the controller's image only."""
 
     def partition(self, topic: str, partition: int) -> PartitionImage | None:
-        found = self.topics.get(topic)
-        return found.partitions.get(partition) if found is not None else None
+        topic_image = self.topics.get(topic)
+        return topic_image.partitions.get(partition) if topic_image is not None else None
 
     def topic_config(self, topic: str) -> Mapping[str, str]:
         """Overrides of a topic; empty when there are none."""
@@ -121,11 +121,11 @@ class Image(NamedTuple):
 
         returns  None when there is no such topic
         """
-        found = self.topics.get(topic)
-        if found is None:
+        topic_image = self.topics.get(topic)
+        if topic_image is None:
             return None
         stored = self.topic_config(topic).get(HASHED_PARTITION_COUNT, "")
-        count = len(found.partitions)
+        count = len(topic_image.partitions)
         is_count = stored.isascii() and stored.isdigit() and len(stored) < len(str(2**31))
         return min(count, int(stored)) or count if is_count else count
 
@@ -135,7 +135,9 @@ class Image(NamedTuple):
 
     def live_brokers(self) -> list[BrokerImage]:
         """Brokers that are registered and not shutting down, by id."""
-        return [self.brokers[one] for one in sorted(self.brokers) if self.is_live(one)]
+        return [
+            self.brokers[broker_id] for broker_id in sorted(self.brokers) if self.is_live(broker_id)
+        ]
 
     def is_online(
         self, broker_id: int, topic: str, partition: int, *, or_shutting_down: bool = False
@@ -172,11 +174,11 @@ class Image(NamedTuple):
 
     def partitions_on(self, brokers: Iterable[int]) -> list[TopicPartition]:
         """Partitions with a replica on one of the brokers, by name and number."""
-        wanted = set(brokers)
+        broker_ids = set(brokers)
         return [
             TopicPartition(topic, partition.partition)
             for topic, partition in self.partitions()
-            if not wanted.isdisjoint(partition.replicas)
+            if not broker_ids.isdisjoint(partition.replicas)
         ]
 
     def with_brokers(
@@ -190,13 +192,15 @@ class Image(NamedTuple):
         for broker in registered:
             brokers[broker.broker_id] = broker
         offline = {
-            broker: found
-            for broker, found in self.offline_directories.items()
+            broker: directories
+            for broker, directories in self.offline_directories.items()
             if broker not in left
         }
         return self._replace(
             brokers=brokers,
-            shutting_down=tuple(one for one in self.shutting_down if one not in left),
+            shutting_down=tuple(
+                broker_id for broker_id in self.shutting_down if broker_id not in left
+            ),
             offline_directories=offline,
         )
 

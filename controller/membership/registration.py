@@ -38,8 +38,8 @@ class RegistrationRefused(CoordinationError):
 async def ensure_roots(session: CoordinationSession) -> None:
     """Create the persistent nodes that every broker creates at its start."""
     roots = zk_data.PERSISTENT_ROOTS
-    found = await settled([session.exists(path) for path in roots])
-    for path, done in zip(roots, found, strict=True):
+    lookups = await settled([session.exists(path) for path in roots])
+    for path, done in zip(roots, lookups, strict=True):
         if done.result() is None:
             await ensure_path(session, path)
 
@@ -59,11 +59,11 @@ async def find_cluster_id(session: CoordinationSession, proposal: str) -> str:
         await session.create(zk_data.CLUSTER_ID, zk_data.encode_cluster_id(proposal))
     except (NodeExists, ConnectionLoss):
         # After a lost response the node is this broker's, or another one's, or was not created.
-        (found,) = await read_all(session, [zk_data.CLUSTER_ID])
-        if found is None:
+        (znode,) = await read_all(session, [zk_data.CLUSTER_ID])
+        if znode is None:
             return await find_cluster_id(session, proposal)
         try:
-            return zk_data.decode_cluster_id(found[0])
+            return zk_data.decode_cluster_id(znode[0])
         except zk_data.BadZnode as error:
             raise zk_data.BadZnode(f"{zk_data.CLUSTER_ID}: {error}") from error
     return proposal
@@ -114,15 +114,15 @@ async def register(
             stat = results[1]
             assert isinstance(stat, Stat), "SetData results in a stat"
             return stat.czxid
-        found = await session.exists(path)
-        if found is None:
+        registration_stat = await session.exists(path)
+        if registration_stat is None:
             continue
-        if found.ephemeral_owner == session.session_id:
-            return found.czxid
-        if found.ephemeral_owner not in earlier_session_ids:
+        if registration_stat.ephemeral_owner == session.session_id:
+            return registration_stat.czxid
+        if registration_stat.ephemeral_owner not in earlier_session_ids:
             raise RegistrationRefused(f"broker id {broker.broker_id} is in use by another broker")
         try:
-            await session.delete(path, found.version)
+            await session.delete(path, registration_stat.version)
         except (NoNode, BadVersion):
             continue
     raise RegistrationRefused(f"the registration of broker {broker.broker_id} kept changing")
@@ -132,12 +132,12 @@ async def _check_addresses(session: CoordinationSession, broker: BrokerImage) ->
     names = await session.children(zk_data.BROKER_IDS)
     others = [other for other in zk_data.broker_ids(names) if other != broker.broker_id]
     own = [(end.host, end.port) for end in broker.endpoints if end.port]
-    paths = [zk_data.broker_path(one) for one in others]
-    for other, found in zip(others, await read_all(session, paths), strict=True):
-        if found is None:
+    paths = [zk_data.broker_path(broker_id) for broker_id in others]
+    for other, znode in zip(others, await read_all(session, paths), strict=True):
+        if znode is None:
             continue
         try:
-            endpoints = decode_broker(other, found[1].czxid, found[0]).endpoints
+            endpoints = decode_broker(other, znode[1].czxid, znode[0]).endpoints
         except zk_data.BadZnode:
             continue
         taken = [(end.host, end.port) for end in endpoints if (end.host, end.port) in own]

@@ -152,14 +152,17 @@ class ControlRequestReceiver:
         """
         if not isinstance(request, LeaderAndIsr | UpdateMetadata):
             return {}
-        known = {} if self._is_first_of_registration(request) else self._known_configs
+        known_configs = {} if self._is_first_of_registration(request) else self._known_configs
         unknown = {
-            one.topic: None
-            for one in request.partitions
-            if one.state.leader != LEADER_DURING_DELETE
+            partition.topic: None
+            for partition in request.partitions
+            if partition.state.leader != LEADER_DURING_DELETE
             and (
-                one.topic not in known
-                or (one.topic in INTERNAL_TOPICS and self._has_grown(one.topic, one.partition))
+                partition.topic not in known_configs
+                or (
+                    partition.topic in INTERNAL_TOPICS
+                    and self._has_grown(partition.topic, partition.partition)
+                )
             )
         }
         warn = self._listener.on_warning
@@ -175,8 +178,8 @@ class ControlRequestReceiver:
     def _has_grown(self, topic: str, partition: int) -> bool:
         """Whether an internal topic has got this partition after its creation: its config says then
         how many partitions keys are spread over, and must be in the image with the partition."""
-        known = self._metadata.image.topics.get(topic)
-        return known is not None and partition not in known.partitions
+        topic_image = self._metadata.image.topics.get(topic)
+        return topic_image is not None and partition not in topic_image.partitions
 
     def _update_image(self, request: ControlRequest, configs: dict[str, dict[str, str]]) -> None:
         """The image, and what is known of configs, after the request.

@@ -38,8 +38,8 @@ def decode_reassignments(data: bytes | None) -> dict[TopicPartition, tuple[int, 
     raises  BadZnode
     """
     return {
-        _partition(one): broker_list(field(one, "replicas", list))
-        for one in field(decode_json(data), "partitions", list)
+        _partition(entry): broker_list(field(entry, "replicas", list))
+        for entry in field(decode_json(data), "partitions", list)
     }
 
 
@@ -48,7 +48,7 @@ def decode_partitions(data: bytes | None) -> list[TopicPartition]:
 
     raises  BadZnode
     """
-    return [_partition(one) for one in field(decode_json(data), "partitions", list)]
+    return [_partition(entry) for entry in field(decode_json(data), "partitions", list)]
 
 
 def _partition(value: object) -> TopicPartition:

@@ -84,10 +84,10 @@ def _connection_string(endpoint: Endpoint) -> str:
 
 
 def _endpoint(text: object, protocols: Mapping[str, str]) -> Endpoint:
-    found = _ENDPOINT.fullmatch(text) if isinstance(text, str) else None
-    if found is None:
+    match = _ENDPOINT.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
         raise BadZnode(f"not an endpoint: {shown(text)}")
-    name, bracketed, plain, port = found.groups()
+    name, bracketed, plain, port = match.groups()
     protocol = protocols.get(name, name)
     if len(port) > PORT_DIGITS_MAX or not isinstance(protocol, str):
         raise BadZnode(f"not an endpoint: {shown(text)}")

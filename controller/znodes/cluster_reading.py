@@ -41,8 +41,10 @@ async def read_registrations(
 ) -> dict[int, BrokerImage]:
     """The registrations of those brokers that have one; watches each of them."""
     brokers: dict[int, BrokerImage] = {}
-    found = await read_all(session, [zk_data.broker_path(one) for one in ids], watch=True)
-    for broker_id, registration in zip(ids, found, strict=True):
+    registrations = await read_all(
+        session, [zk_data.broker_path(broker) for broker in ids], watch=True
+    )
+    for broker_id, registration in zip(ids, registrations, strict=True):
         if registration is None:
             continue
         data, stat = registration
@@ -62,10 +64,10 @@ async def read_topics(
     """
     topics: list[TopicImage] = []
     paths = [zk_data.topic_path(name) for name in names]
-    for name, found in zip(names, await read_all(fence.session, paths, watch=True), strict=True):
-        if found is None:
+    for name, znode in zip(names, await read_all(fence.session, paths, watch=True), strict=True):
+        if znode is None:
             continue
-        data, stat = found
+        data, stat = znode
         await pause(1 + len(data or b"") // BYTES_OF_A_UNIT)
         try:
             assignment = zk_data.TopicAssignmentZnode.decode(data)
@@ -110,11 +112,11 @@ async def read_states(
     """
     states: dict[TopicPartition, PartitionState] = {}
     paths = [zk_data.partition_state_path(topic, index) for topic, index in partitions]
-    for key, found in zip(partitions, await read_all(session, paths), strict=True):
-        if found is None:
+    for key, znode in zip(partitions, await read_all(session, paths), strict=True):
+        if znode is None:
             continue
         await pause()
-        data, stat = found
+        data, stat = znode
         try:
             state = zk_data.PartitionStateZnode.decode(data)
         except zk_data.BadZnode as error:

@@ -76,7 +76,7 @@ OnConfig = Callable[[str, str, Mapping[str, str]], None]
 The config contains all overrides; it is empty when there are none (any more).
 """
 
-ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
+ChangeOverrides = Callable[[Mapping[str, str]], Mapping[str, str]]
 """All overrides that are stored -> all that will be."""
 
 logger = logging.getLogger("odradek.configs")
@@ -121,11 +121,11 @@ class ConfigChanges:
         ]
         paths = [f"{zk_data.CONFIG_CHANGES}/{name}" for name in new]
         changed: dict[str, dict[str, None]] = {}
-        for path, found in zip(paths, await read_all(self._session, paths), strict=True):
-            if found is None:
+        for path, znode in zip(paths, await read_all(self._session, paths), strict=True):
+            if znode is None:
                 continue
             try:
-                entity_type, entity = decode_config_change(found[0])
+                entity_type, entity = decode_config_change(znode[0])
             except zk_data.BadZnode as error:
                 self._warn(f"{path}: {error}")
                 continue
@@ -169,8 +169,8 @@ class ConfigChanges:
         return entities
 
     async def _read(self, entity_type: str, entities: list[str], *, is_first: bool = False) -> None:
-        found = await _read_configs(self._session, entity_type, entities, self._warn)
-        for entity, config in zip(entities, found, strict=True):
+        configs = await _read_configs(self._session, entity_type, entities, self._warn)
+        for entity, config in zip(entities, configs, strict=True):
             if config is not None:
                 if config or not is_first:
                     self._on_config(entity_type, entity, config)
@@ -189,10 +189,10 @@ async def read_topic_configs(
 ) -> dict[str, dict[str, str]]:
     """The overrides of each topic; empty where there are none, `NOTHING_DELETED` where they cannot
     be read."""
-    found = await _read_configs(session, TOPICS, topics, warn)
+    configs = await _read_configs(session, TOPICS, topics, warn)
     return {
         topic: dict(NOTHING_DELETED) if config is None else config
-        for topic, config in zip(topics, found, strict=True)
+        for topic, config in zip(topics, configs, strict=True)
     }
 
 
@@ -227,7 +227,7 @@ async def write_config(
     session: CoordinationSession,
     entity_type: str,
     entity: str,
-    change: ConfigChange,
+    change: ChangeOverrides,
     *,
     requested_by: str,
 ) -> None:
@@ -250,9 +250,9 @@ async def write_config(
     notify = Create(zk_data.CONFIG_CHANGE_PREFIX, notification, sequential=True)
     path = zk_data.config_path(entity_type, entity)
     for _ in range(ATTEMPTS_MAX):
-        (found,) = await read_all(session, [path])
-        config = change({} if found is None else decode_config(found[0]))
-        write = _write_of(path, None if found is None else found[1], config, entity_type)
+        (znode,) = await read_all(session, [path])
+        config = change({} if znode is None else decode_config(znode[0]))
+        write = _write_of(path, None if znode is None else znode[1], config, entity_type)
         try:
             await session.multi([check, write, notify])
         except ConnectionLoss:
@@ -284,11 +284,11 @@ async def forget_broker_configs(
     removed: dict[str, tuple[str, ...]] = {}
     for entity in (str(broker_id), zk_data.DEFAULT_ENTITY):
         path = zk_data.config_path(BROKERS, entity)
-        (found,) = await read_all(session, [path])
-        if found is None:
+        (znode,) = await read_all(session, [path])
+        if znode is None:
             continue
         try:
-            names = tuple(decode_config(found[0]))
+            names = tuple(decode_config(znode[0]))
         except zk_data.BadZnode as error:
             warn(f"config of {BROKERS} {entity}: {error}")
             names = ("settings that cannot be read",)
@@ -302,14 +302,14 @@ async def forget_broker_configs(
 
 async def _is_written(session: CoordinationSession, path: str, write: ZkOperation) -> bool:
     """Whether a write whose response was lost has taken effect."""
-    (found,) = await read_all(session, [path])
+    (znode,) = await read_all(session, [path])
     match write:
         case Create(data=data):
-            return found is not None and found[1].version == 0 and found[0] == data
+            return znode is not None and znode[1].version == 0 and znode[0] == data
         case SetData(data=data, version=version):
-            return found is not None and found[1].version == version + 1 and found[0] == data
+            return znode is not None and znode[1].version == version + 1 and znode[0] == data
         case _:
-            return found is None
+            return znode is None
 
 
 def _write_of(

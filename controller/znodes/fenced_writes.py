@@ -100,7 +100,7 @@ class FencedWrites:
         for multi in multis:
             await pause(len(multi))
             sent.append(multi)
-            operations = [one for index in multi for one in groups[index]]
+            operations = [operation for index in multi for operation in groups[index]]
             pendings.append(self.session.multi((self._check, *operations)))
         results: list[tuple[list[int], list[ZkResult] | CoordinationError]] = []
         for multi, pending in zip(sent, await settled(pendings), strict=True):
@@ -162,17 +162,17 @@ async def read_all(
 
     raises  CoordinationError other than NoNode
     """
-    found: list[tuple[bytes | None, Stat] | None] = []
+    znodes: list[tuple[bytes | None, Stat] | None] = []
     pendings: list[Pending[tuple[bytes | None, Stat]]] = []
     for share in shares(paths):
         await pause(len(share))
         pendings += [session.get(path, watch=watch) for path in share]
     for pending in await settled(pendings):
         try:
-            found.append(pending.result())
+            znodes.append(pending.result())
         except NoNode:
-            found.append(None)
-    return found
+            znodes.append(None)
+    return znodes
 
 
 async def ensure_path(session: CoordinationSession, path: str) -> None:

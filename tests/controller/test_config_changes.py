@@ -16,7 +16,7 @@ from odradek.controller.znodes.dynamic_configs import (
     NOTHING_DELETED,
     NOTIFICATION_AGE_MAX_MS,
     PURGE_INTERVAL_MS,
-    ConfigChange,
+    ChangeOverrides,
     ConfigChanges,
 )
 from odradek.protocol.errors import BrokerError, ErrorCode
@@ -43,7 +43,7 @@ class CountedTree:
         monkeypatch.setattr(tree, name, counted)
 
 
-def to(config: Mapping[str, str]) -> ConfigChange:
+def to(config: Mapping[str, str]) -> ChangeOverrides:
     """A change that replaces what is stored."""
     return lambda stored: config
 
