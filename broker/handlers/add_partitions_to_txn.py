@@ -17,12 +17,12 @@ Source: Kafka's KafkaApis.handleAddPartitionsToTxnRequest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from odradek.broker.handlers.shared.handler import Context, Reply
 from odradek.broker.handlers.shared.transactional_ids import error_for, shard_of
 from odradek.broker.transaction.metadata import TV_2
+from odradek.broker.transaction_verifier import PartitionErrors
 from odradek.controller.image.image import INTERNAL_TOPICS
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.add_partitions_to_txn import (
@@ -41,17 +41,15 @@ from odradek.runtime.work import pause
 FENCED_FROM: Final = 2
 BATCHED_FROM: Final = 4
 
-Errors = Mapping[TopicPartition, ErrorCode]
-
 
 async def run(context: Context, request: AddPartitionsToTxnRequest) -> Reply:
     """Waits until all additions are replicated."""
     is_batched = context.version >= BATCHED_FROM
     transactions: dict[str, AddPartitionsToTxnTransaction] = {}
-    for one in request.transactions if is_batched else [_of_client(request)]:
+    for transaction in request.transactions if is_batched else [_of_client(request)]:
         # Of an id that is named twice the first transaction counts, as in Kafka.
-        transactions.setdefault(one.transactional_id, one)
-    pending: list[Pending[Errors]] = []
+        transactions.setdefault(transaction.transactional_id, transaction)
+    pending: list[Pending[PartitionErrors]] = []
     for transaction in transactions.values():
         decided = await _add_or_verify(context, transaction)
         pending.append(decided)
@@ -81,7 +79,7 @@ def _of_client(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransact
 
 async def _add_or_verify(
     context: Context, transaction: AddPartitionsToTxnTransaction
-) -> Pending[Errors]:
+) -> Pending[PartitionErrors]:
     image = context.services.topics.image()
     partitions: dict[TopicPartition, None] = {}
     refused: dict[TopicPartition, ErrorCode] = {}
@@ -121,7 +119,7 @@ class _Unattempted(dict[TopicPartition, ErrorCode]):
 
 
 async def _topic_results(
-    topics: list[AddPartitionsToTxnTopic], errors: Errors
+    topics: list[AddPartitionsToTxnTopic], errors: PartitionErrors
 ) -> list[AddPartitionsToTxnTopicResult]:
     results: list[AddPartitionsToTxnTopicResult] = []
     for topic in topics:

@@ -44,21 +44,21 @@ async def run(context: Context, request: AlterPartitionRequest) -> Reply:
     if not controller.is_active:
         raise BrokerError(ErrorCode.NOT_CONTROLLER)
     proposals: list[Proposal] = []
-    known: list[AlterPartitionRequestTopicData] = []
-    unknown: list[AlterPartitionRequestTopicData] = []
+    known_topics: list[AlterPartitionRequestTopicData] = []
+    unknown_topics: list[AlterPartitionRequestTopicData] = []
     for data in request.topics:
         topic = _name(controller, data, version)
         if topic is None:
-            unknown.append(data)
+            unknown_topics.append(data)
         else:
-            known.append(data)
+            known_topics.append(data)
             proposals += alter_partition_proposals(topic, data, version)
         await pause()
     results = await controller.alter_isr(request.broker_id, request.broker_epoch, proposals)
     left = iter(results)
     refused = ErrorCode.UNKNOWN_TOPIC_ID
-    topics = [_topic(data, version, lambda: refused) for data in unknown]
-    topics += [_topic(data, version, left.__next__) for data in known]
+    topics = [_topic(data, version, lambda: refused) for data in unknown_topics]
+    topics += [_topic(data, version, left.__next__) for data in known_topics]
     return Reply(AlterPartitionResponse(error_code=ErrorCode.NONE, topics=topics))
 
 
@@ -73,7 +73,8 @@ def _topic(
         topic_name=data.topic_name,
         topic_id=data.topic_id,
         partitions=[
-            altered_partition(one.partition_index, altered(), version) for one in data.partitions
+            altered_partition(partition.partition_index, altered(), version)
+            for partition in data.partitions
         ],
     )
 

@@ -30,9 +30,9 @@ async def run(context: Context, request: AlterPartitionReassignmentsRequest) -> 
     """
     targets: dict[TopicPartition, tuple[int, ...] | None] = {}
     for topic in request.topics:
-        for one in topic.partitions:
-            replicas = None if one.replicas is None else tuple(one.replicas)
-            targets[TopicPartition(topic.name, one.partition_index)] = replicas
+        for partition in topic.partitions:
+            replicas = None if partition.replicas is None else tuple(partition.replicas)
+            targets[TopicPartition(topic.name, partition.partition_index)] = replicas
         await pause()
     refused = await context.services.controller.alter_reassignments(targets)
     rows: dict[str, list[ReassignablePartitionResponse]] = {}

@@ -103,8 +103,8 @@ async def _describe(context: Context, group_id: str, operations: int) -> Describ
 
 def _member(context: Context, group: ConsumerGroup, member: ConsumerMember) -> Member:
     owned: dict[Uuid, list[int]] = {}
-    for one in (member.assigned_partitions, member.partitions_pending_revocation):
-        for topic_id, partitions in one.items():
+    for assignment in (member.assigned_partitions, member.partitions_pending_revocation):
+        for topic_id, partitions in assignment.items():
             owned.setdefault(topic_id, []).extend(partitions)
     target = group.targets.get(member.member_id, NOTHING)
     return Member(
@@ -126,7 +126,7 @@ def _assignment(context: Context, partitions: Iterable[tuple[Uuid, Iterable[int]
     """Topics that exist, by id."""
     topics = context.services.topics
     existing = []
-    for topic_id, indexes in sorted(partitions, key=lambda one: topic_order(one[0])):
+    for topic_id, indexes in sorted(partitions, key=lambda entry: topic_order(entry[0])):
         name = topics.name_of(topic_id)
         if name is not None:
             existing.append(

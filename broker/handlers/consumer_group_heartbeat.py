@@ -44,7 +44,9 @@ async def run(context: Context, request: ConsumerGroupHeartbeatRequest) -> Reply
         topic_names=None if names is None else tuple(sorted(dict.fromkeys(names))),
         topic_regex=request.subscribed_topic_regex,
         assignor=request.server_assignor,
-        reported=None if reported is None else [(one.topic_id, one.partitions) for one in reported],
+        reported=None
+        if reported is None
+        else [(topic.topic_id, topic.partitions) for topic in reported],
     )
     result = await shard.consumer_heartbeat(request.group_id, heartbeat)
     if isinstance(result, BrokerError):

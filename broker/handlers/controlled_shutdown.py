@@ -38,8 +38,8 @@ def _response(code: ErrorCode, remaining: Sequence[TopicPartition]) -> Controlle
     return ControlledShutdownResponse(
         error_code=code,
         remaining_partitions=[
-            RemainingPartition(topic_name=one.topic, partition_index=one.partition)
-            for one in remaining
+            RemainingPartition(topic_name=partition.topic, partition_index=partition.partition)
+            for partition in remaining
         ],
     )
 

@@ -44,7 +44,7 @@ async def run(context: Context, request: CreatePartitionsRequest) -> Delayed:
             outcomes.append(_create(context, topic, validate_only=request.validate_only))
             await pause()
     pending = settled(outcomes)
-    wanted = {topic.name: topic.count for topic in request.topics}
+    partition_counts = {topic.name: topic.count for topic in request.topics}
     waiting: list[TopicResult] | None = None
 
     def is_led(result: TopicResult) -> bool:
@@ -54,7 +54,7 @@ async def run(context: Context, request: CreatePartitionsRequest) -> Delayed:
             or request.validate_only
             or topic is None
             or (
-                len(topic.partitions) >= wanted[result.topic]
+                len(topic.partitions) >= partition_counts[result.topic]
                 and context.services.controller.image.has_leaders([result.topic])
             )
         )
@@ -62,23 +62,23 @@ async def run(context: Context, request: CreatePartitionsRequest) -> Delayed:
     def respond(done: Sequence[Pending[TopicResult]]) -> CreatePartitionsResponse | None:
         nonlocal waiting
         if waiting is None:
-            waiting = [one.result() for one in done]
+            waiting = [outcome.result() for outcome in done]
         # A topic that had leaders once is not checked again.
         while waiting and is_led(waiting[-1]):
             waiting.pop()
-        return None if waiting else _respond([one.result() for one in done], duplicates)
+        return None if waiting else _respond([outcome.result() for outcome in done], duplicates)
 
     def expire() -> CreatePartitionsResponse:
         if not pending.is_done:
             return failed(request, ErrorCode.REQUEST_TIMED_OUT, None)
-        results = [one.result() for one in outcomes]
+        results = [outcome.result() for outcome in outcomes]
         response = _respond(results, duplicates)
         for row, result in zip(response.results, results, strict=False):
             if not is_led(result):
                 row.error_code = ErrorCode.REQUEST_TIMED_OUT
         return response
 
-    watch = tuple(topic_key(name) for name in wanted)
+    watch = tuple(topic_key(name) for name in partition_counts)
     return wait_for(
         context, pending, request.timeout_ms, respond=respond, expire=expire, watch=watch
     )
@@ -91,7 +91,9 @@ def _create(
     spec = CreatePartitionsSpec(
         topic.name,
         topic.count,
-        None if assignments is None else [tuple(one.broker_ids) for one in assignments],
+        None
+        if assignments is None
+        else [tuple(assignment.broker_ids) for assignment in assignments],
     )
     return context.services.controller.admin.create_partitions(
         spec, validate_only=validate_only, requested_by=context.requester
@@ -111,8 +113,8 @@ def failed(
 
 
 def _increase(context: Context, topic: CreatePartitionsTopic) -> int:
-    known = context.services.topics.image().topics.get(topic.name)
-    return max(0, topic.count - (0 if known is None else len(known.partitions)))
+    topic_image = context.services.topics.image().topics.get(topic.name)
+    return max(0, topic.count - (0 if topic_image is None else len(topic_image.partitions)))
 
 
 def _respond(

@@ -61,7 +61,7 @@ async def run(context: Context, request: CreateTopicsRequest) -> Delayed:
     is_led = LeaderWatch(context)
 
     def respond(done: Sequence[Pending[TopicResult]]) -> Later[CreateTopicsResponse] | None:
-        results = [one.result() for one in done]
+        results = [outcome.result() for outcome in done]
         if not request.validate_only and not is_led.all_of(results):
             return None
         return _respond(context, request, results, is_late=False)
@@ -69,7 +69,7 @@ async def run(context: Context, request: CreateTopicsRequest) -> Delayed:
     def expire() -> Later[CreateTopicsResponse] | CreateTopicsResponse:
         if not pending.is_done:
             return failed(request, ErrorCode.REQUEST_TIMED_OUT, None)
-        return _respond(context, request, [one.result() for one in outcomes], is_late=True)
+        return _respond(context, request, [outcome.result() for outcome in outcomes], is_late=True)
 
     return wait_for(
         context,
@@ -94,7 +94,7 @@ class LeaderWatch:
     def all_of(self, results: Sequence[TopicResult]) -> bool:
         """Whether each created topic has had leaders; each call gets the same results."""
         if self._waiting is None:
-            self._waiting = [one.topic for one in results if one.error is ErrorCode.NONE]
+            self._waiting = [result.topic for result in results if result.error is ErrorCode.NONE]
         waiting = self._waiting
         while waiting and _is_led(self._context, waiting[-1]):
             waiting.pop()

@@ -30,18 +30,18 @@ from odradek.runtime.work import pause
 TO_HIGH_WATERMARK: Final = -1
 
 
-Waiting = tuple[DeleteRecordsPartitionResult, Partition, int]
+WaitingDeletion = tuple[DeleteRecordsPartitionResult, Partition, int]
 """A partition's result, the partition, and the log start offset that its replicas must reach."""
 
 
 async def run(context: Context, request: DeleteRecordsRequest) -> Reply | Delayed:
     """Every partition for itself; the response waits for the live replicas of all."""
     topics = []
-    waiting: list[Waiting] = []
+    waiting: list[WaitingDeletion] = []
     for topic in request.topics:
         partitions = []
-        for wanted in topic.partitions:
-            partitions.append(_delete(context, topic.name, wanted, waiting))
+        for partition in topic.partitions:
+            partitions.append(_delete(context, topic.name, partition, waiting))
             await pause()
         topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
     response = DeleteRecordsResponse(topics=topics)
@@ -56,32 +56,35 @@ def failed(
         topics=[
             DeleteRecordsTopicResult(
                 name=topic.name,
-                partitions=[_refused(wanted, code) for wanted in topic.partitions],
+                partitions=[_refused(partition, code) for partition in topic.partitions],
             )
             for topic in request.topics
         ]
     )
 
 
-def _refused(wanted: DeleteRecordsPartition, code: ErrorCode) -> DeleteRecordsPartitionResult:
+def _refused(partition: DeleteRecordsPartition, code: ErrorCode) -> DeleteRecordsPartitionResult:
     return DeleteRecordsPartitionResult(
-        partition_index=wanted.partition_index, low_watermark=-1, error_code=code
+        partition_index=partition.partition_index, low_watermark=-1, error_code=code
     )
 
 
 def _delete(
-    context: Context, topic: str, wanted: DeleteRecordsPartition, waiting: list[Waiting]
+    context: Context,
+    topic: str,
+    requested_partition: DeleteRecordsPartition,
+    waiting: list[WaitingDeletion],
 ) -> DeleteRecordsPartitionResult:
     """Move the log start offset; a result that must wait for replicas is added to `waiting`."""
     try:
-        partition, offset = _advance(context, topic, wanted)
+        partition, offset = _advance(context, topic, requested_partition)
     except BrokerError as error:
-        return _refused(wanted, error.code)
+        return _refused(requested_partition, error.code)
     except OSError:
-        return _refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
+        return _refused(requested_partition, ErrorCode.KAFKA_STORAGE_ERROR)
     leader = partition.leading()
     result = DeleteRecordsPartitionResult(
-        partition_index=wanted.partition_index,
+        partition_index=requested_partition.partition_index,
         low_watermark=leader.low_watermark(partition.log.log_start_offset),
         error_code=ErrorCode.NONE,
     )
@@ -90,18 +93,26 @@ def _delete(
     return result
 
 
-def _advance(context: Context, topic: str, wanted: DeleteRecordsPartition) -> tuple[Partition, int]:
+def _advance(
+    context: Context, topic: str, requested_partition: DeleteRecordsPartition
+) -> tuple[Partition, int]:
     """Move the log start offset of this broker; the partition, and the offset that was meant."""
     if topic in INTERNAL_TOPICS:
         raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-    partition = context.services.partitions.get(topic, wanted.partition_index)
+    partition = context.services.partitions.get(topic, requested_partition.partition_index)
     if partition is None:
-        raise BrokerError(context.services.topics.absence(topic, wanted.partition_index))
+        raise BrokerError(
+            context.services.topics.absence(topic, requested_partition.partition_index)
+        )
     partition.leading()
     log = partition.log
     if not log.config.cleanup_delete:
         raise BrokerError(ErrorCode.POLICY_VIOLATION)
-    offset = log.high_watermark if wanted.offset == TO_HIGH_WATERMARK else wanted.offset
+    offset = (
+        log.high_watermark
+        if requested_partition.offset == TO_HIGH_WATERMARK
+        else requested_partition.offset
+    )
     if not 0 <= offset <= log.high_watermark:
         raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE)
     if offset > log.log_start_offset:
@@ -111,13 +122,13 @@ def _advance(context: Context, topic: str, wanted: DeleteRecordsPartition) -> tu
 
 
 def _when_deleted(
-    request: DeleteRecordsRequest, response: DeleteRecordsResponse, waiting: list[Waiting]
+    request: DeleteRecordsRequest, response: DeleteRecordsResponse, waiting: list[WaitingDeletion]
 ) -> Delayed:
     """Wait until all live replicas have deleted the records; they learn of it when they fetch."""
     watch = tuple(partition for _, partition, _ in waiting)
 
     def attempt() -> DeleteRecordsResponse | None:
-        waiting[:] = [one for one in waiting if not _settle(*one)]
+        waiting[:] = [deletion for deletion in waiting if not _settle(*deletion)]
         return None if waiting else response
 
     def expire() -> DeleteRecordsResponse:

@@ -43,10 +43,10 @@ async def run(context: Context, request: DeleteTopicsRequest) -> Delayed:
         responses.append(_resolve(context, state))
         await pause()
     outcomes: dict[str, Pending[TopicResult]] = {}
-    for one in responses:
-        if not one.error_code and one.name is not None and one.name not in outcomes:
-            outcomes[one.name] = context.services.controller.admin.delete_topic(
-                one.name, requested_by=context.requester
+    for response in responses:
+        if not response.error_code and response.name is not None and response.name not in outcomes:
+            outcomes[response.name] = context.services.controller.admin.delete_topic(
+                response.name, requested_by=context.requester
             )
             await pause()
     pending = settled(list(outcomes.values()))
@@ -54,20 +54,23 @@ async def run(context: Context, request: DeleteTopicsRequest) -> Delayed:
 
     async def made(*, is_late: bool) -> DeleteTopicsResponse:
         by_name = {name: done.result() for name, done in outcomes.items()}
-        for one in responses:
+        for response in responses:
             await pause()
-            result = by_name.get(one.name or "")
-            if result is None or one.error_code:
+            result = by_name.get(response.name or "")
+            if result is None or response.error_code:
                 continue
-            one.error_code, one.error_message = _code(context.version, result.error), result.message
-            if is_late and not one.error_code and _exists(context, result.topic):
-                one.error_code = ErrorCode.REQUEST_TIMED_OUT
+            response.error_code, response.error_message = (
+                _code(context.version, result.error),
+                result.message,
+            )
+            if is_late and not response.error_code and _exists(context, result.topic):
+                response.error_code = ErrorCode.REQUEST_TIMED_OUT
         return DeleteTopicsResponse(responses=responses)
 
     def respond(done: Sequence[Pending[TopicResult]]) -> Later[DeleteTopicsResponse] | None:
         nonlocal waiting
         if waiting is None:
-            results = [one.result() for one in done]
+            results = [outcome.result() for outcome in done]
             waiting = [result.topic for result in results if result.error is ErrorCode.NONE]
         # A topic that has left once is not checked again, whatever is created later.
         while waiting and not _exists(context, waiting[-1]):

@@ -68,12 +68,12 @@ async def run(context: Context, request: DescribeConfigsRequest) -> Reply:
 
 
 def _existing_topics(context: Context, request: DescribeConfigsRequest) -> list[str]:
-    known = context.services.controller.image.topics
+    topics = context.services.controller.image.topics
     return list(
         dict.fromkeys(
             resource.resource_name
             for resource in request.resources
-            if resource.resource_type == ResourceType.TOPIC and resource.resource_name in known
+            if resource.resource_type == ResourceType.TOPIC and resource.resource_name in topics
         )
     )
 
@@ -180,21 +180,21 @@ def _described(
 def _entries(
     context: Context, resource: DescribeConfigsResource, stored: Mapping[str, Mapping[str, str]]
 ) -> Iterator[DescribedConfig]:
-    name, wanted = resource.resource_name, resource.configuration_keys
+    name, keys = resource.resource_name, resource.configuration_keys
     broker_id = context.services.controller.broker_id
     match resource.resource_type:
         case ResourceType.TOPIC:
-            return _topic_entries(context, name, wanted, stored)
+            return _topic_entries(context, name, keys, stored)
         case ResourceType.BROKER:
             if not name:
-                return describe_default(settings_in_force(context), wanted)
+                return describe_default(settings_in_force(context), keys)
             _check_broker_name(name, broker_id, f"{broker_id} or empty string,")
-            return describe_broker(settings_in_force(context), wanted)
+            return describe_broker(settings_in_force(context), keys)
         case ResourceType.BROKER_LOGGER:
             if not name:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
             _check_broker_name(name, broker_id, str(broker_id))
-            return describe_loggers(logger_levels(), wanted)
+            return describe_loggers(logger_levels(), keys)
         case _:
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST,
@@ -207,7 +207,7 @@ def _entries(
 def _topic_entries(
     context: Context,
     name: str,
-    wanted: list[str] | None,
+    keys: list[str] | None,
     stored: Mapping[str, Mapping[str, str]],
 ) -> Iterator[DescribedConfig]:
     if not is_valid_topic_name(name):
@@ -218,7 +218,7 @@ def _topic_entries(
     overrides = stored.get(name)
     if overrides is None:
         overrides = image.topic_configs.get(name, {})
-    return describe_topic(settings_in_force(context), overrides, wanted)
+    return describe_topic(settings_in_force(context), overrides, keys)
 
 
 def _why_invalid(name: str) -> str:

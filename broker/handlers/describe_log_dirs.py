@@ -28,16 +28,16 @@ from odradek.storage.log.log import Log
 
 async def run(context: Context, request: DescribeLogDirsRequest) -> Reply:
     """All partitions when none are named; a directory without any of those asked for is listed."""
-    wanted: dict[tuple[str, int], None] | None = None
+    partitions: dict[tuple[str, int], None] | None = None
     if request.topics is not None:
-        wanted = {}
+        partitions = {}
         for topic in request.topics:
-            wanted |= dict.fromkeys((topic.topic, index) for index in topic.partitions)
+            partitions |= dict.fromkeys((topic.topic, index) for index in topic.partitions)
             await pause()
     services = context.services
 
     def is_wanted(log: Log) -> bool:
-        return wanted is None or (log.topic, log.partition) in wanted
+        return partitions is None or (log.topic, log.partition) in partitions
 
     usages = await value_of(usage_of(services.logs, services.files, is_wanted=is_wanted))
     results: list[DescribeLogDirsResult] = []

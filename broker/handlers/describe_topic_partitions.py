@@ -67,12 +67,12 @@ async def run(context: Context, request: DescribeTopicPartitionsRequest) -> Repl
     return Reply(DescribeTopicPartitionsResponse(topics=described, next_cursor=next_cursor))
 
 
-async def _names(request: DescribeTopicPartitionsRequest, known: Collection[str]) -> list[str]:
+async def _names(request: DescribeTopicPartitionsRequest, all_names: Collection[str]) -> list[str]:
     """The topics that are named, or all that are known, each once, from the cursor on."""
     start = "" if request.cursor is None else request.cursor.topic_name
     names: dict[str, None] = {}
     if not request.topics:
-        names = {name: None for name in known if name >= start}
+        names = {name: None for name in all_names if name >= start}
     for topic in request.topics:
         if topic.name >= start:
             names[topic.name] = None

@@ -30,7 +30,7 @@ from odradek.protocol.messages.elect_leaders import (
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.work import Later, pause
 
-Results = Mapping[TopicPartition, int | BrokerError]
+ElectionResults = Mapping[TopicPartition, int | BrokerError]
 
 
 async def run(context: Context, request: ElectLeadersRequest) -> Delayed:
@@ -41,7 +41,7 @@ async def run(context: Context, request: ElectLeadersRequest) -> Delayed:
     elected = context.services.controller.elect_leaders(ElectionType(request.election_type), keys)
     waiting: list[TopicPartition] | None = None
 
-    def respond(results: Results) -> Later[ElectLeadersResponse] | None:
+    def respond(results: ElectionResults) -> Later[ElectLeadersResponse] | None:
         nonlocal waiting
         if waiting is None:
             waiting = [key for key in keys if not isinstance(results[key], BrokerError)]
@@ -102,7 +102,7 @@ def _leader(context: Context, key: TopicPartition) -> int | None:
     return None if partition is None or partition.state is None else partition.state.leader
 
 
-async def _response(request: ElectLeadersRequest, results: Results) -> ElectLeadersResponse:
+async def _response(request: ElectLeadersRequest, results: ElectionResults) -> ElectLeadersResponse:
     rows: dict[str, list[PartitionResult]] = {}
     for key, result in results.items():
         await pause()
@@ -113,8 +113,8 @@ async def _response(request: ElectLeadersRequest, results: Results) -> ElectLead
     return ElectLeadersResponse(
         error_code=ErrorCode.NONE,
         replica_election_results=[
-            ReplicaElectionResult(topic=topic, partition_result=found)
-            for topic, found in rows.items()
+            ReplicaElectionResult(topic=topic, partition_result=partition_results)
+            for topic, partition_results in rows.items()
         ],
     )
 

@@ -86,25 +86,27 @@ def run(context: Context, request: FetchRequest) -> Reply | Delayed | Later[Repl
     """Respond at once if enough is available, a partition has an error, or max_wait_ms is 0."""
     if sum([len(topic.partitions) for topic in request.topics]) > PARTITIONS_AT_ONCE:
         return _run_large(context, request)
-    return _serve(context, request, _wanted(request.topics, context.version >= TOPIC_IDS_FROM))
+    return _serve(
+        context, request, _fetch_partitions(request.topics, context.version >= TOPIC_IDS_FROM)
+    )
 
 
 async def _run_large(context: Context, request: FetchRequest) -> Reply | Delayed:
     """Serve a request that names many partitions."""
     uses_ids = context.version >= TOPIC_IDS_FROM
-    wanted: dict[PartitionKey, FetchPartition] = {}
+    fetch_partitions: dict[PartitionKey, FetchPartition] = {}
     for topic in request.topics:
         for start in range(0, len(topic.partitions), PARTITIONS_PER_STEP):
             some = topic.partitions[start : start + PARTITIONS_PER_STEP]
             part = FetchTopic(topic=topic.topic, topic_id=topic.topic_id, partitions=some)
-            wanted |= _wanted([part], uses_ids)
+            fetch_partitions |= _fetch_partitions([part], uses_ids)
             await pause()
-    outcome = _serve(context, request, wanted)
+    outcome = _serve(context, request, fetch_partitions)
     return await outcome if isinstance(outcome, CoroutineObject) else outcome
 
 
 def _serve(
-    context: Context, request: FetchRequest, wanted: dict[PartitionKey, FetchPartition]
+    context: Context, request: FetchRequest, fetch_partitions: dict[PartitionKey, FetchPartition]
 ) -> Reply | Delayed | Later[Reply | Delayed]:
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -115,7 +117,7 @@ def _serve(
         session_id=request.session_id,
         session_epoch=request.session_epoch if context.version >= 7 else FINAL_EPOCH,
         uses_ids=uses_ids,
-        requested=wanted,
+        requested=fetch_partitions,
         forgotten=_forgotten(request, uses_ids),
         exists=lambda key: _exists(services, key),
         client=SessionClient(context.client_host, is_follower=replica_id >= 0),
@@ -136,41 +138,43 @@ def _serve(
     )
     if len(plan.partitions) > PARTITIONS_AT_ONCE:
         return _run_in_steps(context, request, plan, reading)
-    absent: Found = []
-    found = _find(context, plan.partitions.items(), absent)
-    found += absent
-    is_enough = replica_id >= 0 and _record(services, found, reading) >= reading.min_bytes
+    absent: FetchStatuses = []
+    statuses = _find(context, plan.partitions.items(), absent)
+    statuses += absent
+    is_enough = replica_id >= 0 and _record(services, statuses, reading) >= reading.min_bytes
     if (
         request.max_wait_ms <= 0
-        or not found
+        or not statuses
         or is_enough
-        or (replica_id < 0 and reading.is_enough(found))
+        or (replica_id < 0 and reading.is_enough(statuses))
     ):
-        return Reply(_read_all(context, plan, found, reading))
-    fetch = DelayedFetch(context, plan, found, reading)
+        return Reply(_read_all(context, plan, statuses, reading))
+    fetch = DelayedFetch(context, plan, statuses, reading)
     return Delayed(
-        _watch(found, reading), request.max_wait_ms, fetch.attempt, fetch.expire, is_tried=True
+        _watch(statuses, reading), request.max_wait_ms, fetch.attempt, fetch.expire, is_tried=True
     )
 
 
 class DelayedFetch:
     """A fetch that waits: fewer objects than closures, many may wait at once."""
 
-    __slots__ = ("_context", "_found", "_plan", "_reading")
+    __slots__ = ("_context", "_plan", "_reading", "_statuses")
 
-    def __init__(self, context: Context, plan: FetchPlan, found: Found, reading: Reading) -> None:
+    def __init__(
+        self, context: Context, plan: FetchPlan, statuses: FetchStatuses, reading: Reading
+    ) -> None:
         self._context = context
         self._plan = plan
-        self._found = found
+        self._statuses = statuses
         self._reading = reading
 
     def attempt(self) -> FetchResponse | None:
         """The response, if enough is available or a partition has an error."""
-        return self.expire() if self._reading.is_enough(self._found) else None
+        return self.expire() if self._reading.is_enough(self._statuses) else None
 
     def expire(self) -> FetchResponse:
         """The response with what there is."""
-        return _read_all(self._context, self._plan, self._found, self._reading)
+        return _read_all(self._context, self._plan, self._statuses, self._reading)
 
 
 async def _run_in_steps(
@@ -180,36 +184,40 @@ async def _run_in_steps(
     reading: Reading,
 ) -> Reply | Delayed:
     """Serve many partitions: of this request, or of its session."""
-    wanted = list(plan.partitions.items())
-    found: Found = []
-    absent: Found = []
+    fetch_partitions = list(plan.partitions.items())
+    statuses: FetchStatuses = []
+    absent: FetchStatuses = []
     available_bytes = 0
-    for start in range(0, len(wanted), PARTITIONS_PER_STEP):
-        some = _find(context, wanted[start : start + PARTITIONS_PER_STEP], absent)
+    for start in range(0, len(fetch_partitions), PARTITIONS_PER_STEP):
+        some = _find(context, fetch_partitions[start : start + PARTITIONS_PER_STEP], absent)
         if reading.is_follower:
             available_bytes += _record(context.services, some, reading)
         elif available_bytes < reading.min_bytes:
             available_bytes += reading.count(some)
-        found += some
+        statuses += some
         await pause()
     if absent:
-        found += absent
+        statuses += absent
         available_bytes = reading.min_bytes
     if request.max_wait_ms <= 0 or available_bytes >= reading.min_bytes:
-        return Reply(await _read_in_steps(context, plan, found, reading))
+        return Reply(await _read_in_steps(context, plan, statuses, reading))
 
     def attempt() -> Later[FetchResponse] | None:
-        return _read_in_steps(context, plan, found, reading) if reading.is_enough(found) else None
+        return (
+            _read_in_steps(context, plan, statuses, reading)
+            if reading.is_enough(statuses)
+            else None
+        )
 
-    expire = partial(_read_in_steps, context, plan, found, reading)
-    return Delayed(_watch(found, reading), request.max_wait_ms, attempt, expire)
+    expire = partial(_read_in_steps, context, plan, statuses, reading)
+    return Delayed(_watch(statuses, reading), request.max_wait_ms, attempt, expire)
 
 
-def _watch(found: Found, reading: Reading) -> tuple[Hashable, ...]:
+def _watch(statuses: FetchStatuses, reading: Reading) -> tuple[Hashable, ...]:
     """What a fetch waits for: of a follower appends, of a consumer the high watermark."""
     if reading.is_follower:
-        return tuple([part.log_end_key for _, _, part, _ in found if part is not None])
-    return tuple([partition for _, _, partition, _ in found if partition is not None])
+        return tuple([part.log_end_key for _, _, part, _ in statuses if part is not None])
+    return tuple([partition for _, _, partition, _ in statuses if partition is not None])
 
 
 def failed(request: FetchRequest, code: ErrorCode, message: str | None) -> FetchResponse:
@@ -242,7 +250,9 @@ def failed(request: FetchRequest, code: ErrorCode, message: str | None) -> Fetch
     )
 
 
-def _wanted(topics: list[FetchTopic], uses_ids: bool) -> dict[PartitionKey, FetchPartition]:
+def _fetch_partitions(
+    topics: list[FetchTopic], uses_ids: bool
+) -> dict[PartitionKey, FetchPartition]:
     return {
         (topic.topic_id if uses_ids else topic.topic, partition.partition): FetchPartition(
             partition.fetch_offset,
@@ -262,7 +272,7 @@ def _forgotten(request: FetchRequest, uses_ids: bool) -> Iterator[PartitionKey]:
             yield (topic.topic_id if uses_ids else topic.topic, partition)
 
 
-Found = list[tuple[PartitionKey, FetchPartition, Partition | None, ErrorCode]]
+FetchStatuses = list[tuple[PartitionKey, FetchPartition, Partition | None, ErrorCode]]
 
 
 def _replica(request: FetchRequest) -> tuple[int, int]:
@@ -299,7 +309,7 @@ def _throttle(services: Services) -> ReplicationThrottle | None:
     return throttle if throttle.is_limited else None
 
 
-def _record(services: Services, found: Found, reading: Reading) -> int:
+def _record(services: Services, statuses: FetchStatuses, reading: Reading) -> int:
     """Record how far a follower is; the bytes that it may read."""
     on_fetch = services.in_sync_replicas.on_fetch
     replica_id, replica_epoch = reading.replica_id, reading.replica_epoch
@@ -307,7 +317,7 @@ def _record(services: Services, found: Found, reading: Reading) -> int:
     def record(partition: Partition, requested: FetchPartition) -> None:
         on_fetch(partition, replica_id, replica_epoch, requested)
 
-    return reading.count_for_follower(found, record)
+    return reading.count_for_follower(statuses, record)
 
 
 def _exists(services: Services, key: PartitionKey) -> bool:
@@ -323,46 +333,48 @@ def _exists(services: Services, key: PartitionKey) -> bool:
 
 
 def _find(
-    context: Context, asked: Iterable[tuple[PartitionKey, FetchPartition]], absent: Found
-) -> Found:
+    context: Context, asked: Iterable[tuple[PartitionKey, FetchPartition]], absent: FetchStatuses
+) -> FetchStatuses:
     """The partitions asked for, each with the error that keeps it from being read, if any.
 
     absent  gets those that the cluster does not have: they come last in a response, as in Kafka
     """
     services = context.services
-    found: Found = []
-    for key, wanted in asked:
+    statuses: FetchStatuses = []
+    for key, fetch_partition in asked:
         topic, index = key
         error = ErrorCode.NONE
         name = services.topics.name_of(topic) if isinstance(topic, UUID) else topic
         if name is None:
-            absent.append((key, wanted, None, ErrorCode.UNKNOWN_TOPIC_ID))
+            absent.append((key, fetch_partition, None, ErrorCode.UNKNOWN_TOPIC_ID))
             continue
         partition = services.partitions.get(name, index)
         if partition is None:
             error = services.topics.absence(name, index)
             if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                absent.append((key, wanted, None, error))
+                absent.append((key, fetch_partition, None, error))
                 continue
         elif isinstance(topic, UUID) and partition.topic_id != topic:
             error = ErrorCode.INCONSISTENT_TOPIC_ID
-        found.append((key, wanted, partition, error))
-    return found
+        statuses.append((key, fetch_partition, partition, error))
+    return statuses
 
 
-def _read_all(context: Context, plan: FetchPlan, found: Found, reading: Reading) -> FetchResponse:
+def _read_all(
+    context: Context, plan: FetchPlan, statuses: FetchStatuses, reading: Reading
+) -> FetchResponse:
     growing = GrowingResponse(context, plan, reading)
-    growing.read(found)
+    growing.read(statuses)
     return growing.response()
 
 
 async def _read_in_steps(
-    context: Context, plan: FetchPlan, found: Found, reading: Reading
+    context: Context, plan: FetchPlan, statuses: FetchStatuses, reading: Reading
 ) -> FetchResponse:
     growing = GrowingResponse(context, plan, reading)
     try:
-        for start in range(0, len(found), PARTITIONS_PER_STEP):
-            growing.read(found[start : start + PARTITIONS_PER_STEP])
+        for start in range(0, len(statuses), PARTITIONS_PER_STEP):
+            growing.read(statuses[start : start + PARTITIONS_PER_STEP])
             await pause()
     except BaseException:
         growing.release()
@@ -395,21 +407,26 @@ class GrowingResponse:
         self._last_name: str | UUID | None = None
         """The topic of the last partition, whose next partition goes into the same row."""
 
-    def read(self, found: Found) -> None:
+    def read(self, statuses: FetchStatuses) -> None:
         plan, reading, topics = self._plan, self._reading, self._topics
         last_name = self._last_name
         left_bytes, is_first = self._left_bytes, self._is_first
         is_follower = reading.is_follower
-        for key, wanted, partition, error in found:
+        for key, fetch_partition, partition, error in statuses:
             if (
                 is_follower
                 and partition is not None
                 and not error
-                and reading.is_unchanged(partition, wanted, plan.sent(key))
+                and reading.is_unchanged(partition, fetch_partition, plan.sent(key))
             ):
                 continue
             read = read_partition(
-                partition, wanted, reading, error, max_bytes=left_bytes, at_least_one=is_first
+                partition,
+                fetch_partition,
+                reading,
+                error,
+                max_bytes=left_bytes,
+                at_least_one=is_first,
             )
             if read.records is not None:
                 left_bytes = max(0, left_bytes - len(read.records))
@@ -438,9 +455,9 @@ class GrowingResponse:
         if leaders is None:
             leaders = self._leaders = CurrentLeaders(context)
         topic, index = key
-        found = leaders.of(topic, index)
-        if found is not None:
-            leader, epoch = found
+        leadership = leaders.of(topic, index)
+        if leadership is not None:
+            leader, epoch = leadership
             data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
 
     def response(self) -> FetchResponse:

@@ -52,19 +52,19 @@ async def run(context: Context, request: FindCoordinatorRequest) -> Reply | Dela
 
 async def _respond(context: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     keys = request.coordinator_keys if context.version >= BATCHED_FROM else [request.key]
-    found: list[Coordinator] = []
+    coordinators: list[Coordinator] = []
     for key in keys:
-        found.append(_find(context, request.key_type, key))
+        coordinators.append(_find(context, request.key_type, key))
         await pause()
     if context.version >= BATCHED_FROM:
-        return FindCoordinatorResponse(coordinators=found)
-    (one,) = found
+        return FindCoordinatorResponse(coordinators=coordinators)
+    (coordinator,) = coordinators
     return FindCoordinatorResponse(
-        error_code=one.error_code,
-        error_message=one.error_message,
-        node_id=one.node_id,
-        host=one.host,
-        port=one.port,
+        error_code=coordinator.error_code,
+        error_message=coordinator.error_message,
+        node_id=coordinator.node_id,
+        host=coordinator.host,
+        port=coordinator.port,
     )
 
 

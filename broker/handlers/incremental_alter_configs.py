@@ -63,7 +63,7 @@ class ResourceResult(NamedTuple):
     message: str | None
 
 
-Respond = Callable[[list[ResourceResult]], object]
+MakeResponse = Callable[[list[ResourceResult]], object]
 
 
 async def run(context: Context, request: IncrementalAlterConfigsRequest) -> Reply | Delayed:
@@ -111,7 +111,7 @@ async def alter(
     context: Context,
     request: Any,
     requested_of: Callable[[Any], Requested],
-    respond: Respond,
+    respond: MakeResponse,
 ) -> Reply | Delayed:
     """Serve both APIs that change settings.
 
@@ -126,17 +126,19 @@ async def alter(
         requested.append(requested_of(resource))
         await pause()
     outcomes: list[BrokerError | Pending[None]] = []
-    for one in requested:
+    for requested_resource in requested:
         await pause()
         try:
-            if counts[one.resource_type, one.name] > 1:
+            if counts[requested_resource.resource_type, requested_resource.name] > 1:
                 raise invalid_request("Each resource must appear at most once.")
-            decision = _decide(context, one, None)
+            decision = _decide(context, requested_resource, None)
         except BrokerError as error:
             outcomes.append(error)
         else:
             is_done = request.validate_only
-            outcomes.append(Pending.of(None) if is_done else _store(context, one, decision))
+            outcomes.append(
+                Pending.of(None) if is_done else _store(context, requested_resource, decision)
+            )
     return await _when_stored(context, requested, outcomes, respond)
 
 
@@ -198,7 +200,7 @@ async def _when_stored(
     context: Context,
     requested: Sequence[Requested],
     outcomes: Sequence[BrokerError | Pending[None]],
-    respond: Respond,
+    respond: MakeResponse,
 ) -> Reply | Delayed:
     def response() -> object:
         return respond(

@@ -76,7 +76,7 @@ def _join(context: Context, request: JoinGroupRequest) -> Pending[JoinResult]:
         else request.session_timeout_ms,
         session_timeout_ms=request.session_timeout_ms,
         protocol_type=request.protocol_type,
-        protocols=tuple((one.name, one.metadata) for one in request.protocols),
+        protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
         is_member_id_required=version >= MEMBER_ID_REQUIRED_FROM,
         may_skip_assignment=version >= SKIP_ASSIGNMENT_FROM,
     )
@@ -97,8 +97,10 @@ def _respond(version: int, result: JoinResult) -> JoinGroupResponse:
         member_id=result.member_id,
         members=[
             JoinGroupResponseMember(
-                member_id=one.member_id, group_instance_id=one.instance_id, metadata=one.metadata
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                metadata=member.metadata,
             )
-            for one in result.members
+            for member in result.members
         ],
     )

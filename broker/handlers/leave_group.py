@@ -33,7 +33,9 @@ async def run(context: Context, request: LeaveGroupRequest) -> Reply:
     if not request.group_id:
         raise BrokerError(ErrorCode.INVALID_GROUP_ID)
     version = context.version
-    leaving = [LeavingMember(one.member_id, one.group_instance_id) for one in request.members]
+    leaving = [
+        LeavingMember(member.member_id, member.group_instance_id) for member in request.members
+    ]
     if version < SEVERAL_FROM:
         leaving = [LeavingMember(request.member_id, None)]
     errors = await shard.leave(request.group_id, leaving)
@@ -49,9 +51,9 @@ def _respond(
         error_code=ErrorCode.NONE,
         members=[
             MemberResponse(
-                member_id=one.member_id, group_instance_id=one.instance_id, error_code=error
+                member_id=member.member_id, group_instance_id=member.instance_id, error_code=error
             )
-            for one, error in zip(leaving, errors, strict=True)
+            for member, error in zip(leaving, errors, strict=True)
         ],
     )
 

@@ -38,10 +38,10 @@ async def run(context: Context, request: ListGroupsRequest) -> Reply:
     listed: list[ListedGroup] = []
     for shard in shards:
         for number, group in enumerate(list(shard.groups.values())):
-            one = _listed(group)
-            has_type = not types or one.group_type in types
-            if has_type and (not states or one.group_state.lower() in states):
-                listed.append(one)
+            listed_group = _listed(group)
+            has_type = not types or listed_group.group_type in types
+            if has_type and (not states or listed_group.group_state.lower() in states):
+                listed.append(listed_group)
             if number % GROUPS_PER_STEP == 0:
                 await pause()
     error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE

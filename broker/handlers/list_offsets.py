@@ -96,43 +96,43 @@ class _Search:
         """Look into every partition once."""
         named: Counter[Key] = Counter()
         for topic in self._request.topics:
-            named.update((topic.name, wanted.partition_index) for wanted in topic.partitions)
+            named.update((topic.name, partition.partition_index) for partition in topic.partitions)
             await pause()
         for topic in self._request.topics:
-            for wanted in topic.partitions:
+            for partition in topic.partitions:
                 await pause()
-                key = (topic.name, wanted.partition_index)
+                key = (topic.name, partition.partition_index)
                 if named[key] > 1:
-                    self._known[key] = _refused(wanted, ErrorCode.INVALID_REQUEST)
+                    self._known[key] = _refused(partition, ErrorCode.INVALID_REQUEST)
                 else:
-                    self._unknown[key] = wanted
-                    self._look_up(key, wanted)
+                    self._unknown[key] = partition
+                    self._look_up(key, partition)
 
     def attempt(self) -> Later[ListOffsetsResponse] | None:
         """The response in steps, None as long as a search is under way."""
-        for key, wanted in list(self._unknown.items()):
+        for key, partition in list(self._unknown.items()):
             lookup = self._lookups.get(key)
             if lookup is None or lookup.is_done:
-                self._look_up(key, wanted)
+                self._look_up(key, partition)
         return self.response() if self.is_done else None
 
-    def _look_up(self, key: Key, wanted: ListOffsetsPartition) -> None:
+    def _look_up(self, key: Key, partition: ListOffsetsPartition) -> None:
         topic, _ = key
         lookup = self._lookups.get(key)
         try:
-            position = _look_up(self._context, self._request, topic, wanted, lookup)
+            position = _look_up(self._context, self._request, topic, partition, lookup)
         except IndexUnready:
             self._lookups.pop(key, None)
             return
         except TooLong:
-            self._lookups[key] = _start(self._context, topic, wanted)
+            self._lookups[key] = _start(self._context, topic, partition)
             return
         except BrokerError as error:
-            self._known[key] = _refused(wanted, error.code)
+            self._known[key] = _refused(partition, error.code)
         else:
             offset, timestamp_ms, epoch = position
             self._known[key] = ListOffsetsPartitionResponse(
-                partition_index=wanted.partition_index,
+                partition_index=partition.partition_index,
                 error_code=ErrorCode.NONE,
                 timestamp_ms=timestamp_ms,
                 offset=offset,
@@ -143,13 +143,13 @@ class _Search:
     def watched(self) -> tuple[Partition, ...]:
         """The partitions that are searched."""
         partitions = self._context.services.partitions
-        found = (partitions.get(*key) for key in self._unknown)
-        return tuple(partition for partition in found if partition is not None)
+        candidates = (partitions.get(*key) for key in self._unknown)
+        return tuple(partition for partition in candidates if partition is not None)
 
     def expire(self) -> Later[ListOffsetsResponse]:
         """The response when the time is up: clients ask again for what was not found."""
-        for key, wanted in self._unknown.items():
-            self._known[key] = _refused(wanted, _not_available(self._context))
+        for key, partition in self._unknown.items():
+            self._known[key] = _refused(partition, _not_available(self._context))
         self._unknown.clear()
         return self.response()
 
@@ -158,17 +158,21 @@ class _Search:
         topics = []
         for topic in self._request.topics:
             partitions = []
-            for wanted in topic.partitions:
-                partitions.append(self._known[topic.name, wanted.partition_index])
+            for partition in topic.partitions:
+                partitions.append(self._known[topic.name, partition.partition_index])
                 await pause()
             topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
         return ListOffsetsResponse(topics=topics)
 
 
-def _start(context: Context, topic: str, wanted: ListOffsetsPartition) -> TimeLookup:
-    partition = context.services.partitions.get(topic, wanted.partition_index)
+def _start(context: Context, topic: str, requested_partition: ListOffsetsPartition) -> TimeLookup:
+    partition = context.services.partitions.get(topic, requested_partition.partition_index)
     assert partition is not None, "it was looked into just now"
-    timestamp = None if wanted.timestamp_ms == MAX_TIMESTAMP else wanted.timestamp_ms
+    timestamp = (
+        None
+        if requested_partition.timestamp_ms == MAX_TIMESTAMP
+        else requested_partition.timestamp_ms
+    )
     return context.services.time_lookups.start(partition, timestamp)
 
 
@@ -177,34 +181,36 @@ async def _starts_of_segments(context: Context, request: ListOffsetsRequest) -> 
     topics = []
     for topic in request.topics:
         partitions = []
-        for wanted in topic.partitions:
-            one = _refused(wanted, ErrorCode.NONE)
+        for partition in topic.partitions:
+            result = _refused(partition, ErrorCode.NONE)
             try:
-                one.old_style_offsets = _old_style_offsets(
-                    context, topic.name, wanted, is_consumer=request.replica_id == CONSUMER
+                result.old_style_offsets = _old_style_offsets(
+                    context, topic.name, partition, is_consumer=request.replica_id == CONSUMER
                 )
             except BrokerError as error:
-                one.error_code = error.code
-            partitions.append(one)
+                result.error_code = error.code
+            partitions.append(result)
             await pause()
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
     return ListOffsetsResponse(topics=topics)
 
 
 def _old_style_offsets(
-    context: Context, topic: str, wanted: ListOffsetsPartition, *, is_consumer: bool
+    context: Context, topic: str, requested_partition: ListOffsetsPartition, *, is_consumer: bool
 ) -> list[int]:
     """Offsets of the segments that were changed last at the timestamp or before.
 
     is_consumer  its end is that of what it may read
     """
-    partition = context.services.partitions.get(topic, wanted.partition_index)
+    partition = context.services.partitions.get(topic, requested_partition.partition_index)
     if partition is None:
-        raise BrokerError(context.services.topics.absence(topic, wanted.partition_index))
+        raise BrokerError(
+            context.services.topics.absence(topic, requested_partition.partition_index)
+        )
     partition.leading()
     log = partition.log
     high_watermark = log.high_watermark
-    timestamp = wanted.timestamp_ms
+    timestamp = requested_partition.timestamp_ms
     _check_special(timestamp, context.version)
     try:
         starts = [
@@ -217,7 +223,7 @@ def _old_style_offsets(
         raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR) from error
     if log.active.size and (timestamp == LATEST_TIMESTAMP or timestamp >= context.now_ms):
         starts.append(log.end_offset)
-    newest_first = sorted(starts, reverse=True)[: max(wanted.max_num_offsets, 0)]
+    newest_first = sorted(starts, reverse=True)[: max(requested_partition.max_num_offsets, 0)]
     if not is_consumer or not newest_first or newest_first[0] <= high_watermark:
         return newest_first
     return [high_watermark, *(offset for offset in newest_first if offset <= high_watermark)]
@@ -252,14 +258,16 @@ def _look_up(
     context: Context,
     request: ListOffsetsRequest,
     topic: str,
-    wanted: ListOffsetsPartition,
+    requested_partition: ListOffsetsPartition,
     lookup: TimeLookup | None,
 ) -> Position:
-    partition = context.services.partitions.get(topic, wanted.partition_index)
+    partition = context.services.partitions.get(topic, requested_partition.partition_index)
     if partition is None:
-        raise BrokerError(context.services.topics.absence(topic, wanted.partition_index))
-    partition.check_leader_epoch(wanted.current_leader_epoch)
-    timestamp = wanted.timestamp_ms
+        raise BrokerError(
+            context.services.topics.absence(topic, requested_partition.partition_index)
+        )
+    partition.check_leader_epoch(requested_partition.current_leader_epoch)
+    timestamp = requested_partition.timestamp_ms
     if request.replica_id == DEBUGGING_CONSUMER:
         partition.serving()
     else:
@@ -275,10 +283,10 @@ def _look_up(
         if is_lagging:
             raise BrokerError(_not_available(context))
         return end, -1, partition.leader_epoch
-    found = _find(partition, timestamp, end, lookup)
-    if found == NOWHERE and is_lagging and timestamp != LAST_TIERED:
+    position = _find(partition, timestamp, end, lookup)
+    if position == NOWHERE and is_lagging and timestamp != LAST_TIERED:
         raise BrokerError(_not_available(context))
-    return found
+    return position
 
 
 def _check_special(timestamp: int, version: int) -> None:
@@ -303,17 +311,17 @@ def _find(partition: Partition, timestamp: int, end: int, lookup: TimeLookup | N
             return start, -1, -1 if epoch is None else epoch
         if timestamp == LAST_TIERED:
             return NOWHERE
-        found = _search(log, timestamp, end, lookup)
+        position = _search(log, timestamp, end, lookup)
     except OSError as error:
         raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR) from error
-    return NOWHERE if found is None else found
+    return NOWHERE if position is None else position
 
 
 def _search(log: Log, timestamp: int, end: int, lookup: TimeLookup | None) -> Position | None:
     if lookup is not None:
         with suppress(Outdated):
-            found = lookup.result()
-            return found if found is None or found[0] < end else None
+            position = lookup.result()
+            return position if position is None or position[0] < end else None
     if timestamp == MAX_TIMESTAMP:
         return log.max_timestamp(up_to_offset=end, budget=LookupBudget())
     return log.offset_for_timestamp(timestamp, up_to_offset=end, budget=LookupBudget())

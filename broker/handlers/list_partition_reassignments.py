@@ -27,13 +27,15 @@ UnderWay = dict[TopicPartition, PartitionImage]
 
 async def run(context: Context, request: ListPartitionReassignmentsRequest) -> Reply:
     """Ask the controller."""
-    wanted: dict[TopicPartition, None] | None = None
+    partitions: dict[TopicPartition, None] | None = None
     if request.topics is not None:
-        wanted = {}
+        partitions = {}
         for topic in request.topics:
-            wanted |= {TopicPartition(topic.name, index): None for index in topic.partition_indexes}
+            partitions |= {
+                TopicPartition(topic.name, index): None for index in topic.partition_indexes
+            }
             await pause()
-    keys = None if wanted is None else list(wanted)
+    keys = None if partitions is None else list(partitions)
     return Reply(await _response(await context.services.controller.list_reassignments(keys)))
 
 
@@ -47,9 +49,9 @@ def failed(
     return ListPartitionReassignmentsResponse(error_code=code, error_message=message, topics=[])
 
 
-async def _response(found: UnderWay) -> ListPartitionReassignmentsResponse:
+async def _response(reassignments: UnderWay) -> ListPartitionReassignmentsResponse:
     rows: dict[str, list[OngoingPartitionReassignment]] = {}
-    for key, partition in found.items():
+    for key, partition in reassignments.items():
         rows.setdefault(key.topic, []).append(
             OngoingPartitionReassignment(
                 partition_index=key.partition,

@@ -92,7 +92,7 @@ async def run(context: Context, request: MetadataRequest) -> Reply | Delayed:
         return Reply(_respond(context, request, everything))
     creations: Creations = {}
     described = await _named(context, request, creations)
-    awaited = {name: one for name, one in creations.items() if one is not None}
+    awaited = {name: creation for name, creation in creations.items() if creation is not None}
     if not awaited:
         return Reply(_respond(context, request, list(described.values())))
 

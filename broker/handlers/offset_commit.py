@@ -23,7 +23,7 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.broker.handlers.shared.handler import Context, Reply
-from odradek.broker.handlers.shared.offsets_to_commit import Errors, check_offsets, error_of
+from odradek.broker.handlers.shared.offsets_to_commit import OffsetErrors, check_offsets, error_of
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -66,7 +66,7 @@ def _expire_ms(context: Context, request: OffsetCommitRequest) -> int:
 
 
 async def _respond(
-    request: OffsetCommitRequest, errors: Errors, coordinator_error: ErrorCode
+    request: OffsetCommitRequest, errors: OffsetErrors, coordinator_error: ErrorCode
 ) -> OffsetCommitResponse:
     response = OffsetCommitResponse(topics=[])
     for topic in request.topics:

@@ -53,8 +53,8 @@ FETCHED_PER_STEP: Final = 16
 
 Row = tuple[int, OffsetAndMetadata, ErrorCode]
 """(partition, its committed offset, its error)"""
-Topics = Iterable[tuple[str, Iterable[Row]]]
-RequestedTopic = OffsetFetchRequestTopics | OffsetFetchRequestTopic
+TopicRows = Iterable[tuple[str, Iterable[Row]]]
+OffsetFetchTopic = OffsetFetchRequestTopics | OffsetFetchRequestTopic
 
 
 async def run(context: Context, request: OffsetFetchRequest) -> Reply:
@@ -65,8 +65,10 @@ async def run(context: Context, request: OffsetFetchRequest) -> Reply:
             if context.version >= TOP_LEVEL_ERROR_FROM:
                 return Reply(OffsetFetchResponse(error_code=error.code))
             topics = _refused(request.topics or [], error.code)
-        found = await _rows(topics, OffsetFetchResponseTopic, OffsetFetchResponsePartition)
-        return Reply(OffsetFetchResponse(topics=found))
+        topic_responses = await _rows(
+            topics, OffsetFetchResponseTopic, OffsetFetchResponsePartition
+        )
+        return Reply(OffsetFetchResponse(topics=topic_responses))
     groups: list[OffsetFetchResponseGroup] = []
     whole: dict[str, None] = {}
     for group in request.groups:
@@ -92,7 +94,7 @@ def failed(
     )
 
 
-def _refused(requested: Sequence[RequestedTopic], code: ErrorCode) -> Topics:
+def _refused(requested: Sequence[OffsetFetchTopic], code: ErrorCode) -> TopicRows:
     return (
         (topic.name, ((index, NOTHING, code) for index in topic.partition_indexes))
         for topic in requested
@@ -102,13 +104,13 @@ def _refused(requested: Sequence[RequestedTopic], code: ErrorCode) -> Topics:
 async def _fetch(
     context: Context,
     group_id: str,
-    requested: Sequence[RequestedTopic] | None,
+    requested: Sequence[OffsetFetchTopic] | None,
     require_stable: bool,
-) -> Topics:
+) -> TopicRows:
     shard = context.services.groups.shard_of(group_id)
-    wanted: Iterator[TopicPartition] | None = None
+    partitions: Iterator[TopicPartition] | None = None
     if requested is not None:
-        wanted = (
+        partitions = (
             TopicPartition(topic.name, index)
             for topic in requested
             for index in topic.partition_indexes
@@ -116,17 +118,19 @@ async def _fetch(
     by_topic: dict[str, list[Row]] = {}
     group = shard.groups.get(group_id)
     offsets = GroupOffsets() if group is None else group.offsets
-    for number, found in enumerate(offsets.fetch(wanted, require_stable=require_stable)):
+    for number, fetched_offset in enumerate(
+        offsets.fetch(partitions, require_stable=require_stable)
+    ):
         if number % FETCHED_PER_STEP == 0:
             await pause()
-        topic, index = found.partition
-        committed = (index, found.committed or NOTHING, found.error)
+        topic, index = fetched_offset.partition
+        committed = (index, fetched_offset.committed or NOTHING, fetched_offset.error)
         by_topic.setdefault(topic, []).append(committed)
     return by_topic.items()
 
 
 async def _rows(
-    topics: Topics, make_topic: Callable[..., Any], make_partition: Callable[..., Any]
+    topics: TopicRows, make_topic: Callable[..., Any], make_partition: Callable[..., Any]
 ) -> list[Any]:
     """The topics of a response, in the classes of either layout."""
     rows = []
@@ -149,9 +153,9 @@ async def _rows(
 
 
 def _check_member(context: Context, group: OffsetFetchRequestGroup) -> None:
-    known = context.services.groups.shard_of(group.group_id).groups.get(group.group_id)
-    if known is not None and isinstance(known.body, ConsumerGroup):
-        error = check_fetch(known.body, group.member_id, group.member_epoch)
+    existing_group = context.services.groups.shard_of(group.group_id).groups.get(group.group_id)
+    if existing_group is not None and isinstance(existing_group.body, ConsumerGroup):
+        error = check_fetch(existing_group.body, group.member_id, group.member_epoch)
         if error:
             raise BrokerError(error)
 
@@ -164,5 +168,5 @@ async def _of_group(
         topics = await _fetch(context, group.group_id, group.topics, require_stable)
     except BrokerError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error.code)
-    found = await _rows(topics, OffsetFetchResponseTopics, OffsetFetchResponsePartitions)
-    return OffsetFetchResponseGroup(group_id=group.group_id, topics=found)
+    topic_responses = await _rows(topics, OffsetFetchResponseTopics, OffsetFetchResponsePartitions)
+    return OffsetFetchResponseGroup(group_id=group.group_id, topics=topic_responses)

@@ -30,8 +30,8 @@ async def run(context: Context, request: OffsetForLeaderEpochRequest) -> Reply:
     topics = []
     for topic in request.topics:
         partitions = []
-        for wanted in topic.partitions:
-            partitions.append(_end(context, topic.topic, wanted))
+        for partition in topic.partitions:
+            partitions.append(_end(context, topic.topic, partition))
             await pause()
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
     return Reply(OffsetForLeaderEpochResponse(topics=topics))
@@ -46,8 +46,8 @@ def failed(
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
                 partitions=[
-                    EpochEndOffset(error_code=code, partition=wanted.partition)
-                    for wanted in topic.partitions
+                    EpochEndOffset(error_code=code, partition=partition.partition)
+                    for partition in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -55,20 +55,24 @@ def failed(
     )
 
 
-def _end(context: Context, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+def _end(
+    context: Context, topic: str, requested_partition: OffsetForLeaderPartition
+) -> EpochEndOffset:
     try:
-        partition = context.services.partitions.get(topic, wanted.partition)
+        partition = context.services.partitions.get(topic, requested_partition.partition)
         if partition is None:
-            raise BrokerError(context.services.topics.absence(topic, wanted.partition))
-        partition.check_leader_epoch(wanted.current_leader_epoch)
+            raise BrokerError(context.services.topics.absence(topic, requested_partition.partition))
+        partition.check_leader_epoch(requested_partition.current_leader_epoch)
         partition.leading()
     except BrokerError as error:
-        return EpochEndOffset(error_code=error.code, partition=wanted.partition)
+        return EpochEndOffset(error_code=error.code, partition=requested_partition.partition)
     log = partition.log
-    epoch, end_offset = log.leader_epochs.end_offset_for(wanted.leader_epoch, log.end_offset)
+    epoch, end_offset = log.leader_epochs.end_offset_for(
+        requested_partition.leader_epoch, log.end_offset
+    )
     return EpochEndOffset(
         error_code=ErrorCode.NONE,
-        partition=wanted.partition,
+        partition=requested_partition.partition,
         leader_epoch=epoch,
         end_offset=end_offset,
     )

@@ -89,7 +89,7 @@ HAS_LOG_START: Final = (
 )
 """Errors whose responses carry the log start offset, as in Kafka."""
 
-Waiting = tuple[PartitionProduceResponse, Partition, PartitionLeader | None, int]
+WaitingBatch = tuple[PartitionProduceResponse, Partition, PartitionLeader | None, int]
 """A partition's response, the partition, its leader at the append, and the last offset that must be
 replicated or flushed."""
 
@@ -229,7 +229,7 @@ class StagedProduce(Staged):
         acks = self.request.acks
         responses: list[TopicProduceResponse] = []
         current: TopicProduceData | None = None
-        waiting: list[Waiting] = []
+        waiting: list[WaitingBatch] = []
         for topic, index, row in self._rows:
             if isinstance(row, StagedAppend):
                 response = _appended(index, row)
@@ -411,12 +411,14 @@ def _with_leaders(context: Context, response: ProduceResponse) -> ProduceRespons
         return response
     leaders = CurrentLeaders(context)
     for topic in response.responses:
-        for one in topic.partition_responses:
-            if one.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                found = leaders.of(topic.name or topic.topic_id, one.index)
-                if found is not None:
-                    leader, epoch = found
-                    one.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+        for partition_response in topic.partition_responses:
+            if partition_response.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                leadership = leaders.of(topic.name or topic.topic_id, partition_response.index)
+                if leadership is not None:
+                    leader, epoch = leadership
+                    partition_response.current_leader = LeaderIdAndEpoch(
+                        leader_id=leader, leader_epoch=epoch
+                    )
     response.node_endpoints = [
         NodeEndpoint(node_id=node.broker_id, host=node.host, port=node.port, rack=node.rack)
         for node in leaders.nodes()
@@ -428,7 +430,7 @@ def _when_stored(
     context: Context,
     request: ProduceRequest,
     response: ProduceResponse,
-    waiting: list[Waiting],
+    waiting: list[WaitingBatch],
 ) -> Delayed:
     """Wait until every appended batch may be acknowledged; what is known of one stays so."""
     acks = request.acks
@@ -439,24 +441,24 @@ def _when_stored(
     watch = tuple(partition for _, partition, _, _ in waiting)
 
     def attempt() -> ProduceResponse | None:
-        waiting[:] = [one for one in waiting if not _settle(one, acks)]
+        waiting[:] = [batch for batch in waiting if not _settle(batch, acks)]
         return None if waiting else _with_leaders(context, response)
 
     def expire() -> ProduceResponse:
-        for one in waiting:
-            if not _settle(one, acks):
-                one[0].error_code = ErrorCode.REQUEST_TIMED_OUT
+        for batch in waiting:
+            if not _settle(batch, acks):
+                batch[0].error_code = ErrorCode.REQUEST_TIMED_OUT
         return _with_leaders(context, response)
 
     return Delayed(watch, timeout_ms, attempt, expire)
 
 
-def _settle(one: Waiting, acks: int) -> bool:
+def _settle(batch: WaitingBatch, acks: int) -> bool:
     """Write the outcome of a batch into its response; returns False while it is not known.
 
     If this broker has not led all the time since the append, other records may be at the offset.
     """
-    stored, partition, former, last_offset = one
+    stored, partition, former, last_offset = batch
     leader = partition.leader
     if leader is None or not leader.continues(former):
         stored.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER

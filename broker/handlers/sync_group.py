@@ -44,7 +44,9 @@ async def run(context: Context, request: SyncGroupRequest) -> Reply:
         generation=request.generation_id,
         protocol_type=request.protocol_type,
         protocol=request.protocol_name,
-        assignments=tuple((one.member_id, one.assignment) for one in request.assignments),
+        assignments=tuple(
+            (assignment.member_id, assignment.assignment) for assignment in request.assignments
+        ),
     )
     return Reply(_respond(await shard.sync(request.group_id, event)))
 

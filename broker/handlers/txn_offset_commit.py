@@ -22,7 +22,7 @@ from odradek.broker.group.append_errors import AppendPurpose, response_error
 from odradek.broker.group.offsets_log import OffsetsTransaction
 from odradek.broker.group.shard import Shard
 from odradek.broker.handlers.shared.handler import Context, Reply
-from odradek.broker.handlers.shared.offsets_to_commit import Errors, check_offsets, error_of
+from odradek.broker.handlers.shared.offsets_to_commit import OffsetErrors, check_offsets, error_of
 from odradek.broker.transaction_verifier import VerifiedTransaction, client_error
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.txn_offset_commit import (
@@ -105,7 +105,7 @@ async def _verify(context: Context, request: TxnOffsetCommitRequest) -> OffsetsT
 
 
 async def _respond(
-    request: TxnOffsetCommitRequest, errors: Errors, coordinator_error: ErrorCode
+    request: TxnOffsetCommitRequest, errors: OffsetErrors, coordinator_error: ErrorCode
 ) -> TxnOffsetCommitResponse:
     # As in Kafka, a partition that is named twice has one result, and an empty topic none.
     topics: dict[str, TxnOffsetCommitResponseTopic] = {}
@@ -119,12 +119,12 @@ async def _respond(
             done[key] = None
             code = error_of(errors, key, coordinator_error)
             result = TxnOffsetCommitResponsePartition(partition_index=key[1], error_code=code)
-            known = topics.get(topic.name)
-            if known is None:
-                known = topics[topic.name] = TxnOffsetCommitResponseTopic(
+            topic_response = topics.get(topic.name)
+            if topic_response is None:
+                topic_response = topics[topic.name] = TxnOffsetCommitResponseTopic(
                     name=topic.name, partitions=[]
                 )
-            known.partitions.append(result)
+            topic_response.partitions.append(result)
     return TxnOffsetCommitResponse(topics=list(topics.values()))
 
 

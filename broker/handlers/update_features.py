@@ -33,7 +33,7 @@ UPGRADE_TYPES_FROM = 1
 def run(context: Context, request: UpdateFeaturesRequest) -> Delayed:
     """Have the controller finalize, then wait until this broker has read it."""
     controller = context.services.controller
-    updates = [_update(context, one) for one in request.feature_updates]
+    updates = [_update(context, update) for update in request.feature_updates]
     written: Pending[tuple[int, FeatureResults]] = Pending()
 
     def settle(done: Pending[tuple[int, FeatureResults]]) -> None:
@@ -43,7 +43,7 @@ def run(context: Context, request: UpdateFeaturesRequest) -> Delayed:
             written.fail(error)
         except (CoordinationError, BadZnode):
             failure = BrokerError(ErrorCode.FEATURE_UPDATE_FAILED)
-            written.resolve((-1, {one.name: failure for one in updates}))
+            written.resolve((-1, {update.name: failure for update in updates}))
 
     controller.update_features(
         updates, validate_only=request.validate_only, requested_by=context.requester
@@ -66,13 +66,15 @@ def run(context: Context, request: UpdateFeaturesRequest) -> Delayed:
     )
 
 
-def _update(context: Context, one: FeatureUpdateKey) -> FeatureUpdate:
-    kind = one.upgrade_type
+def _update(context: Context, update: FeatureUpdateKey) -> FeatureUpdate:
+    kind = update.upgrade_type
     if context.version < UPGRADE_TYPES_FROM:
-        kind = UpgradeType.SAFE_DOWNGRADE if one.allow_downgrade else UpgradeType.UPGRADE
-    known = kind in tuple(UpgradeType)
+        kind = UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else UpgradeType.UPGRADE
+    is_known = kind in tuple(UpgradeType)
     return FeatureUpdate(
-        one.feature, one.max_version_level, UpgradeType(kind) if known else UpgradeType.UNKNOWN
+        update.feature,
+        update.max_version_level,
+        UpgradeType(kind) if is_known else UpgradeType.UNKNOWN,
     )
 
 

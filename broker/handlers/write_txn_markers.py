@@ -27,35 +27,35 @@ from odradek.protocol.messages.write_txn_markers import (
 from odradek.runtime.pending import Pending, settled
 from odradek.runtime.work import pause
 
-Written = dict[int, dict[str, dict[int, Pending[ErrorCode]]]]
+MarkerWrites = dict[int, dict[str, dict[int, Pending[ErrorCode]]]]
 """By producer id, topic and partition; of a partition that is named twice the last result."""
 
 
 async def run(context: Context, request: WriteTxnMarkersRequest) -> Reply:
     """The response waits until every marker is replicated, or has an error."""
     markers = context.services.transaction_markers
-    written: Written = {}
+    written: MarkerWrites = {}
     pendings: list[Pending[ErrorCode]] = []
-    for one in request.markers:
+    for writable_marker in request.markers:
         marker = Marker(
-            one.producer_id,
-            one.producer_epoch,
-            one.coordinator_epoch,
-            one.transaction_result,
-            one.transaction_version,
+            writable_marker.producer_id,
+            writable_marker.producer_epoch,
+            writable_marker.coordinator_epoch,
+            writable_marker.transaction_result,
+            writable_marker.transaction_version,
         )
-        for topic in one.topics:
+        for topic in writable_marker.topics:
             for index in topic.partition_indexes:
                 pending = markers.write(topic.name, index, marker)
                 pendings.append(pending)
-                topics = written.setdefault(one.producer_id, {})
+                topics = written.setdefault(writable_marker.producer_id, {})
                 topics.setdefault(topic.name, {})[index] = pending
                 await pause()
     await settled(pendings)
     return Reply(await _respond(written))
 
 
-async def _respond(written: Written) -> WriteTxnMarkersResponse:
+async def _respond(written: MarkerWrites) -> WriteTxnMarkersResponse:
     markers = []
     for producer_id, topics in written.items():
         results = []

@@ -42,8 +42,8 @@ def bind(name: str, host: str, port: int) -> BoundListener:
                 raise
             bound = _bound(socket.AF_INET, (ANY_HOST[1], port))
         return BoundListener(name, bound)
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    family, *_, address = next((row for row in found if row[0] == socket.AF_INET), found[0])
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, *_, address = next((row for row in addresses if row[0] == socket.AF_INET), addresses[0])
     return BoundListener(name, _bound(family, address))
 
 

@@ -54,7 +54,7 @@ TRUST_MAX: Final = 8
 logger = logging.getLogger("odradek.server")
 
 
-class Waiting(Protocol):
+class CancellableRequest(Protocol):
     """A request that waits for its response."""
 
     def cancel(self) -> None:
@@ -134,7 +134,7 @@ class Connection:
         self.reader = reader
         self.responses: ResponseQueue | None = None
         """Made when a response has to wait for the first time; most connections never need it."""
-        self.waiting: dict[Waiting, None] = {}
+        self.waiting: dict[CancellableRequest, None] = {}
         """Requests in the purgatory."""
         self.transmitter = Transmitter(connected)
         self.number = number

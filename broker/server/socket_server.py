@@ -278,7 +278,11 @@ class SocketServer:
         Requests that such a client sent last are lost; a Fetch may have to wait for 24 days.
         cost  one check of every connection
         """
-        unread = {one.descriptor: one for one in self.connections if one.is_unread()}
+        unread = {
+            connection.descriptor: connection
+            for connection in self.connections
+            if connection.is_unread()
+        }
         if not unread:
             return
         poller = select.poll()
@@ -307,8 +311,8 @@ def apis_of(frames: Sequence[memoryview]) -> str:
     if not frames:
         return "a turn of a connection without a whole request (a part of one, or its end)"
     keys = dict.fromkeys(int.from_bytes(frame[:2], "big") for frame in frames)
-    known = {api.value: api.name for api in ApiKey}
-    return f"{len(frames)} requests ({', '.join(known.get(key, str(key)) for key in keys)})"
+    names = {api.value: api.name for api in ApiKey}
+    return f"{len(frames)} requests ({', '.join(names.get(key, str(key)) for key in keys)})"
 
 
 def grow(connected: socket.socket, option: int, wanted_bytes: int) -> None:

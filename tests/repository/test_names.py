@@ -25,7 +25,14 @@ OWN_FILE: Final = re.compile(
     rf"(?:{'|'.join((*PRODUCT, *CHECKS))})/(?:[\w-]+/)*(?:[\w-]+\.py(?::[\w.]+)?)?"
 )
 """A folder, a file, or `path:name`."""
-WITH_NOUNS: Final = ("controller/", "protocol/", "runtime/", "storage/")
+WITH_NOUNS: Final = (
+    "broker/handlers/",
+    "broker/server/",
+    "controller/",
+    "protocol/",
+    "runtime/",
+    "storage/",
+)
 """The packages whose aliases have one meaning and whose variables are nouns; others are added when
 theirs are."""
 PRONOUNS: Final = {"one", "found", "said", "known", "wanted"}

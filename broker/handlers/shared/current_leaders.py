@@ -42,10 +42,10 @@ class CurrentLeaders:
         if partition is not None:
             leader, epoch = partition.leader_id, partition.leader_epoch
         else:
-            known = services.topics.image().partition(topic, index)
-            if known is None or known.state is None:
+            partition_image = services.topics.image().partition(topic, index)
+            if partition_image is None or partition_image.state is None:
                 return None
-            leader, epoch = known.state.leader, known.state.leader_epoch
+            leader, epoch = partition_image.state.leader, partition_image.state.leader_epoch
         if leader not in self._nodes:
             self._nodes[leader] = self._node(leader)
         return None if (leader, epoch) == (NO_LEADER, NO_EPOCH) else (leader, epoch)

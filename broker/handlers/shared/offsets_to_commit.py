@@ -11,7 +11,7 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.work import pause
 
-Errors = dict[tuple[str, int], ErrorCode]
+OffsetErrors = dict[tuple[str, int], ErrorCode]
 """By topic and partition; plain tuples, since a request may name a million partitions."""
 
 
@@ -37,7 +37,7 @@ class OffsetsToCommit(NamedTuple):
     """What may be stored, and what not."""
 
     commits: dict[TopicPartition, OffsetAndMetadata]
-    errors: Errors
+    errors: OffsetErrors
     """Why the other partitions of the request are refused."""
     has_known: bool
     """Whether any partition of the request exists."""
@@ -53,7 +53,7 @@ async def check_offsets(
     services = context.services
     metadata_bytes_max = services.groups.limits.metadata_bytes_max
     commits: dict[TopicPartition, OffsetAndMetadata] = {}
-    errors: Errors = {}
+    errors: OffsetErrors = {}
     has_known = False
     for topic in topics:
         for partition in topic.partitions:
@@ -84,7 +84,7 @@ def java_length(text: str) -> int:
     return len(text.encode("utf-16-be", "surrogatepass")) // 2
 
 
-def error_of(errors: Errors, key: tuple[str, int], coordinator_error: ErrorCode) -> ErrorCode:
+def error_of(errors: OffsetErrors, key: tuple[str, int], coordinator_error: ErrorCode) -> ErrorCode:
     """The error of one partition.
 
     coordinator_error  that of the whole commit; it replaces the check of the metadata
