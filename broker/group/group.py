@@ -74,7 +74,7 @@ class Group:
             case ClassicGroup(generation=generation) if generation:
                 return [group_record(self.group_id, None, wall_ms)]
             case ConsumerGroup() as consumer:
-                return [encode(one, wall_ms) for one in group_tombstones(consumer)]
+                return [encode(record, wall_ms) for record in group_tombstones(consumer)]
             case _:
                 return []
 

@@ -74,24 +74,29 @@ class MemberMemory:
         candidates = [kind for kind in self._unjoined_by_size if kind[1] >= least_bits]
         if not candidates:
             return None
-        kind = max(candidates, key=lambda one: (self._hosts.get(one[0], 0), one[1], one[0]))
+        kind = max(
+            candidates,
+            key=lambda candidate: (self._hosts.get(candidate[0], 0), candidate[1], candidate[0]),
+        )
         return self.note_joined(next(iter(self._unjoined_by_size[kind])))
 
     def add_unjoined(
         self, member: Hashable, host: str, size_bytes: int, remove: Callable[[], None]
     ) -> None:
         """Note a new member; until `note_joined` it may be removed."""
-        one = self._unjoined[member] = UnjoinedMember(host, size_bytes.bit_length(), remove)
-        self._unjoined_by_size.setdefault((host, one.size_bits), {})[member] = None
+        unjoined_member = self._unjoined[member] = UnjoinedMember(
+            host, size_bytes.bit_length(), remove
+        )
+        self._unjoined_by_size.setdefault((host, unjoined_member.size_bits), {})[member] = None
 
     def note_joined(self, member: Hashable) -> UnjoinedMember | None:
         """Note that a member has completed its join or was removed; its entry if it had one."""
-        one = self._unjoined.pop(member, None)
-        if one is None:
+        unjoined_member = self._unjoined.pop(member, None)
+        if unjoined_member is None:
             return None
-        kind = (one.host, one.size_bits)
+        kind = (unjoined_member.host, unjoined_member.size_bits)
         others = self._unjoined_by_size[kind]
         del others[member]
         if not others:
             del self._unjoined_by_size[kind]
-        return one
+        return unjoined_member

@@ -68,8 +68,8 @@ class GroupOffsets:
 
     def store(self, partition: TopicPartition, committed: OffsetAndMetadata) -> None:
         """Take over a replicated commit, unless one with a later record is there already."""
-        known = self.committed.get(partition)
-        if known is None or known.log_offset <= committed.log_offset:
+        stored_commit = self.committed.get(partition)
+        if stored_commit is None or stored_commit.log_offset <= committed.log_offset:
             self.committed[partition] = committed
 
     def remove(self, partition: TopicPartition) -> None:
@@ -97,7 +97,7 @@ class GroupOffsets:
         """Whether each offset of a partition was stored before `log_offset`."""
         stored = [offsets.get(partition) for offsets in self.transactional.values()]
         stored.append(self.committed.get(partition))
-        return all(one is None or one.log_offset < log_offset for one in stored)
+        return all(commit is None or commit.log_offset < log_offset for commit in stored)
 
     def store_transactional(
         self, producer_id: int, partition: TopicPartition, committed: OffsetAndMetadata
@@ -153,14 +153,14 @@ class GroupOffsets:
         unstable = self._unstable()
         return [
             partition
-            for partition, one in self.committed.items()
+            for partition, commit in self.committed.items()
             if partition not in unstable
             and partition not in self.pending_commits
             and partition.topic not in subscribed
             and (
-                wall_ms >= one.expire_ms
-                if one.expire_ms >= 0
-                else wall_ms - (one.commit_ms if unused_since_ms < 0 else unused_since_ms)
+                wall_ms >= commit.expire_ms
+                if commit.expire_ms >= 0
+                else wall_ms - (commit.commit_ms if unused_since_ms < 0 else unused_since_ms)
                 >= retention_ms
             )
         ]

@@ -47,6 +47,6 @@ class PendingMembers:
 
     def discard(self, member_id: str) -> None:
         """Remove a member that has joined or expired, if it is there."""
-        known = self._oldest.pop(member_id, None)
-        if known is not None:
-            self.used_bytes -= known[0]
+        entry = self._oldest.pop(member_id, None)
+        if entry is not None:
+            self.used_bytes -= entry[0]

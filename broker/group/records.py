@@ -41,10 +41,10 @@ _encoders: dict[tuple[type, int], Callable[[Any], bytes]] = {}
 
 def versioned(message: Any, version: int) -> bytes:
     """A key or a value: its version, then the fields."""
-    known = (type(message), version)
-    encode = _encoders.get(known)
+    encoder_key = (type(message), version)
+    encode = _encoders.get(encoder_key)
     if encode is None:
-        encode = _encoders[known] = encoder(*known)
+        encode = _encoders[encoder_key] = encoder(*encoder_key)
     return VERSION.pack(version) + encode(message)
 
 

@@ -116,10 +116,10 @@ class GroupReplay:
         self.unreadable_count += 1
         named = []
         for record in records:
-            found = self._named_by(record)
-            if found is not None:
-                self._lost[found] = record.offset
-                group_id, (topic, partition) = found
+            group_partition = self._named_by(record)
+            if group_partition is not None:
+                self._lost[group_partition] = record.offset
+                group_id, (topic, partition) = group_partition
                 named.append(f"{group_id}: {topic}-{partition}")
         if len(self.unreadable) < RANGES_KEPT:
             self.unreadable.append(Unreadable(first_offset, next_offset, reason, tuple(named)))
@@ -183,12 +183,12 @@ class GroupReplay:
 
     def _read_key(self, data: bytes, version: int) -> tuple[str, TopicPartition]:
         key: OffsetCommitKey = self._read(OffsetCommitKey, version, data)
-        found = key.group, TopicPartition(key.topic, key.partition)
+        group_partition = key.group, TopicPartition(key.topic, key.partition)
         if len(data) <= KEPT_KEY_BYTES_MAX:
             if len(self._keys) >= KEYS_KEPT:
                 self._keys.clear()
-            self._keys[data] = found
-        return found
+            self._keys[data] = group_partition
+        return group_partition
 
     def _read_committed(self, data: bytes, log_offset: int) -> OffsetAndMetadata:
         if len(data) == PLAIN_OFFSET.size:

@@ -204,11 +204,11 @@ class Shard(CoordinatorShard[GroupContext, GroupReplay]):
                 group_id, group.body, request, is_new=present is None
             )
         else:
-            known = self.groups.get(group_id)
-            if known is None:
+            existing_group = self.groups.get(group_id)
+            if existing_group is None:
                 kind = "Group" if request.epoch < 0 else "Consumer group"
                 raise not_found(f"{kind} {group_id} not found.")
-            group = known
+            group = existing_group
             if not isinstance(group.body, ConsumerGroup):
                 raise not_found(f"Group {group_id} is not a consumer group.")
             committed = self._consumer.heartbeat(group.body, request)
@@ -425,7 +425,7 @@ class Shard(CoordinatorShard[GroupContext, GroupReplay]):
         """
         wall_ms = self._context.clock.now_ms()
         deleted = [partition for partition in partitions if group.offsets.has(partition)]
-        tombstones = [offset_record(group.group_id, one, None, wall_ms) for one in deleted]
+        tombstones = [offset_record(group.group_id, key, None, wall_ms) for key in deleted]
         for partition in deleted:
             group.offsets.remove(partition)
         if group.is_idle():

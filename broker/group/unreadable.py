@@ -101,8 +101,8 @@ def report(
     where  the partition
     count  of all unreadable ranges, of which `unreadable` are the first
     """
-    for one in unreadable:
-        logger.warning("%s: %s", where, one)
+    for unreadable_range in unreadable:
+        logger.warning("%s: %s", where, unreadable_range)
     if count > len(unreadable):
         more = count - len(unreadable)
         logger.warning("%s: %d more ranges are unreadable and are skipped", where, more)
@@ -112,7 +112,7 @@ def report(
         logger.warning("%s: %d more committed offsets are lost", where, len(lost) - LINES_MAX)
     if refuse is not Refuse.GROUP:
         return {}
-    return dict.fromkeys(one.group_id for one in lost if not one.has_older)
+    return dict.fromkeys(lost_offset.group_id for lost_offset in lost if not lost_offset.has_older)
 
 
 def _description(lost: LostOffset, refuse: Refuse) -> str:

@@ -26,6 +26,7 @@ OWN_FILE: Final = re.compile(
 )
 """A folder, a file, or `path:name`."""
 WITH_NOUNS: Final = (
+    "broker/group/",
     "broker/handlers/",
     "broker/server/",
     "controller/",

@@ -44,6 +44,6 @@ def note_join(group: ClassicGroup, event: Join, remove: Callable[[str], None]) -
 
 def more_bytes(group: ClassicGroup, event: Join) -> int:
     """By how much a join changes the memory of its member."""
-    known = group.members.get(event.member_id)
-    former_bytes = 0 if known is None else protocols_bytes(known.protocols)
+    member = group.members.get(event.member_id)
+    former_bytes = 0 if member is None else protocols_bytes(member.protocols)
     return protocols_bytes(event.protocols) - former_bytes

@@ -54,10 +54,10 @@ from odradek.protocol.errors import ErrorCode
 def check_member(group: ClassicGroup, member_id: str, instance_id: str | None) -> ErrorCode:
     """Whether a member is in the group under this id: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     if instance_id is not None:
-        known = group.static_members.get(instance_id)
-        if known is None:
+        static_member_id = group.static_members.get(instance_id)
+        if static_member_id is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        return ErrorCode.NONE if known == member_id else ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if static_member_id == member_id else ErrorCode.FENCED_INSTANCE_ID
     return ErrorCode.NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -122,11 +122,13 @@ def _join_as_new(
     group: ClassicGroup, event: Join, limits: GroupLimits, now: Now, effects: Effects
 ) -> None:
     if event.instance_id is not None:
-        known = group.static_members.get(event.instance_id)
-        if known is None:
+        static_member_id = group.static_members.get(event.instance_id)
+        if static_member_id is None:
             _add_member(group, event, event.new_member_id, limits, now, effects)
         else:
-            _replace_static_member(group, group.members[known], event, limits, now, effects)
+            _replace_static_member(
+                group, group.members[static_member_id], event, limits, now, effects
+            )
     elif event.is_member_id_required:
         group.add_pending(event.new_member_id, now.monotonic_ms + event.session_timeout_ms)
         refuse_join(event, ErrorCode.MEMBER_ID_REQUIRED, effects, member_id=event.new_member_id)
@@ -301,7 +303,7 @@ def stored(
             cancel_syncs(group, error, now, effects)
             begin_rebalance(group, limits, now, effects)
         else:
-            assignments = {one.member_id: one.assignment for one in effect.value.members}
+            assignments = {member.member_id: member.assignment for member in effect.value.members}
             group.move_to(GroupState.STABLE, now)
             group.assign(assignments)
             for member in group.members.values():
@@ -381,17 +383,17 @@ def leave(
     """A LeaveGroup request; the errors are in the order of the members."""
     effects: Effects = []
     errors = []
-    for one in leaving:
-        if one.member_id == "":
-            instance_id = one.instance_id
+    for leaving_member in leaving:
+        if leaving_member.member_id == "":
+            instance_id = leaving_member.instance_id
             member_id = None if instance_id is None else group.static_members.get(instance_id)
             error = ErrorCode.UNKNOWN_MEMBER_ID if member_id is None else ErrorCode.NONE
         else:
-            member_id = one.member_id
+            member_id = leaving_member.member_id
             if member_id in group.pending:
                 error = ErrorCode.NONE
             else:
-                error = check_member(group, member_id, one.instance_id)
+                error = check_member(group, member_id, leaving_member.instance_id)
         errors.append(error)
         if not error and member_id is not None:
             remove_member(group, member_id, limits, now, effects)

@@ -349,7 +349,7 @@ class ClassicGroup:
 
     def rebalance_timeout_ms(self) -> int:
         """How long a rebalance waits: the longest rebalance timeout of the members."""
-        return max((one.rebalance_timeout_ms for one in self.members.values()), default=0)
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def add(self, member: ClassicMember, ticket: Ticket | None = None) -> None:
         """Add a member; the first one becomes the leader."""
@@ -530,8 +530,8 @@ class ClassicGroup:
     def joined_members(self) -> tuple[JoinedMember, ...]:
         """The members as the leader gets them."""
         return tuple(
-            JoinedMember(one.member_id, one.instance_id, one.metadata(self.protocol))
-            for one in self.members.values()
+            JoinedMember(member.member_id, member.instance_id, member.metadata(self.protocol))
+            for member in self.members.values()
         )
 
     def check(self) -> None:
@@ -540,12 +540,12 @@ class ClassicGroup:
         assert self.leader is None or self.leader in self.members, "the leader is a member"
         for instance_id, member_id in self.static_members.items():
             assert self.members[member_id].instance_id == instance_id, "instance ids name members"
-        waiting = [one for one in self.members.values() if one.join_ticket is not None]
+        waiting = [member for member in self.members.values() if member.join_ticket is not None]
         assert len(waiting) == self.awaiting_joins, "waiting joins are counted"
         if self.state is not GroupState.PREPARING:
             # A static member with a new id waits until the group's record is replicated.
-            assert all(one.instance_id for one in waiting), "joins wait for a rebalance"
-        syncing = [one for one in self.members.values() if one.sync_ticket is not None]
+            assert all(member.instance_id for member in waiting), "joins wait for a rebalance"
+        syncing = [member for member in self.members.values() if member.sync_ticket is not None]
         assert not syncing or self.state is GroupState.COMPLETING, "syncs wait for the leader"
         assert self.next_deadline_ms() >= self.wake_ms, "no deadline is before wake_ms"
         assert not any(name in self.members for name in self.pending), (
@@ -556,9 +556,9 @@ class ClassicGroup:
         if self.state is GroupState.EMPTY:
             assert not self.members, "an empty group has none"
         counts: dict[str, int] = {}
-        for one in self.members.values():
-            for name in dict(one.protocols):
+        for classic_member in self.members.values():
+            for name in dict(classic_member.protocols):
                 counts[name] = counts.get(name, 0) + 1
         assert counts == self.protocol_counts, "protocols are counted"
-        sizes = sum(one.size_bytes() for one in self.members.values())
+        sizes = sum(member.size_bytes() for member in self.members.values())
         assert sizes == self.member_bytes, "the members' memory is charged"

@@ -214,20 +214,20 @@ def find_leaving(
 ) -> tuple[list[ErrorCode], dict[str, ConsumerMember]]:
     """The errors in the order of the members, and the members that are found."""
     errors = []
-    found: dict[str, ConsumerMember] = {}
-    for one in leaving:
+    members: dict[str, ConsumerMember] = {}
+    for leaving_member in leaving:
         try:
-            if one.instance_id is None:
-                member = find_dynamic(group, one.member_id, may_join=False)
+            if leaving_member.instance_id is None:
+                member = find_dynamic(group, leaving_member.member_id, may_join=False)
             else:
-                known = group.static_member(one.instance_id)
-                named = one.member_id
-                if not named and known is not None:
-                    named = known.member_id
-                member = check_static(known, named, one.instance_id)
+                static_member = group.static_member(leaving_member.instance_id)
+                named = leaving_member.member_id
+                if not named and static_member is not None:
+                    named = static_member.member_id
+                member = check_static(static_member, named, leaving_member.instance_id)
         except BrokerError as error:
             errors.append(error.code)
         else:
             errors.append(ErrorCode.NONE)
-            found[member.member_id] = member
-    return errors, found
+            members[member.member_id] = member
+    return errors, members

@@ -86,23 +86,27 @@ def upgrade_to_consumer(
     members: dict[str, tuple[ConsumerMember, Assignment]] = {}
     # In the first generation, before its members have joined, no protocol is chosen yet.
     protocol = classic.protocol or classic.choose_protocol()
-    for one in classic.members.values():
+    for classic_member in classic.members.values():
         try:
-            members[one.member_id] = _consumer_member(classic, one, protocol, topics)
+            members[classic_member.member_id] = _consumer_member(
+                classic, classic_member, protocol, topics
+            )
         except DecodeError:
             raise _refusal(classic, "the embedded consumer protocol is malformed") from None
     group = ConsumerGroup.upgraded(classic.group_id, classic.generation, members.values())
-    for one in classic.members.values():
-        group.deadlines.touch(one.member_id, now.monotonic_ms + one.session_timeout_ms)
+    for classic_member in classic.members.values():
+        group.deadlines.touch(
+            classic_member.member_id, now.monotonic_ms + classic_member.session_timeout_ms
+        )
     group.put_epoch(group.epoch, topics.hash_of(group.topics))
     return group, [classic_tombstone(classic.group_id), *group_records(group)]
 
 
 def _consumer_member(
-    classic: ClassicGroup, one: ClassicMember, protocol: str, topics: TopicDirectory
+    classic: ClassicGroup, classic_member: ClassicMember, protocol: str, topics: TopicDirectory
 ) -> tuple[ConsumerMember, Assignment]:
-    subscription = read_subscription(one.metadata(protocol))
-    assignment = read_assignment(one.assignment)
+    subscription = read_subscription(classic_member.metadata(protocol))
+    assignment = read_assignment(classic_member.assignment)
     if assignment.user_data:
         raise BrokerError(
             ErrorCode.GROUP_ID_NOT_FOUND,
@@ -110,25 +114,27 @@ def _consumer_member(
             "unsupported custom assignor is in use. Please refer to the documentation or switch to "
             "a default assignor before re-attempting the upgrade.",
         )
-    found = by_id(assignment.assigned_partitions, topics)
-    target = {topic_id: tuple(sorted(indexes)) for topic_id, indexes in found if indexes}
+    assigned_partitions = by_id(assignment.assigned_partitions, topics)
+    target = {
+        topic_id: tuple(sorted(indexes)) for topic_id, indexes in assigned_partitions if indexes
+    }
     generation = classic.generation
     member = ConsumerMember(
-        member_id=one.member_id,
+        member_id=classic_member.member_id,
         member_epoch=generation,
         previous_member_epoch=generation,
         state=MemberState.STABLE,
-        instance_id=one.instance_id,
+        instance_id=classic_member.instance_id,
         rack_id=subscription.rack_id or None,
-        client_id=one.client_id,
-        client_host=one.client_host,
+        client_id=classic_member.client_id,
+        client_host=classic_member.client_host,
         subscribed_topic_names=tuple(sorted(dict.fromkeys(subscription.topics))),
         subscribed_topic_regex="",
-        rebalance_timeout_ms=one.rebalance_timeout_ms,
+        rebalance_timeout_ms=classic_member.rebalance_timeout_ms,
         assigned_partitions={
             topic_id: dict.fromkeys(indexes, generation) for topic_id, indexes in target.items()
         },
-        classic=ClassicMetadata(one.session_timeout_ms, one.protocols),
+        classic=ClassicMetadata(classic_member.session_timeout_ms, classic_member.protocols),
     )
     return member, target
 
@@ -159,7 +165,7 @@ def may_downgrade(
     left = len(group.members) - (0 if is_replaced else len(leaving))
     return (
         group.are_others_classic(leaving)
-        and not (is_replaced and any(one.classic for one in leaving.values()))
+        and not (is_replaced and any(member.classic for member in leaving.values()))
         and left > 0
         and settings.migration.is_downgrade_enabled
         and left <= settings.classic_members_max
@@ -186,8 +192,8 @@ def downgrade_to_classic(
 
     raises  BrokerError GROUP_ID_NOT_FOUND when a member's metadata cannot be read
     """
-    members = [one for one in group.members.values() if one.member_id not in leaving]
-    targets = {one.member_id: group.targets.get(one.member_id, NOTHING) for one in members}
+    members = [member for member in group.members.values() if member.member_id not in leaving]
+    targets = {member.member_id: group.targets.get(member.member_id, NOTHING) for member in members}
     renamed: dict[str, str] = {}
     if joining is not None:
         (replaced,) = leaving
@@ -195,7 +201,7 @@ def downgrade_to_classic(
         members.append(joining)
         renamed[replaced] = joining.member_id
     if must_rebalance:
-        targets = {one.member_id: _owned(one) for one in members}
+        targets = {member.member_id: _owned(member) for member in members}
     classic = ClassicGroup.restored(
         group.group_id,
         None,

@@ -117,8 +117,8 @@ class Decision:
 
     def _check_memory(self, new: ConsumerMember) -> None:
         """Differs from Kafka: the memory of the members of all groups is bounded."""
-        known = self.group.members.get(new.member_id)
-        more_bytes = size_bytes(new) - (0 if known is None else size_bytes(known))
+        old_member = self.group.members.get(new.member_id)
+        more_bytes = size_bytes(new) - (0 if old_member is None else size_bytes(old_member))
         memory, group_bytes = self.group.memory, self.group.member_bytes
         bytes_max = self.settings.members_bytes_max
         if not memory.fits(new.client_host, group_bytes, more_bytes, bytes_max):
@@ -156,7 +156,7 @@ class Decision:
         resolved = self.group.resolved_regexes
         last_ms = max(
             self.group.match_failed_ms,
-            *(one.timestamp_ms for one in resolved.values()),
+            *(resolved_regex.timestamp_ms for resolved_regex in resolved.values()),
             NEVER_MATCHED,
         )
         wall_ms = self.now.wall_ms
@@ -165,7 +165,10 @@ class Decision:
         return (
             is_due
             or len(subscribers) != len(resolved)
-            or any(one.version != self.topics.names_version for one in resolved.values())
+            or any(
+                resolved_regex.version != self.topics.names_version
+                for resolved_regex in resolved.values()
+            )
             or wall_ms > last_ms + self.settings.regex_refresh_ms
         )
 
@@ -250,7 +253,10 @@ class Decision:
         return not last_ms or not interval_ms or since_ms < 0 or since_ms >= interval_ms
 
     def _resolved(self) -> dict[str, tuple[str, ...]]:
-        return {regex: one.topics for regex, one in self.group.resolved_regexes.items()}
+        return {
+            regex: resolved_regex.topics
+            for regex, resolved_regex in self.group.resolved_regexes.items()
+        }
 
     # The member.
 

@@ -35,7 +35,7 @@ def write_assignment(
 def by_id(partitions: list[TopicPartition], topics: TopicDirectory) -> ReportedPartitions:
     """Partitions by topic id; topics that do not exist are left out."""
     return [
-        (facts.topic_id, one.partitions)
-        for one in partitions
-        if (facts := topics.by_name(one.topic)) is not None
+        (facts.topic_id, topic_partitions.partitions)
+        for topic_partitions in partitions
+        if (facts := topics.by_name(topic_partitions.topic)) is not None
     ]

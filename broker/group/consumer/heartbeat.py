@@ -188,47 +188,51 @@ def find_static(
             FENCED_MEMBER_EPOCH
     """
     group = decision.group
-    known = group.static_member(instance_id)
+    static_member = group.static_member(instance_id)
     if not may_join:
-        known = check_static(known, member_id, instance_id)
+        static_member = check_static(static_member, member_id, instance_id)
         if request is not None:
-            _check_epoch(known, request)
-        return known
-    if known is None:
+            _check_epoch(static_member, request)
+        return static_member
+    if static_member is None:
         return group.members.get(member_id) or new_member(member_id)
-    is_released = known.member_epoch == LEAVE_STATIC_EPOCH
-    if request is not None and known.classic is None and not is_released:
+    is_released = static_member.member_epoch == LEAVE_STATIC_EPOCH
+    if request is not None and static_member.classic is None and not is_released:
         raise BrokerError(
             ErrorCode.UNRELEASED_INSTANCE_ID,
             f"Static member {member_id} with instance id {instance_id} cannot join the group "
-            f"because the instance id is owned by {known.member_id} member.",
+            f"because the instance id is owned by {static_member.member_id} member.",
         )
-    member = replace(known, member_id=member_id, member_epoch=0, previous_member_epoch=0)
+    member = replace(static_member, member_id=member_id, member_epoch=0, previous_member_epoch=0)
     decision.records.extend(
         [
-            *member_tombstones(group.group_id, known.member_id),
+            *member_tombstones(group.group_id, static_member.member_id),
             member_record(group.group_id, member),
-            target_record(group.group_id, member_id, group.targets.get(known.member_id, {})),
+            target_record(
+                group.group_id, member_id, group.targets.get(static_member.member_id, {})
+            ),
             assignment_record(group.group_id, member),
         ]
     )
     return member
 
 
-def check_static(known: ConsumerMember | None, member_id: str, instance_id: str) -> ConsumerMember:
-    """Check that `known`, the member with an instance id, has the member id of the request.
+def check_static(
+    static_member: ConsumerMember | None, member_id: str, instance_id: str
+) -> ConsumerMember:
+    """Check that `static_member`, the member with an instance id, has the member id of the request.
 
     raises  BrokerError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID
     """
-    if known is None:
+    if static_member is None:
         raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-    if known.member_id != member_id:
+    if static_member.member_id != member_id:
         raise BrokerError(
             ErrorCode.FENCED_INSTANCE_ID,
             f"Static member {member_id} with instance id {instance_id} was fenced by member "
-            f"{known.member_id}.",
+            f"{static_member.member_id}.",
         )
-    return known
+    return static_member
 
 
 def _check_epoch(member: ConsumerMember, request: ConsumerHeartbeat) -> None:

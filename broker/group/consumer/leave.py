@@ -45,16 +45,18 @@ def take_overdue(group: ConsumerGroup, now_ms: int) -> dict[str, str]:
     now_ms  monotonic
     """
     passed = group.deadlines.take_passed(now_ms)
-    found = dict.fromkeys(passed.sessions, "the member session expired")
+    reasons = dict.fromkeys(passed.sessions, "the member session expired")
     for member_id, epoch in passed.rebalances:
         member = group.members.get(member_id)
         if member is not None and member.member_epoch == epoch:
-            found[member_id] = f"it failed to transition from epoch {epoch} in time"
-    found |= dict.fromkeys(
+            reasons[member_id] = f"it failed to transition from epoch {epoch} in time"
+    reasons |= dict.fromkeys(
         passed.joins, "the classic member failed to join within the rebalance timeout"
     )
-    found |= dict.fromkeys(passed.syncs, "the member failed to sync within timeout")
-    return {member_id: reason for member_id, reason in found.items() if member_id in group.members}
+    reasons |= dict.fromkeys(passed.syncs, "the member failed to sync within timeout")
+    return {
+        member_id: reason for member_id, reason in reasons.items() if member_id in group.members
+    }
 
 
 def start_deadlines(group: ConsumerGroup, now_ms: int, session_timeout_ms: int) -> None:

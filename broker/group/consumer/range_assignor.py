@@ -27,7 +27,9 @@ def assign_ranges(
     """
     ranked = sorted(members, key=lambda member_id: _rank(member_id, members[member_id]))
     made: list[dict[Uuid, tuple[int, ...]]] = [{} for _ in ranked]
-    distinct = {id(one.topic_ids): one.topic_ids for one in members.values()}
+    distinct = {
+        id(subscription.topic_ids): subscription.topic_ids for subscription in members.values()
+    }
     subscribers: dict[Uuid, Sequence[int]]
     if len(distinct) == 1:
         everybody = range(len(ranked))

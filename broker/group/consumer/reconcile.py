@@ -138,19 +138,21 @@ def _step(member: ConsumerMember, goal: Goal, epoch: int) -> ConsumerMember:
         if topic_id not in goal.target
     }
     is_waiting = False
-    for topic_id, wanted in goal.target.items():
+    for topic_id, target_partitions in goal.target.items():
         present = member.assigned_partitions.get(topic_id, _NO_PARTITIONS)
         if topic_id not in goal.subscribed_topic_ids:
-            wanted = ()
-        stays = {partition: present[partition] for partition in wanted if partition in present}
+            target_partitions = ()
+        stays = {
+            partition: present[partition] for partition in target_partitions if partition in present
+        }
         if len(stays) < len(present):
             revoked[topic_id] = {
                 partition: since for partition, since in present.items() if partition not in stays
             }
         given = stays
-        if len(stays) < len(wanted):
-            given = _given(member, goal, topic_id, wanted)
-            is_waiting = is_waiting or len(given) < len(wanted)
+        if len(stays) < len(target_partitions):
+            given = _given(member, goal, topic_id, target_partitions)
+            is_waiting = is_waiting or len(given) < len(target_partitions)
         if stays:
             kept[topic_id] = stays
         if given:
@@ -175,7 +177,7 @@ def _step(member: ConsumerMember, goal: Goal, epoch: int) -> ConsumerMember:
 
 
 def _given(
-    member: ConsumerMember, goal: Goal, topic_id: Uuid, wanted: tuple[int, ...]
+    member: ConsumerMember, goal: Goal, topic_id: Uuid, target_partitions: tuple[int, ...]
 ) -> dict[int, int]:
     """The target partitions of a topic that the member owns or that are free.
 
@@ -186,6 +188,6 @@ def _given(
     epochs = goal.partition_epochs.get(topic_id, _NO_PARTITIONS)
     return {
         partition: present.get(partition, goal.target_epoch)
-        for partition in wanted
+        for partition in target_partitions
         if partition in present or partition not in epochs or partition in own
     }

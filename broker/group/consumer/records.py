@@ -158,7 +158,7 @@ def group_tombstones(group: ConsumerGroup, renamed: dict[str, str] | None = None
     renamed  member ids that earlier records of the same batch have replaced -> the new ids
     """
     group_id = group.group_id
-    names = [(renamed or {}).get(one, one) for one in group.members]
+    names = [(renamed or {}).get(member_id, member_id) for member_id in group.members]
     return [
         *(CoordinatorRecord(_assignment_key(group_id, name), None) for name in names),
         *(CoordinatorRecord(_target_key(group_id, name), None) for name in names),
@@ -174,15 +174,15 @@ def group_records(group: ConsumerGroup) -> Records:
     """All records of a group that was classic; it has no expressions."""
     group_id = group.group_id
     return [
-        *(member_record(group_id, one) for one in group.members.values()),
+        *(member_record(group_id, member) for member in group.members.values()),
         epoch_record(group_id, group.epoch, group.metadata_hash),
         *(
-            target_record(group_id, one, group.targets[one])
-            for one in group.members
-            if one in group.targets
+            target_record(group_id, member_id, group.targets[member_id])
+            for member_id in group.members
+            if member_id in group.targets
         ),
         target_epoch_record(group_id, group.target_epoch, group.target_timestamp_ms),
-        *(assignment_record(group_id, one) for one in group.members.values()),
+        *(assignment_record(group_id, member) for member in group.members.values()),
     ]
 
 
@@ -283,28 +283,28 @@ def classic_of(value: ConsumerGroupMemberMetadataValue) -> ClassicMetadata | Non
         return None
     return ClassicMetadata(
         stored.session_timeout_ms,
-        tuple((one.name, one.metadata) for one in stored.supported_protocols),
+        tuple((protocol.name, protocol.metadata) for protocol in stored.supported_protocols),
     )
 
 
 def target_of(value: ConsumerGroupTargetAssignmentMemberValue) -> Assignment:
     return {
-        one.topic_id: tuple(sorted(one.partitions))
-        for one in value.topic_partitions
-        if one.partitions
+        topic.topic_id: tuple(sorted(topic.partitions))
+        for topic in value.topic_partitions
+        if topic.partitions
     }
 
 
 def owned_of(stored: Iterable[TopicPartitions], member_epoch: int) -> OwnedPartitions:
     """A member's partitions; before Kafka 4.2 without epochs, which are the member's epoch then."""
     owned = {}
-    for one in stored:
-        epochs = one.assignment_epochs
-        if not one.partitions:
+    for topic in stored:
+        epochs = topic.assignment_epochs
+        if not topic.partitions:
             continue
-        if epochs is None or len(epochs) != len(one.partitions):
-            epochs = [max(member_epoch, 0)] * len(one.partitions)
-        owned[one.topic_id] = dict(sorted(zip(one.partitions, epochs, strict=True)))
+        if epochs is None or len(epochs) != len(topic.partitions):
+            epochs = [max(member_epoch, 0)] * len(topic.partitions)
+        owned[topic.topic_id] = dict(sorted(zip(topic.partitions, epochs, strict=True)))
     return owned
 
 

@@ -23,7 +23,7 @@ class RegexMatching:
 
     def __init__(self, regexes: Iterable[str], topics: TopicDirectory) -> None:
         self.version = topics.names_version
-        self.found: dict[str, list[str]] = {regex: [] for regex in regexes}
+        self.matches: dict[str, list[str]] = {regex: [] for regex in regexes}
         self._matches = self._match(topics.names())
 
     def step(self) -> bool:
@@ -34,7 +34,7 @@ class RegexMatching:
         return next(self._matches, COMPLETE)
 
     def _match(self, names: Iterable[str]) -> Iterator[bool]:
-        for regex, found in self.found.items():
+        for regex, matches in self.matches.items():
             try:
                 compiled = TopicRegex(regex)
             except BrokerError:
@@ -42,7 +42,7 @@ class RegexMatching:
             yield False
             for name in names:
                 if compiled.matches(name):
-                    found.append(name)
+                    matches.append(name)
                 yield False
 
 
@@ -51,12 +51,12 @@ def store_matches(decision: Decision, matching: RegexMatching) -> None:
     group = decision.group
     topics = dict(group.topics)
     is_changed = False
-    for regex, names in matching.found.items():
+    for regex, names in matching.matches.items():
         if regex not in group.regex_subscribers:
             continue
         resolved = ResolvedRegex(tuple(sorted(names)), matching.version, decision.now.wall_ms)
-        known = group.resolved_regexes.get(regex)
-        before = () if known is None else known.topics
+        stored_regex = group.resolved_regexes.get(regex)
+        before = () if stored_regex is None else stored_regex.topics
         if before != resolved.topics:
             is_changed = True
             subscribe(topics, before, by_regex=-1)

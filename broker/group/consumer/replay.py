@@ -75,11 +75,11 @@ def replay(
 
 def _replay_member(group: ConsumerGroup, key: Any, value: Any) -> None:
     member_id = key.member_id
-    known = group.members.get(member_id)
+    member = group.members.get(member_id)
     if isinstance(key, ConsumerGroupMemberMetadataKey):
         if value is not None:
-            group.put(_with_metadata(known or new_member(member_id), value))
-        elif known is not None:
+            group.put(_with_metadata(member or new_member(member_id), value))
+        elif member is not None:
             group.remove(member_id)
     elif isinstance(key, ConsumerGroupTargetAssignmentMemberKey):
         if value is None:
@@ -88,11 +88,11 @@ def _replay_member(group: ConsumerGroup, key: Any, value: Any) -> None:
             group.put_target(member_id, target_of(value))
     elif isinstance(key, ConsumerGroupCurrentMemberAssignmentKey):
         if value is not None:
-            group.put(_with_assignment(known or new_member(member_id), value))
-        elif known is not None:
+            group.put(_with_assignment(member or new_member(member_id), value))
+        elif member is not None:
             group.put(
                 replace(
-                    known,
+                    member,
                     member_epoch=LEAVE_EPOCH,
                     previous_member_epoch=LEAVE_EPOCH,
                     assigned_partitions=NOTHING_OWNED,

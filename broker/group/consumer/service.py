@@ -248,10 +248,10 @@ class ConsumerGroups:
     ) -> Committed[list[ErrorCode]]:
         """A LeaveGroup request, also of an administrator; the errors are in the order of the
         members."""
-        errors, found = classic_members.find_leaving(group, leaving)
+        errors, members = classic_members.find_leaving(group, leaving)
         decision = self._decision(group)
-        if found:
-            self._fence(decision, found)
+        if members:
+            self._fence(decision, members)
         try:
             committed = self._commit(decision, errors)
         except BrokerError as error:
@@ -262,7 +262,7 @@ class ConsumerGroups:
     def delete_empty(self, group: ConsumerGroup) -> ErrorCode:
         """Append the tombstones of a group without members: a classic group takes its place."""
         wall_ms = self._context.clock.now_ms()
-        error, _ = self._log.write([encode(one, wall_ms) for one in group_tombstones(group)])
+        error, _ = self._log.write([encode(record, wall_ms) for record in group_tombstones(group)])
         return response_error(error, AppendPurpose.CONSUMER_GROUP)
 
     # Records.
@@ -287,7 +287,7 @@ class ConsumerGroups:
         context = self._context
         group = decision.group
         wall_ms = context.clock.now_ms()
-        error, _ = self._log.write([encode(one, wall_ms) for one in decision.records])
+        error, _ = self._log.write([encode(record, wall_ms) for record in decision.records])
         if error:
             logger.warning("%s: group %s is not stored: %s", self._log, group.group_id, error.name)
             raise BrokerError(response_error(error, AppendPurpose.CONSUMER_GROUP))
@@ -374,7 +374,7 @@ class ConsumerGroups:
         """Fence as many members as fit into one batch; returns their ids."""
         while member_ids:
             decision = self._decision(group)
-            self._fence(decision, {one: group.members[one] for one in member_ids})
+            self._fence(decision, {member_id: group.members[member_id] for member_id in member_ids})
             try:
                 return self._commit(decision, None), member_ids
             except BrokerError as error:

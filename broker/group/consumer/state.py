@@ -142,14 +142,22 @@ class Deadlines:
     def take_passed(self, now_ms: int) -> PassedDeadlines:
         """Remove the deadlines that have passed."""
         passed = PassedDeadlines(
-            sessions=[one for one, deadline_ms in self.sessions.items() if deadline_ms <= now_ms],
-            rebalances=[
-                (one, epoch)
-                for one, (deadline_ms, epoch) in self.rebalances.items()
+            sessions=[
+                member_id
+                for member_id, deadline_ms in self.sessions.items()
                 if deadline_ms <= now_ms
             ],
-            joins=[one for one, deadline_ms in self.joins.items() if deadline_ms <= now_ms],
-            syncs=[one for one, deadline_ms in self.syncs.items() if deadline_ms <= now_ms],
+            rebalances=[
+                (member_id, epoch)
+                for member_id, (deadline_ms, epoch) in self.rebalances.items()
+                if deadline_ms <= now_ms
+            ],
+            joins=[
+                member_id for member_id, deadline_ms in self.joins.items() if deadline_ms <= now_ms
+            ],
+            syncs=[
+                member_id for member_id, deadline_ms in self.syncs.items() if deadline_ms <= now_ms
+            ],
         )
         for member_id in passed.sessions:
             del self.sessions[member_id]
@@ -169,7 +177,7 @@ class Deadlines:
         """
         waits = (self.sessions, self.joins, self.syncs)
         self.wake_ms = min(
-            *(min(one.values(), default=NEVER) for one in waits),
+            *(min(deadlines.values(), default=NEVER) for deadlines in waits),
             min((deadline for deadline, _ in self.rebalances.values()), default=NEVER),
         )
 
@@ -286,8 +294,8 @@ class ConsumerGroup:
         """The member's target; a new static member inherits that of its instance id."""
         if member.instance_id is None:
             return self.targets.get(member.member_id, NOTHING)
-        known = self.static_members.get(member.instance_id)
-        return NOTHING if known is None else self.targets.get(known, NOTHING)
+        static_member_id = self.static_members.get(member.instance_id)
+        return NOTHING if static_member_id is None else self.targets.get(static_member_id, NOTHING)
 
     def partition_epoch(self, topic_id: Uuid, partition: int) -> int:
         """The epoch of the member that has a partition, or -1."""
@@ -316,7 +324,7 @@ class ConsumerGroup:
 
     def are_others_classic(self, leaving: Mapping[str, ConsumerMember]) -> bool:
         """Whether without these members only classic ones are left."""
-        classic = sum(one.classic is not None for one in leaving.values())
+        classic = sum(member.classic is not None for member in leaving.values())
         return self.classic_count - classic == len(self.members) - len(leaving)
 
     # Changes.
@@ -439,8 +447,8 @@ class ConsumerGroup:
             epochs = self.partition_epochs.setdefault(topic_id, {})
             for partition in partitions:
                 # In a compacted log the record of the next owner may precede that of the last one.
-                known = epochs.get(partition)
-                if known is None or known < epoch:
+                owner_epoch = epochs.get(partition)
+                if owner_epoch is None or owner_epoch < epoch:
                     epochs[partition] = epoch
 
     def _disown(self, member: ConsumerMember | None) -> None:
@@ -527,8 +535,8 @@ def subscribe(
 ) -> None:
     """Add to the counts of topics; topics without subscribers are removed."""
     for name in names:
-        known = topics.get(name, _NO_SUBSCRIBERS)
-        left = Subscribers(known.by_name + by_name, known.by_regex + by_regex)
+        subscribers = topics.get(name, _NO_SUBSCRIBERS)
+        left = Subscribers(subscribers.by_name + by_name, subscribers.by_regex + by_regex)
         if left == _NO_SUBSCRIBERS:
             topics.pop(name, None)
         else:

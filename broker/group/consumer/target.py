@@ -59,8 +59,8 @@ class Subscriptions:
             names = dict.fromkeys(member.subscribed_topic_names)
             if regex:
                 names.update(dict.fromkeys(self._resolved.get(regex, ())))
-            found = [self._topics[name] for name in names if name in self._topics]
-            counts = {facts.topic_id: facts.partition_count for facts in found}
+            topics = [self._topics[name] for name in names if name in self._topics]
+            counts = {facts.topic_id: facts.partition_count for facts in topics}
             self.partition_counts.update(counts)
             topic_ids = self._known[key] = tuple(sorted(counts, key=topic_order))
         return topic_ids
@@ -69,7 +69,7 @@ class Subscriptions:
 def subscription_type(members: Iterable[ConsumerMember]) -> SubscriptionType:
     """Whether all are subscribed to the same names, or all to the same expression and no name."""
     kinds = dict.fromkeys(
-        (one.subscribed_topic_names, one.subscribed_topic_regex or "") for one in members
+        (member.subscribed_topic_names, member.subscribed_topic_regex or "") for member in members
     )
     # An expression together with names counts as heterogeneous even if all members say the same.
     if len(kinds) > 1 or any(names and regex for names, regex in kinds):
@@ -147,7 +147,11 @@ class _ValidTargets:
         for topic_id, partitions in assignment.items():
             claimed = self._claimed.setdefault(topic_id, set())
             count = self.partition_counts.get(topic_id, 0)
-            remaining = tuple(one for one in partitions if one < count and one not in claimed)
+            remaining = tuple(
+                partition
+                for partition in partitions
+                if partition < count and partition not in claimed
+            )
             if remaining:
                 claimed.update(remaining)
                 repaired[topic_id] = remaining

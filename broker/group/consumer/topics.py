@@ -25,7 +25,7 @@ _HASH: Final = Struct(">q")
 _COUNT: Final = Struct(">i")
 
 
-class _Known(NamedTuple):
+class _CachedTopic(NamedTuple):
     image: TopicImage
     facts: TopicFacts
     digest: bytes
@@ -46,7 +46,7 @@ class TopicDirectory:
         self._topics: Mapping[str, TopicImage] | None = None
         self._names: Mapping[Uuid, str] = {}
         self._racks: dict[int, str | None] = {}
-        self._known: dict[str, _Known] = {}
+        self._cached_topics: dict[str, _CachedTopic] = {}
 
     def refresh(self) -> int:
         """Read the latest image; returns `version`."""
@@ -57,11 +57,11 @@ class TopicDirectory:
                 self.names_version += 1
             self._topics = image.topics
             self._names = image.topic_names
-            self._racks = {broker_id: one.rack for broker_id, one in image.brokers.items()}
-            self._known = {
-                name: known
-                for name, known in self._known.items()
-                if image.topics.get(name) is known.image
+            self._racks = {broker_id: broker.rack for broker_id, broker in image.brokers.items()}
+            self._cached_topics = {
+                name: cached_topic
+                for name, cached_topic in self._cached_topics.items()
+                if image.topics.get(name) is cached_topic.image
             }
             self.version += 1
         return self.version
@@ -71,12 +71,12 @@ class TopicDirectory:
         return () if self._topics is None else self._topics
 
     def by_name(self, name: str) -> TopicFacts | None:
-        known = self._find(name)
-        return None if known is None else known.facts
+        cached_topic = self._find(name)
+        return None if cached_topic is None else cached_topic.facts
 
     def select(self, names: Iterable[str]) -> dict[str, TopicFacts]:
         """The topics that exist, by name."""
-        return {name: known.facts for name in names if (known := self._find(name))}
+        return {name: cached_topic.facts for name in names if (cached_topic := self._find(name))}
 
     def by_id(self, topic_id: Uuid) -> TopicFacts | None:
         name = self._names.get(topic_id)
@@ -84,27 +84,31 @@ class TopicDirectory:
 
     def hash_of(self, names: Iterable[str]) -> int:
         """The hash of the topics that exist; 0 if none does."""
-        digests = [known.digest for name in sorted(names) if (known := self._find(name))]
+        digests = [
+            cached_topic.digest for name in sorted(names) if (cached_topic := self._find(name))
+        ]
         if not digests:
             return 0
         (number,) = _HASH.unpack(blake2b(b"".join(digests), digest_size=_HASH.size).digest())
         return int(number)
 
-    def _find(self, name: str) -> _Known | None:
-        known = self._known.get(name)
-        if known is None:
+    def _find(self, name: str) -> _CachedTopic | None:
+        cached_topic = self._cached_topics.get(name)
+        if cached_topic is None:
             topic = None if self._topics is None else self._topics.get(name)
             if topic is None:
                 return None
             facts = self._facts(topic)
-            known = self._known[name] = _Known(topic, facts, _digest(facts))
-        return known
+            cached_topic = self._cached_topics[name] = _CachedTopic(topic, facts, _digest(facts))
+        return cached_topic
 
     def _facts(self, topic: TopicImage) -> TopicFacts:
         racks = []
         for index in sorted(topic.partitions):
-            found = [self._racks.get(replica) for replica in topic.partitions[index].replicas]
-            racks.append(tuple(sorted(one for one in found if one is not None)))
+            replica_racks = [
+                self._racks.get(replica) for replica in topic.partitions[index].replicas
+            ]
+            racks.append(tuple(sorted(rack for rack in replica_racks if rack is not None)))
         return TopicFacts(topic.topic_id, topic.name, len(topic.partitions), tuple(racks))
 
 

@@ -56,10 +56,12 @@ class _Plan:
         self.is_changed = [False] * len(members)
         # Members mostly share their subscriptions, which are long; each is looked at once.
         distinct: dict[int, tuple[tuple[Uuid, ...], list[int]]] = {}
-        for member, one in enumerate(members.values()):
-            distinct.setdefault(id(one.topic_ids), (one.topic_ids, []))[1].append(member)
-        known = dict.fromkeys(topic_id for ids, _ in distinct.values() for topic_id in ids)
-        self.topic_ids = sorted(known, key=topic_order)
+        for member, subscription in enumerate(members.values()):
+            distinct.setdefault(id(subscription.topic_ids), (subscription.topic_ids, []))[1].append(
+                member
+            )
+        topic_ids = dict.fromkeys(topic_id for ids, _ in distinct.values() for topic_id in ids)
+        self.topic_ids = sorted(topic_ids, key=topic_order)
         numbers = {topic_id: number for number, topic_id in enumerate(self.topic_ids)}
         self.subscriptions = {
             key: {topic_id: numbers[topic_id] for topic_id in ids}
@@ -97,9 +99,9 @@ class _Plan:
 
     def keep(self) -> None:
         """Take over what members have and are still subscribed to."""
-        for member, one in enumerate(self.members.values()):
-            subscribed = self.subscriptions[id(one.topic_ids)]
-            for topic_id, partitions in one.assignment.items():
+        for member, subscription in enumerate(self.members.values()):
+            subscribed = self.subscriptions[id(subscription.topic_ids)]
+            for topic_id, partitions in subscription.assignment.items():
                 topic = subscribed.get(topic_id)
                 if topic is None:
                     self.is_changed[member] = True
@@ -191,8 +193,10 @@ class _Plan:
                 if self.is_changed[owner]:
                     made[owner][topic_id] = tuple(partitions)
         return {
-            member_id: made[member] or NOTHING if self.is_changed[member] else one.assignment
-            for member, (member_id, one) in enumerate(self.members.items())
+            member_id: made[member] or NOTHING
+            if self.is_changed[member]
+            else subscription.assignment
+            for member, (member_id, subscription) in enumerate(self.members.items())
         }
 
 

@@ -76,4 +76,4 @@ def test_matchings_that_wait_share_the_names_of_topics() -> None:
         assert tracemalloc.get_traced_memory()[0] < 1 << 20
     finally:
         tracemalloc.stop()
-    assert len(waiting[0].found["9.*"]) == 1_111
+    assert len(waiting[0].matches["9.*"]) == 1_111
