@@ -356,9 +356,10 @@ class FetchSessions:
             return oldest
         is_follower = new.client.is_follower
         evictable = [
-            (one.client.is_follower, len(one.partitions), one.id)
-            for one in sessions
-            if now_ms - one.created_ms > EVICTION_MS or (is_follower and not one.client.is_follower)
+            (session.client.is_follower, len(session.partitions), session.id)
+            for session in sessions
+            if now_ms - session.created_ms > EVICTION_MS
+            or (is_follower and not session.client.is_follower)
         ]
         least = min(evictable, default=None)
         if least is None or (is_follower, len(new.partitions)) <= least[:2]:
@@ -381,7 +382,7 @@ class FetchSessions:
         if host == new.client.host or needed >= amount(self._shares[host]):
             return None
         return next(
-            one
-            for one in self._sessions.values()
-            if one.client.host == host and not one.client.is_follower
+            session
+            for session in self._sessions.values()
+            if session.client.host == host and not session.client.is_follower
         )

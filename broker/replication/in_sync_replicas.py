@@ -83,7 +83,11 @@ class InSyncChange(NamedTuple):
         assert in_sync is not None, "a change proposes something"
         partition, followers = self.partition, self.leader.followers
         # A fetch may arrive after its broker has died and registered again with a shorter log.
-        broker_epochs = {one: followers[one].broker_epoch for one in in_sync if one in followers}
+        broker_epochs = {
+            broker_id: followers[broker_id].broker_epoch
+            for broker_id in in_sync
+            if broker_id in followers
+        }
         return partition.topic, AlterIsr(
             partition.index,
             partition.leader_epoch,

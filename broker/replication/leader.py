@@ -96,11 +96,15 @@ class PartitionLeader:
         )
         self.in_sync = InSyncState.of(in_sync)
         self.rules = rules
-        known = {} if previous is None else previous.followers
+        previous_followers = {} if previous is None else previous.followers
         self.followers: dict[int, FollowerReplica] = {}
         for broker in dict.fromkeys((*replicas, *self.in_sync.committed)):
             if broker != replica_id:
-                follower = FollowerReplica(broker) if broker not in known else known[broker]
+                follower = (
+                    FollowerReplica(broker)
+                    if broker not in previous_followers
+                    else previous_followers[broker]
+                )
                 is_in_sync = broker in self.in_sync.committed
                 follower.begin_epoch(end_offset, now_ms if is_in_sync else None)
                 self.followers[broker] = follower
@@ -194,14 +198,14 @@ class PartitionLeader:
         if state.proposed is not None or state.committed == (self.replica_id,):
             return []
         lag_max_ms = self.rules.lag_time_max_ms
-        found = []
+        lagging_replicas = []
         for broker in state.committed:
             if broker == self.replica_id:
                 continue
             follower = self.followers.get(broker)
             if follower is None or not follower.is_caught_up(log_end_offset, now_ms, lag_max_ms):
-                found.append(broker)
-        return found
+                lagging_replicas.append(broker)
+        return lagging_replicas
 
     def propose_shrink(self, log_end_offset: int, now_ms: int) -> InSyncState | None:
         """Begin to remove the replicas that are `out_of_sync`; None when there are none."""

@@ -105,19 +105,19 @@ class Reading:
         return self.select(partition, requested.fetch_offset)
 
     def is_enough(
-        self, found: Iterable[tuple[PartitionKey, FetchPartition, Partition | None, ErrorCode]]
+        self, statuses: Iterable[tuple[PartitionKey, FetchPartition, Partition | None, ErrorCode]]
     ) -> bool:
         """Whether the fetch need not wait: an error, a divergence, a preferred replica or
         `min_bytes` of records."""
-        return self.min_bytes <= 0 or self.count(found) >= self.min_bytes
+        return self.min_bytes <= 0 or self.count(statuses) >= self.min_bytes
 
     def count(
-        self, found: Iterable[tuple[PartitionKey, FetchPartition, Partition | None, ErrorCode]]
+        self, statuses: Iterable[tuple[PartitionKey, FetchPartition, Partition | None, ErrorCode]]
     ) -> int:
         """Bytes of records that may be read, up to `min_bytes`; `min_bytes` with an error, a
         divergence or a preferred replica."""
         available_bytes = 0
-        for _, requested, partition, error in found:
+        for _, requested, partition, error in statuses:
             if error or partition is None:
                 return self.min_bytes
             if self.replica_id >= 0 and self._has_everything(partition, requested):
@@ -153,7 +153,7 @@ class Reading:
 
     def count_for_follower(
         self,
-        found: Iterable[tuple[PartitionKey, FetchPartition, Partition | None, ErrorCode]],
+        statuses: Iterable[tuple[PartitionKey, FetchPartition, Partition | None, ErrorCode]],
         record: Callable[[Partition, FetchPartition], None],
     ) -> int:
         """Count for a follower's fetch, as `count`, and record every partition.
@@ -162,7 +162,7 @@ class Reading:
                 where it fetches from
         """
         available_bytes = 0
-        for _, requested, partition, error in found:
+        for _, requested, partition, error in statuses:
             if error or partition is None:
                 available_bytes = self.min_bytes
                 continue

@@ -61,7 +61,8 @@ class RestingReplicas:
         offline = () if partition is None else partition.offline_replicas
         others = state.isr if state.leader == self._broker_id else (state.leader,)
         return any(
-            one != self._broker_id and one in image.brokers and one not in offline for one in others
+            broker_id != self._broker_id and broker_id in image.brokers and broker_id not in offline
+            for broker_id in others
         )
 
     def note(self, key: TopicPartition, *, is_resting: bool) -> None:

@@ -28,6 +28,7 @@ OWN_FILE: Final = re.compile(
 WITH_NOUNS: Final = (
     "broker/group/",
     "broker/handlers/",
+    "broker/replication/",
     "broker/server/",
     "controller/",
     "protocol/",

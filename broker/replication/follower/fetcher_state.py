@@ -248,25 +248,25 @@ class FetcherState:
         forgotten: dict[object, ForgottenTopic] = {}
         keys = list(self._replicas if session.is_full else self._changed)
         self._changed.clear()
-        known = session.partitions
+        partitions = session.partitions
         for key in keys:
             topic_id, index = key
             replica = self._replicas.get(key)
             if replica is not None and replica.is_ready and key not in self._throttled:
                 requested = replica.requested()
-                if known.get(key) != requested:
-                    known[key] = requested
+                if partitions.get(key) != requested:
+                    partitions[key] = requested
                     topic = topics.get(topic_id)
                     if topic is None:
                         topic = topics[topic_id] = FetchTopic(topic_id=topic_id, partitions=[])
                     topic.partitions.append(self._fetch_partition(index, requested))
-            elif known.pop(key, None) is not None:
+            elif partitions.pop(key, None) is not None:
                 left_out = forgotten.get(topic_id)
                 if left_out is None:
                     left_out = ForgottenTopic(topic_id=topic_id, partitions=[])
                     forgotten[topic_id] = left_out
                 left_out.partitions.append(index)
-        if not known and not forgotten:
+        if not partitions and not forgotten:
             return None
         limits = self._limits
         return FetchRequest(
@@ -307,13 +307,13 @@ class FetcherState:
 
     def _max_wait_ms(self, now_ms: int) -> int:
         """How long the leader may hold a response back: not beyond the end of a delay."""
-        due_ms = min((one.delayed_until_ms for one in self._delayed.values()), default=None)
+        due_ms = min((replica.delayed_until_ms for replica in self._delayed.values()), default=None)
         longest_ms = self._limits.max_wait_ms
         return longest_ms if due_ms is None else min(longest_ms, max(0, due_ms - now_ms))
 
     def next_wake_ms(self, now_ms: int) -> int | None:
         """When the first delayed or throttled replica is due; None: there is none."""
-        due_ms = [one.delayed_until_ms for one in self._delayed.values()]
+        due_ms = [replica.delayed_until_ms for replica in self._delayed.values()]
         if self._throttled:
             due_ms.append(now_ms + THROTTLED_MS)
         return min(due_ms, default=None)

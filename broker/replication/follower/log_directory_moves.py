@@ -321,28 +321,28 @@ class LogDirectoryMoves:
         start_offset = max(offset, log.log_start_offset)
         if start_offset >= log.end_offset:
             return log.end_offset
-        found = log.read(start_offset, 1, up_to_offset=log.end_offset)
-        if found is None:
+        piece = log.read(start_offset, 1, up_to_offset=log.end_offset)
+        if piece is None:
             return log.end_offset
         try:
-            return parse_batch(memoryview(found.read())).base_offset
+            return parse_batch(memoryview(piece.read())).base_offset
         finally:
-            found.release()
+            piece.release()
 
     def _copy(self, log: Log, future: Log) -> int:
         # At most what a second allows, so that a higher rate takes effect soon.
         size_max = min(STEP_BYTES, self._context.rate())
         start_offset = max(future.end_offset, log.log_start_offset)
-        found = log.read(start_offset, size_max, up_to_offset=log.end_offset)
+        piece = log.read(start_offset, size_max, up_to_offset=log.end_offset)
         now_ms = self._context.clock.now_ms()
-        if found is None:
+        if piece is None:
             # The log ends with an empty segment, before which a power cut took records.
             future.head.roll(log.end_offset, now_ms)
             return 0
         try:
-            records = memoryview(found.read())
+            records = memoryview(piece.read())
         finally:
-            found.release()
+            piece.release()
         future.append_as_follower(records, now_ms=now_ms)
         future.advance_high_watermark(log.high_watermark)
         future.advance_log_start(min(log.log_start_offset, future.end_offset))

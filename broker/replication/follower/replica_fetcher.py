@@ -487,14 +487,14 @@ class ReplicaFetcher:
         if requests is None:
             return
         connection = self._connected()
-        found = _FoundOffsets(requests)
+        responses = _OffsetResponses(requests)
 
         def on_done(timestamp: int, done: Pending[Any]) -> None:
             if self._is_closed:
                 return
-            found.take(timestamp, done)
-            if found.is_complete:
-                self._on_offsets(found)
+            responses.take(timestamp, done)
+            if responses.is_complete:
+                self._on_offsets(responses)
 
         for timestamp in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP):
             response: Pending[Any] = Pending.failed(ConnectionError())
@@ -502,11 +502,11 @@ class ReplicaFetcher:
                 response = connection.send(requests.request(timestamp), LIST_OFFSETS_VERSION)
             response.on_done(partial(on_done, timestamp))
 
-    def _on_offsets(self, found: _FoundOffsets) -> None:
+    def _on_offsets(self, responses: _OffsetResponses) -> None:
         now_ms = self._context.clock.monotonic_ms()
         try:
-            for replica in found.requests.replicas:
-                action = self._state.on_leader_offsets(replica, found.of(replica), now_ms)
+            for replica in responses.requests.replicas:
+                action = self._state.on_leader_offsets(replica, responses.of(replica), now_ms)
                 if action is not None:
                     self._execute(action)
         except NoDirectoryLeft as error:
@@ -515,16 +515,16 @@ class ReplicaFetcher:
         self._schedule()
 
 
-class _FoundOffsets:
+class _OffsetResponses:
     """The offsets of two ListOffsets responses."""
 
     def __init__(self, requests: OffsetRequests) -> None:
         self.requests = requests
-        self._found: dict[int, dict[tuple[str, int], int | ErrorCode]] = {}
+        self._offsets: dict[int, dict[tuple[str, int], int | ErrorCode]] = {}
 
     def take(self, timestamp: int, done: Pending[Any]) -> None:
-        found: dict[tuple[str, int], int | ErrorCode] = {}
-        self._found[timestamp] = found
+        offsets: dict[tuple[str, int], int | ErrorCode] = {}
+        self._offsets[timestamp] = offsets
         try:
             response: ListOffsetsResponse = done.result()
         except Exception:  # noqa: BLE001 - without a response there are no offsets; fetches fail, too
@@ -532,18 +532,18 @@ class _FoundOffsets:
         for topic in response.topics:
             for partition in topic.partitions:
                 error = ErrorCode(partition.error_code)
-                found[topic.name, partition.partition_index] = error or partition.offset
+                offsets[topic.name, partition.partition_index] = error or partition.offset
 
     @property
     def is_complete(self) -> bool:
         """Whether both responses have come, or will not come."""
-        return len(self._found) == len((LATEST_TIMESTAMP, EARLIEST_TIMESTAMP))
+        return len(self._offsets) == len((LATEST_TIMESTAMP, EARLIEST_TIMESTAMP))
 
     def of(self, replica: PartitionFetchState) -> LeaderOffsets | ErrorCode:
         """Start and end of the leader's log of this partition, or why they are unknown."""
         key = (replica.topic, replica.index)
-        latest = self._found[LATEST_TIMESTAMP].get(key, ErrorCode.NETWORK_EXCEPTION)
-        earliest = self._found[EARLIEST_TIMESTAMP].get(key, ErrorCode.NETWORK_EXCEPTION)
+        latest = self._offsets[LATEST_TIMESTAMP].get(key, ErrorCode.NETWORK_EXCEPTION)
+        earliest = self._offsets[EARLIEST_TIMESTAMP].get(key, ErrorCode.NETWORK_EXCEPTION)
         if isinstance(latest, ErrorCode):
             return latest
         if isinstance(earliest, ErrorCode):

@@ -72,7 +72,7 @@ class ReplicaFetchers:
 
     def drop_offline(self) -> None:
         """A log directory has failed: its partitions are not followed any more."""
-        for partition in [one for one in self._following if one.log.is_offline]:
+        for partition in [candidate for candidate in self._following if candidate.log.is_offline]:
             self._remove(partition)
 
     def set_count(self, count: int) -> None:
