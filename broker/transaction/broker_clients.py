@@ -27,12 +27,12 @@ class BrokerClients:
         """The client of a broker at its present address; None while it is not registered."""
         broker = self._topics.image().brokers.get(broker_id)
         endpoint = None if broker is None else broker.endpoint(self._listener_name)
-        known = self._connected.get(broker_id)
-        if known is not None and known[0] == endpoint:
-            return known[1]
-        if known is not None:
+        entry = self._connected.get(broker_id)
+        if entry is not None and entry[0] == endpoint:
+            return entry[1]
+        if entry is not None:
             del self._connected[broker_id]
-            known[1].close()
+            entry[1].close()
         if endpoint is None:
             return None
         client = self._clients.client(endpoint.host, endpoint.port, self._client_id)

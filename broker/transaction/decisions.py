@@ -17,16 +17,16 @@ from odradek.broker.transaction.metadata import (
     NO_PRODUCER_ID,
     NO_START_MS,
     TV_2,
-    Partitions,
     ProducerIdAndEpoch,
     TransactionMetadata,
+    TransactionPartitions,
     TxnTransitMetadata,
 )
 from odradek.broker.transaction.state import TransactionState
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 
-Decision = TxnTransitMetadata | ErrorCode
+TransactionDecision = TxnTransitMetadata | ErrorCode
 
 
 def decide_init_producer_id(
@@ -36,7 +36,7 @@ def decide_init_producer_id(
     expected: ProducerIdAndEpoch | None,
     new_producer_id: Callable[[], int],
     now_ms: int,
-) -> Decision:
+) -> TransactionDecision:
     """A producer begins, or continues after an error (KIP-360).
 
     1. A transition is pending, or markers are missing: CONCURRENT_TRANSACTIONS.
@@ -146,10 +146,10 @@ def decide_add_partitions(
     *,
     producer_id: int,
     producer_epoch: int,
-    partitions: Partitions,
+    partitions: TransactionPartitions,
     client_version: int,
     now_ms: int,
-) -> Decision:
+) -> TransactionDecision:
     """Begin a transaction, or add partitions to it.
 
     client_version  2 for a transaction of version 2, else 0
@@ -184,7 +184,7 @@ def verify_partitions(
     *,
     producer_id: int,
     producer_epoch: int,
-    partitions: Partitions,
+    partitions: TransactionPartitions,
 ) -> dict[TopicPartition, ErrorCode]:
     """Whether each partition is in the transaction (KIP-890), else TRANSACTION_ABORTABLE."""
     error = _producer_error(metadata, producer_id, producer_epoch)
@@ -206,7 +206,7 @@ def decide_end(
     producer_epoch: int,
     is_commit: bool,
     now_ms: int,
-) -> Decision:
+) -> TransactionDecision:
     """The producer ends its transaction."""
     error = _producer_error(metadata, producer_id, producer_epoch)
     if error or metadata is None:

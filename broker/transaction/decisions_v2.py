@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from odradek.broker.transaction.decisions import Decision
+from odradek.broker.transaction.decisions import TransactionDecision
 from odradek.broker.transaction.metadata import (
     EPOCH_MAX,
     LAST_EPOCH,
@@ -38,7 +38,7 @@ def decide_end_v2(
     is_commit: bool,
     new_producer_id: Callable[[], int],
     now_ms: int,
-) -> Decision:
+) -> TransactionDecision:
     """The producer ends its transaction, or raises its epoch by an abort of nothing.
 
     1. A transition is pending, or markers are missing: CONCURRENT_TRANSACTIONS.

@@ -32,8 +32,8 @@ REQUEST_PARTITIONS_MAX: Final = 1_000
 """Markers of one request; a leader writes each within 100 us."""
 NO_LEADER: Final = -1
 
-Batch = dict[PendingMarkers, dict[TopicPartition, None]]
-Results = dict[tuple[int, TopicPartition], ErrorCode]
+MarkerBatch = dict[PendingMarkers, dict[TopicPartition, None]]
+MarkerResults = dict[tuple[int, TopicPartition], ErrorCode]
 """By producer id and partition; one without an entry has no result."""
 
 logger = logging.getLogger("odradek.transactions")
@@ -47,7 +47,7 @@ class MarkerWriter(Protocol):
 
     def write(
         self, broker_id: int, markers: list[tuple[TxnMarker, list[TopicPartition]]]
-    ) -> Pending[Results]:
+    ) -> Pending[MarkerResults]:
         """Have a broker write markers.
 
         fails  BrokerError without a response: markers may have been written
@@ -60,13 +60,13 @@ class _Channel:
     __slots__ = ("is_in_flight", "is_sending", "queue")
 
     def __init__(self) -> None:
-        self.queue: Batch = {}
+        self.queue: MarkerBatch = {}
         self.is_in_flight = False
         self.is_sending = False
 
-    def take(self) -> Batch:
+    def take(self) -> MarkerBatch:
         """The markers of the next request, in the order in which they were added."""
-        batch: Batch = {}
+        batch: MarkerBatch = {}
         count = 0
         for pending in list(self.queue):
             partitions = self.queue[pending]
@@ -94,7 +94,7 @@ class MarkerChannels:
         self._writer = writer
         self._context = context
         self._channels: dict[int, _Channel] = {}
-        self._retried: Batch = {}
+        self._retried: MarkerBatch = {}
         self.delayed = DelayedMarkers()
         self.pending: dict[object, dict[PendingMarkers, None]] = {}
         """By owner: the transactions whose markers are not all written."""
@@ -176,12 +176,15 @@ class MarkerChannels:
             if not batch:
                 break
             channel.is_in_flight = True
-            markers = [(one.marker, list(partitions)) for one, partitions in batch.items()]
+            markers = [
+                (pending_markers.marker, list(partitions))
+                for pending_markers, partitions in batch.items()
+            ]
             written = self._writer.write(broker_id, markers)
             written.on_done(partial(self._responded, broker_id, batch))
         channel.is_sending = False
 
-    def _responded(self, broker_id: int, batch: Batch, done: Pending[Results]) -> None:
+    def _responded(self, broker_id: int, batch: MarkerBatch, done: Pending[MarkerResults]) -> None:
         self._channels[broker_id].is_in_flight = False
         try:
             results = done.result()
@@ -192,7 +195,7 @@ class MarkerChannels:
         self._send(broker_id)
 
     def _apply(
-        self, pending: PendingMarkers, partitions: Iterable[TopicPartition], results: Results
+        self, pending: PendingMarkers, partitions: Iterable[TopicPartition], results: MarkerResults
     ) -> None:
         """Note the results of the markers of one transaction."""
         if pending.is_over:

@@ -12,7 +12,7 @@ from odradek.broker.interbroker.network_client import Disconnected
 from odradek.broker.topics import TRANSACTION_TOPIC, Topics
 from odradek.broker.transaction.broker_clients import BrokerClients
 from odradek.broker.transaction.context import TransactionContext
-from odradek.broker.transaction.marker_channels import NO_LEADER, Results
+from odradek.broker.transaction.marker_channels import NO_LEADER, MarkerResults
 from odradek.broker.transaction.markers import TxnMarker
 from odradek.broker.transaction.metadata import TV_2
 from odradek.protocol.errors import ErrorCode, error_of
@@ -56,15 +56,15 @@ class BrokerMarkerWriter:
     def leader_of(self, partition: TopicPartition) -> int | None:
         """From the image of this broker; nothing was deleted before it has an image."""
         image = self._topics.image()
-        known = image.partition(*partition)
-        if known is not None:
-            return NO_LEADER if known.state is None else known.state.leader
+        partition_image = image.partition(*partition)
+        if partition_image is not None:
+            return NO_LEADER if partition_image.state is None else partition_image.state.leader
         return None if TRANSACTION_TOPIC in image.topics else NO_LEADER
 
-    def write(self, broker_id: int, markers: Markers) -> Pending[Results]:
+    def write(self, broker_id: int, markers: Markers) -> Pending[MarkerResults]:
         """One request, or the calls that it stands for."""
         if broker_id == self._broker_id:
-            written: Pending[Results] = Pending()
+            written: Pending[MarkerResults] = Pending()
             self._context.scheduler.run(self._write_all_here(markers, written))
             return written
         client = self._clients.of(broker_id)
@@ -74,7 +74,7 @@ class BrokerMarkerWriter:
         version = WRITE_TXN_MARKERS_VERSION_V2 if is_v2 else WRITE_TXN_MARKERS_VERSION
         return client.send(_request(markers), version).then(_results)
 
-    async def _write_all_here(self, markers: Markers, written: Pending[Results]) -> None:
+    async def _write_all_here(self, markers: Markers, written: Pending[MarkerResults]) -> None:
         keys: list[tuple[int, TopicPartition]] = []
         results: list[Pending[ErrorCode]] = []
         for marker, partitions in markers:
@@ -84,7 +84,7 @@ class BrokerMarkerWriter:
                 await pause()
         settled(results).on_done(
             lambda _: written.resolve(
-                {key: one.result() for key, one in zip(keys, results, strict=True)}
+                {key: result.result() for key, result in zip(keys, results, strict=True)}
             )
         )
 
@@ -112,12 +112,12 @@ def _request(markers: Markers) -> WriteTxnMarkersRequest:
     return request
 
 
-def _results(response: WriteTxnMarkersResponse) -> Results:
+def _results(response: WriteTxnMarkersResponse) -> MarkerResults:
     return {
-        (marker.producer_id, TopicPartition(topic.name, one.partition_index)): error_of(
-            one.error_code
+        (marker.producer_id, TopicPartition(topic.name, partition.partition_index)): error_of(
+            partition.error_code
         )
         for marker in response.markers
         for topic in marker.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     }

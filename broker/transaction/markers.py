@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
-from odradek.broker.transaction.metadata import Partitions
+from odradek.broker.transaction.metadata import TransactionPartitions
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 
@@ -48,7 +48,7 @@ class PendingMarkers:
         owner: object,
         transactional_id: str,
         marker: TxnMarker,
-        partitions: Partitions,
+        partitions: TransactionPartitions,
         *,
         on_marked: Callable[[Iterable[TopicPartition]], None],
         on_complete: Callable[[], None],
@@ -65,11 +65,11 @@ class PendingMarkers:
         """Partitions have their marker, or were deleted."""
         if self.is_over:
             return
-        known = [one for one in partitions if one in self.left]
-        for partition in known:
+        marked_partitions = [key for key in partitions if key in self.left]
+        for partition in marked_partitions:
             del self.left[partition]
-        if known:
-            self._on_marked(known)
+        if marked_partitions:
+            self._on_marked(marked_partitions)
         self.complete_if_done()
 
     def stop(self) -> None:

@@ -24,7 +24,7 @@ LAST_EPOCH: Final = EPOCH_MAX - 1
 TV_2: Final = 2
 """`transaction.version` from which the epoch rises with each transaction (KIP-890)."""
 
-Partitions = Mapping[TopicPartition, None]
+TransactionPartitions = Mapping[TopicPartition, None]
 """In the order in which they were added; never changed."""
 
 
@@ -62,7 +62,7 @@ class TxnTransitMetadata(NamedTuple):
     """Epoch that the producer may still name in a repeated InitProducerId; not stored."""
     timeout_ms: int
     state: TransactionState
-    partitions: Partitions
+    partitions: TransactionPartitions
     """Partitions of the transaction; while it is prepared, those whose marker is missing."""
     start_ms: int
     """When the first partition was added; -1 if there is no transaction."""

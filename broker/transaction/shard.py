@@ -38,9 +38,9 @@ from odradek.broker.transaction.metadata import (
     TV_2,
     EndTxnResult,
     InitProducerIdResult,
-    Partitions,
     ProducerIdAndEpoch,
     TransactionMetadata,
+    TransactionPartitions,
     TxnTransitMetadata,
     new_metadata,
 )
@@ -165,7 +165,7 @@ class TransactionShard(CoordinatorShard[TransactionContext, TransactionReplay]):
         transactional_id: str,
         producer_id: int,
         producer_epoch: int,
-        partitions: Partitions,
+        partitions: TransactionPartitions,
         *,
         client_version: int = 0,
     ) -> Pending[ErrorCode]:
@@ -189,7 +189,11 @@ class TransactionShard(CoordinatorShard[TransactionContext, TransactionReplay]):
         return self._append(metadata, decision)
 
     def verify_partitions(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Partitions
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: TransactionPartitions,
     ) -> dict[TopicPartition, ErrorCode]:
         """Whether each partition is in the transaction of a producer."""
         return verify_partitions(
@@ -299,7 +303,9 @@ class TransactionShard(CoordinatorShard[TransactionContext, TransactionReplay]):
 
     def _remove(self, expired: list[TransactionMetadata]) -> None:
         now_ms = self._context.clock.now_ms()
-        tombstones = [transaction_record(one.transactional_id, None, now_ms) for one in expired]
+        tombstones = [
+            transaction_record(metadata.transactional_id, None, now_ms) for metadata in expired
+        ]
 
         def removed(error: ErrorCode) -> None:
             for metadata in expired:

@@ -40,18 +40,17 @@ ADD_PARTITIONS_TO_TXN_VERSION: Final = 5
 TRANSACTIONS_MAX: Final = 100
 """Transactions that one request names."""
 
-Waiting = deque[tuple[VerifiedTransaction, Pending[PartitionErrors]]]
-Batch = list[tuple[VerifiedTransaction, Pending[PartitionErrors]]]
+Verification = tuple[VerifiedTransaction, Pending[PartitionErrors]]
 
 
 class _Channel:
     """The verifications that one coordinator is asked for."""
 
     def __init__(self) -> None:
-        self.waiting: Waiting = deque()
+        self.waiting: deque[Verification] = deque()
         self.is_in_flight = False
 
-    def take(self) -> Batch:
+    def take(self) -> list[Verification]:
         """The next request: each transactional id once."""
         batch: dict[str, tuple[VerifiedTransaction, Pending[PartitionErrors]]] = {}
         while self.waiting and len(batch) < TRANSACTIONS_MAX:
@@ -112,8 +111,12 @@ class CoordinatorVerifier:
 
     def _ask(self, transaction: VerifiedTransaction) -> Pending[PartitionErrors]:
         index = self._coordinator.partition_for(transaction.transactional_id)
-        known = self._topics.image().partition(TRANSACTION_TOPIC, index)
-        leader = -1 if known is None or known.state is None else known.state.leader
+        partition_image = self._topics.image().partition(TRANSACTION_TOPIC, index)
+        leader = (
+            -1
+            if partition_image is None or partition_image.state is None
+            else partition_image.state.leader
+        )
         if leader == self._broker_id:
             return self._verify_here(transaction)
         if leader < 0:
@@ -156,7 +159,7 @@ class CoordinatorVerifier:
         sent.on_done(partial(self._responded, broker_id, batch))
 
     def _responded(
-        self, broker_id: int, batch: Batch, done: Pending[AddPartitionsToTxnResponse]
+        self, broker_id: int, batch: list[Verification], done: Pending[AddPartitionsToTxnResponse]
     ) -> None:
         self._channels[broker_id].is_in_flight = False
         errors: dict[str, dict[TopicPartition, ErrorCode]] = {}
@@ -169,15 +172,20 @@ class CoordinatorVerifier:
             failure = error_of(response.error_code) or failure
             for result in response.results_by_transaction:
                 errors[result.transactional_id] = {
-                    TopicPartition(topic.name, one.partition_index): error_of(
-                        one.partition_error_code
+                    TopicPartition(topic.name, partition.partition_index): error_of(
+                        partition.partition_error_code
                     )
                     for topic in result.topic_results
-                    for one in topic.results_by_partition
+                    for partition in topic.results_by_partition
                 }
         for transaction, verified in batch:
-            known = errors.get(transaction.transactional_id, {})
-            verified.resolve({one: known.get(one, failure) for one in transaction.partitions})
+            partition_errors = errors.get(transaction.transactional_id, {})
+            verified.resolve(
+                {
+                    partition: partition_errors.get(partition, failure)
+                    for partition in transaction.partitions
+                }
+            )
         self._send(broker_id)
 
     def close(self) -> None:
@@ -189,7 +197,7 @@ def _failed(transaction: VerifiedTransaction, error: ErrorCode) -> Pending[Parti
     return Pending.of(dict.fromkeys(transaction.partitions, error))
 
 
-def _request(batch: Batch) -> AddPartitionsToTxnRequest:
+def _request(batch: list[Verification]) -> AddPartitionsToTxnRequest:
     # Imported at its first use: only a coordinator on another broker is asked so.
     from odradek.protocol.messages.add_partitions_to_txn import (
         AddPartitionsToTxnRequest,

@@ -30,6 +30,7 @@ WITH_NOUNS: Final = (
     "broker/handlers/",
     "broker/replication/",
     "broker/server/",
+    "broker/transaction/",
     "controller/",
     "protocol/",
     "runtime/",

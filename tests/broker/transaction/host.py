@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import count
 
 from odradek.broker.transaction.context import TransactionContext, TransactionSettings
-from odradek.broker.transaction.marker_channels import MarkerChannels, Results
+from odradek.broker.transaction.marker_channels import MarkerChannels, MarkerResults
 from odradek.broker.transaction.markers import TxnMarker
 from odradek.broker.transaction.metadata import (
     InitProducerIdResult,
@@ -45,7 +45,7 @@ class Leaders:
 
     def write(
         self, broker_id: int, markers: list[tuple[TxnMarker, list[TopicPartition]]]
-    ) -> Pending[Results]:
+    ) -> Pending[MarkerResults]:
         self.requests.append((broker_id, markers))
         if self.is_lost:
             return Pending.failed(BrokerError(ErrorCode.NETWORK_EXCEPTION))
@@ -59,7 +59,7 @@ class Leaders:
             for partition in partitions:
                 if partition not in self.errors:
                     self.open.pop(partition, None)
-        written: Pending[Results] = Pending()
+        written: Pending[MarkerResults] = Pending()
 
         def respond() -> None:
             written.resolve(
