@@ -36,9 +36,9 @@ class AutoTopicCreation:
         requester  the client, for the log
         fails      BrokerError LEADER_NOT_AVAILABLE beyond `UNDER_WAY_MAX`
         """
-        known = self._under_way.get(name)
-        if known is not None:
-            return known
+        creation = self._under_way.get(name)
+        if creation is not None:
+            return creation
         if len(self._under_way) >= UNDER_WAY_MAX:
             return Pending.failed(BrokerError(ErrorCode.LEADER_NOT_AVAILABLE))
 

@@ -131,12 +131,12 @@ class Topics:
 
     def brokers(self, listener_name: str) -> list[tuple[int, str, int, str | None]]:
         """(id, host, port, rack) of the live brokers that have an address on the listener."""
-        found = []
+        nodes = []
         for broker in self._metadata.image.brokers.values():
             endpoint = broker.endpoint(listener_name)
             if endpoint is not None:
-                found.append((broker.broker_id, endpoint.host, endpoint.port, broker.rack))
-        return found
+                nodes.append((broker.broker_id, endpoint.host, endpoint.port, broker.rack))
+        return nodes
 
     def view(self, name: str) -> TopicView | None:
         """A topic, or None."""

@@ -101,14 +101,14 @@ class CleaningChooser:
     def _checkpoint_offset(self, log: Log) -> int | None:
         """The end offset of the last cleaning; corrected if it is outside of the log."""
         directory = self._context.logs.directory_of(log)
-        known = directory.cleaner_offsets.get((log.topic, log.partition))
-        if not is_checkpoint_void(known, log.log_start_offset, log.end_offset):
-            return known
+        cleaner_offset = directory.cleaner_offsets.get((log.topic, log.partition))
+        if not is_checkpoint_void(cleaner_offset, log.log_start_offset, log.end_offset):
+            return cleaner_offset
         if not log.config.cleanup_delete:
             logger.warning(
                 "%s was cleaned up to %s, which is outside of %d..%d; it is cleaned from its start",
                 log.directory,
-                known,
+                cleaner_offset,
                 log.log_start_offset,
                 log.end_offset,
             )

@@ -54,11 +54,11 @@ class ClosedSegmentTimes:
         The log may change between steps.
         raises  OSError; CorruptBatch
         """
-        known = self._known.setdefault(log, {})
+        segment_times = self._known.setdefault(log, {})
         for segment in log.segments[first_number:-1]:
             key = (segment.base_offset, segment.size)
-            if key not in known:
-                known[key] = _times_of(segment)
+            if key not in segment_times:
+                segment_times[key] = _times_of(segment)
                 yield
 
     def keep_only(self, logs: set[Log]) -> None:
@@ -69,8 +69,8 @@ class ClosedSegmentTimes:
 
 def _times_of(segment: Segment) -> SegmentTimes:
     first_ms = NO_TIME
-    for found in iterate_headers(segment.handle.use(), 0, segment.size, chunk_bytes=HEADER_BYTES):
-        first_ms = found.max_timestamp_ms
+    for header in iterate_headers(segment.handle.use(), 0, segment.size, chunk_bytes=HEADER_BYTES):
+        first_ms = header.max_timestamp_ms
         break
     return SegmentTimes(first_ms, segment.largest_timestamp_or_change_ms())
 

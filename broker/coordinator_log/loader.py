@@ -120,13 +120,13 @@ def _load_segment(
     while position < segment.size and _segment_of(log, segment.base_offset) is segment:
         batch = reader.batch_at(position)
         if batch is None:
-            found = yield from reader.find_batch(position + 1, end_offset)
-            resumed = end_offset if found is None else max(offset, found[1].base_offset)
+            next_batch = yield from reader.find_batch(position + 1, end_offset)
+            resumed = end_offset if next_batch is None else max(offset, next_batch[1].base_offset)
             if resumed > offset or not is_seeking:
                 reason, records = reader.damage_at(position)
                 replay.skip(offset, max(resumed, offset + 1), reason, records)
                 offset = resumed
-            position = segment.size if found is None else found[0]
+            position = segment.size if next_batch is None else next_batch[0]
             continue
         position += batch.size
         if is_seeking and batch.next_offset <= offset:
@@ -196,8 +196,8 @@ class _SegmentReader:
 
     def batch_at(self, position: int) -> RecordBatch | None:
         """The batch at a position; None when it is damaged."""
-        known, batch = self._known
-        if known != position:
+        cached_position, batch = self._known
+        if cached_position != position:
             batch = self._whole(position)
             if batch is not None and not has_valid_crc(batch):
                 batch = None

@@ -67,29 +67,31 @@ class _Queued:
 
         A topic that is deleted, and made again, changes its id between two requests.
         """
-        known = self._request
-        if not isinstance(known, UpdateMetadata) or not isinstance(later, UpdateMetadata):
+        request = self._request
+        if not isinstance(request, UpdateMetadata) or not isinstance(later, UpdateMetadata):
             return False
-        if known.controller_epoch != later.controller_epoch or later.is_full:
+        if request.controller_epoch != later.controller_epoch or later.is_full:
             return False
-        if _deletes(later) or (self._merged is None and _deletes(known)):
+        if _deletes(later) or (self._merged is None and _deletes(request)):
             return False
         if self._merged is None:
-            self._merged = _by_key(known.partitions)
+            self._merged = _by_key(request.partitions)
         self._merged |= _by_key(later.partitions)
-        self._request = later._replace(is_full=known.is_full)
+        self._request = later._replace(is_full=request.is_full)
         self.responds.append(respond)
         return True
 
 
 def _deletes(request: UpdateMetadata) -> bool:
-    return any(one.state.leader == LEADER_DURING_DELETE for one in request.partitions)
+    return any(partition.state.leader == LEADER_DURING_DELETE for partition in request.partitions)
 
 
 def _by_key(
     partitions: tuple[UpdateMetadataPartition, ...],
 ) -> dict[TopicPartition, UpdateMetadataPartition]:
-    return {TopicPartition(one.topic, one.partition): one for one in partitions}
+    return {
+        TopicPartition(partition.topic, partition.partition): partition for partition in partitions
+    }
 
 
 class _Channel:

@@ -172,8 +172,8 @@ class ControllerChannel:
         def read(response: ControlledShutdownResponse) -> list[TopicPartition]:
             _check(response.error_code)
             return [
-                TopicPartition(one.topic_name, one.partition_index)
-                for one in response.remaining_partitions
+                TopicPartition(partition.topic_name, partition.partition_index)
+                for partition in response.remaining_partitions
             ]
 
         def message() -> Any:

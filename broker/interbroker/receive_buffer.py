@@ -43,16 +43,16 @@ class ReceiveBuffer:
     def target(self) -> memoryview:
         """The memory to receive into; never empty."""
         memory, start, end = self._memory, self._start, self._end
-        wanted = self._wanted
-        if wanted > len(memory) or len(memory) > KEPT_BYTES_MAX >= wanted:
-            size = max(FIRST_BYTES, 1 << (wanted - 1).bit_length())
+        wanted_bytes = self._wanted
+        if wanted_bytes > len(memory) or len(memory) > KEPT_BYTES_MAX >= wanted_bytes:
+            size = max(FIRST_BYTES, 1 << (wanted_bytes - 1).bit_length())
             larger = memoryview(mmap(-1, size))
             larger[: end - start] = memory[start:end]
             self._memory = memory = larger
             self._start, self._end = 0, end - start
         elif start == end:
             self._start = self._end = 0
-        elif start + wanted > len(memory):
+        elif start + wanted_bytes > len(memory):
             memory[: end - start] = memory[start:end]
             self._start, self._end = 0, end - start
         return memory[self._end :]

@@ -226,13 +226,13 @@ def check_first_directory(files: FileSystem, directories: Sequence[str]) -> None
     raises  StartError
     """
     first = directories[0]
-    found = []
+    folders = []
     for folder in directories:
         with contextlib.suppress(OSError):
             if any(find_files(files, folder)):
-                found.append(folder)
-    if found and first not in found:
+                folders.append(folder)
+    if folders and first not in folders:
         raise StartError(
-            f"the coordination files are in {found[0]}, not in the first of log.dirs (or "
+            f"the coordination files are in {folders[0]}, not in the first of log.dirs (or "
             f"metadata.log.dir), {first}: put it first"
         )

@@ -35,7 +35,7 @@ class OrphanedLogs:
 
         cost  1 us a log
         """
-        found: dict[str, list[str]] = {}
+        folders: dict[str, list[str]] = {}
         for log in logs.all():
             if logs.get(log.topic, log.partition) is not log:
                 continue
@@ -46,8 +46,8 @@ class OrphanedLogs:
                 or log.partition not in topic.partitions
                 or topic_id not in (None, topic.topic_id)
             ):
-                found.setdefault(log.topic, []).append(log.directory)
-        self._folders = found
+                folders.setdefault(log.topic, []).append(log.directory)
+        self._folders = folders
 
     def warning(self) -> str | None:
         """A line for the operator; None when there are no such logs."""

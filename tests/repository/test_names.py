@@ -26,11 +26,23 @@ OWN_FILE: Final = re.compile(
 )
 """A folder, a file, or `path:name`."""
 WITH_NOUNS: Final = (
+    "broker/auto_topic_creation.py",
+    "broker/compaction/",
+    "broker/coordinator_log/",
+    "broker/fsync.py",
     "broker/group/",
     "broker/handlers/",
+    "broker/interbroker/",
+    "broker/node/",
+    "broker/producer_ids.py",
+    "broker/purgatory.py",
     "broker/replication/",
     "broker/server/",
+    "broker/services.py",
+    "broker/topics.py",
     "broker/transaction/",
+    "broker/transaction_markers.py",
+    "broker/transaction_verifier.py",
     "controller/",
     "protocol/",
     "runtime/",

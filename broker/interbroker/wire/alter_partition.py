@@ -40,7 +40,7 @@ def alter_partition_message(
 ) -> AlterPartitionRequest:
     """The message of a leader; `topic_id` is asked from version 2 on."""
     topics: dict[str, AlterPartitionRequestTopicData] = {}
-    for name, one in proposals:
+    for name, proposal in proposals:
         topic = topics.get(name)
         if topic is None:
             topic = topics[name] = AlterPartitionRequestTopicData(
@@ -51,15 +51,17 @@ def alter_partition_message(
         with_epochs = version >= BROKER_EPOCHS_FROM
         topic.partitions.append(
             AlterPartitionRequestPartitionData(
-                partition_index=one.partition,
-                leader_epoch=one.leader_epoch,
-                new_isr=[] if with_epochs else list(one.isr),
+                partition_index=proposal.partition,
+                leader_epoch=proposal.leader_epoch,
+                new_isr=[] if with_epochs else list(proposal.isr),
                 new_isr_with_epochs=[
-                    BrokerState(broker_id=broker, broker_epoch=one.broker_epochs.get(broker, -1))
-                    for broker in (one.isr if with_epochs else ())
+                    BrokerState(
+                        broker_id=broker, broker_epoch=proposal.broker_epochs.get(broker, -1)
+                    )
+                    for broker in (proposal.isr if with_epochs else ())
                 ],
-                leader_recovery_state=one.leader_recovery_state,
-                partition_epoch=one.partition_epoch,
+                leader_recovery_state=proposal.leader_recovery_state,
+                partition_epoch=proposal.partition_epoch,
             )
         )
     return AlterPartitionRequest(
@@ -71,26 +73,28 @@ def alter_partition_proposals(
     topic: str, data: AlterPartitionRequestTopicData, version: int
 ) -> list[Proposal]:
     """The proposals of the message for the partitions of one topic."""
-    found = []
-    for one in data.partitions:
-        states = one.new_isr_with_epochs
+    proposals = []
+    for partition in data.partitions:
+        states = partition.new_isr_with_epochs
         isr = (
-            (state.broker_id for state in states) if version >= BROKER_EPOCHS_FROM else one.new_isr
+            (state.broker_id for state in states)
+            if version >= BROKER_EPOCHS_FROM
+            else partition.new_isr
         )
-        found.append(
+        proposals.append(
             (
                 topic,
                 AlterIsr(
-                    one.partition_index,
-                    one.leader_epoch,
+                    partition.partition_index,
+                    partition.leader_epoch,
                     tuple(isr),
-                    one.partition_epoch,
-                    one.leader_recovery_state,
+                    partition.partition_epoch,
+                    partition.leader_recovery_state,
                     {state.broker_id: state.broker_epoch for state in states},
                 ),
             )
         )
-    return found
+    return proposals
 
 
 def altered_partition(
@@ -129,15 +133,15 @@ def alter_partition_results(
 
     A partition that it left out has UNKNOWN_SERVER_ERROR.
     """
-    found: dict[tuple[str | UUID, int], AlterPartitionResponsePartitionData] = {}
+    responses: dict[tuple[str | UUID, int], AlterPartitionResponsePartitionData] = {}
     for topic in response.topics:
         key = topic.topic_id if version >= TOPIC_IDS_FROM else topic.topic_name
-        for one in topic.partitions:
-            found[key, one.partition_index] = one
+        for partition in topic.partitions:
+            responses[key, partition.partition_index] = partition
     results: list[AlteredPartition] = []
     for name, proposal in proposals:
         key = topic_id(name) if version >= TOPIC_IDS_FROM else name
-        data = found.get((key, proposal.partition))
+        data = responses.get((key, proposal.partition))
         results.append(ErrorCode.UNKNOWN_SERVER_ERROR if data is None else _altered(data))
     return results
 

@@ -42,17 +42,17 @@ async def leader_and_isr_message(
     """
     topics: dict[str, LeaderAndIsrTopicState] = {}
     ungrouped: list[LeaderAndIsrPartitionState] = []
-    for number, one in enumerate(value.partitions):
+    for number, partition in enumerate(value.partitions):
         if number and number % UNIT_ITEMS == 0:
             await pause()
-        state = _partition_message(one)
+        state = _partition_message(partition)
         if version < GROUPED_FROM:
             ungrouped.append(state)
             continue
-        topic = topics.get(one.topic)
+        topic = topics.get(partition.topic)
         if topic is None:
-            topic = topics[one.topic] = LeaderAndIsrTopicState(
-                topic_name=one.topic, topic_id=one.topic_id, partition_states=[]
+            topic = topics[partition.topic] = LeaderAndIsrTopicState(
+                topic_name=partition.topic, topic_id=partition.topic_id, partition_states=[]
             )
         topic.partition_states.append(state)
     leaders = ((broker, broker.endpoint(listener_name)) for broker in value.leaders)
@@ -72,20 +72,20 @@ async def leader_and_isr_message(
     )
 
 
-def _partition_message(one: LeaderAndIsrPartition) -> LeaderAndIsrPartitionState:
-    state = one.state
+def _partition_message(partition: LeaderAndIsrPartition) -> LeaderAndIsrPartitionState:
+    state = partition.state
     return LeaderAndIsrPartitionState(
-        topic_name=one.topic,
-        partition_index=one.partition,
+        topic_name=partition.topic,
+        partition_index=partition.partition,
         controller_epoch=state.controller_epoch,
         leader=state.leader,
         leader_epoch=state.leader_epoch,
         isr=list(state.isr),
         partition_epoch=state.partition_epoch,
-        replicas=list(one.replicas),
-        adding_replicas=list(one.adding),
-        removing_replicas=list(one.removing),
-        is_new=one.is_new,
+        replicas=list(partition.replicas),
+        adding_replicas=list(partition.adding),
+        removing_replicas=list(partition.removing),
+        is_new=partition.is_new,
         leader_recovery_state=state.leader_recovery_state,
     )
 
@@ -102,8 +102,10 @@ async def leader_and_isr_value(message: LeaderAndIsrRequest, listener_name: str)
         message.broker_epoch,
         partitions,
         tuple(
-            BrokerImage(one.broker_id, -1, (Endpoint(listener_name, one.host_name, one.port, ""),))
-            for one in message.live_leaders
+            BrokerImage(
+                leader.broker_id, -1, (Endpoint(listener_name, leader.host_name, leader.port, ""),)
+            )
+            for leader in message.live_leaders
         ),
     )
 
@@ -145,23 +147,25 @@ async def leader_and_isr_response(
     whole, errors = value.error, value.partition_errors
     ungrouped: list[LeaderAndIsrPartitionError] = []
     topics: dict[UUID, LeaderAndIsrTopicError] = {}
-    for number, one in enumerate(request.partitions):
+    for number, partition in enumerate(request.partitions):
         if number and number % UNIT_ITEMS == 0:
             await pause()
-        code = whole or errors.get(TopicPartition(one.topic, one.partition), ErrorCode.NONE)
+        code = whole or errors.get(
+            TopicPartition(partition.topic, partition.partition), ErrorCode.NONE
+        )
         if version < TOPIC_IDS_FROM:
             ungrouped.append(
                 LeaderAndIsrPartitionError(
-                    topic_name=one.topic, partition_index=one.partition, error_code=code
+                    topic_name=partition.topic, partition_index=partition.partition, error_code=code
                 )
             )
             continue
-        topic = topics.get(one.topic_id)
+        topic = topics.get(partition.topic_id)
         if topic is None:
-            topic = LeaderAndIsrTopicError(topic_id=one.topic_id, partition_errors=[])
-            topics[one.topic_id] = topic
+            topic = LeaderAndIsrTopicError(topic_id=partition.topic_id, partition_errors=[])
+            topics[partition.topic_id] = topic
         topic.partition_errors.append(
-            LeaderAndIsrPartitionError(partition_index=one.partition, error_code=code)
+            LeaderAndIsrPartitionError(partition_index=partition.partition, error_code=code)
         )
     return LeaderAndIsrResponse(
         error_code=whole, partition_errors=ungrouped, topics=list(topics.values())
@@ -174,18 +178,25 @@ def leader_and_isr_result(request: LeaderAndIsr, response: LeaderAndIsrResponse)
     A broker that fences a leader epoch does not say which one its log has: the double of what was
     sent is assumed, so that the controller gets above it in a few steps.
     """
-    names = {one.topic_id: one.topic for one in request.partitions}
+    names = {partition.topic_id: partition.topic for partition in request.partitions}
     errors = {
-        TopicPartition(one.topic_name, one.partition_index): error_of(one.error_code)
-        for one in response.partition_errors
+        TopicPartition(partition.topic_name, partition.partition_index): error_of(
+            partition.error_code
+        )
+        for partition in response.partition_errors
     }
     for topic in response.topics:
         name = names.get(topic.topic_id)
         if name is not None:
-            for one in topic.partition_errors:
-                errors[TopicPartition(name, one.partition_index)] = error_of(one.error_code)
+            for partition_error in topic.partition_errors:
+                errors[TopicPartition(name, partition_error.partition_index)] = error_of(
+                    partition_error.error_code
+                )
     errors = {key: error for key, error in errors.items() if error is not ErrorCode.NONE}
-    sent = {TopicPartition(one.topic, one.partition): one.state for one in request.partitions}
+    sent = {
+        TopicPartition(partition.topic, partition.partition): partition.state
+        for partition in request.partitions
+    }
     return ControlResponse(
         error_of(response.error_code),
         errors,

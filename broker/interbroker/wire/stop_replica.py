@@ -30,18 +30,18 @@ from odradek.runtime.work import UNIT_ITEMS, collect, pause
 async def stop_replica_message(value: StopReplica) -> StopReplicaRequest:
     """The request as it is sent, in version 3 or 4."""
     topics: dict[str, StopReplicaTopicState] = {}
-    for number, one in enumerate(value.partitions):
+    for number, partition in enumerate(value.partitions):
         if number and number % UNIT_ITEMS == 0:
             await pause()
-        topic = topics.get(one.topic)
+        topic = topics.get(partition.topic)
         if topic is None:
-            topic = StopReplicaTopicState(topic_name=one.topic, partition_states=[])
-            topics[one.topic] = topic
+            topic = StopReplicaTopicState(topic_name=partition.topic, partition_states=[])
+            topics[partition.topic] = topic
         topic.partition_states.append(
             StopReplicaPartitionState(
-                partition_index=one.partition,
-                leader_epoch=one.leader_epoch,
-                delete_partition=one.is_deleted,
+                partition_index=partition.partition,
+                leader_epoch=partition.leader_epoch,
+                delete_partition=partition.is_deleted,
             )
         )
     return StopReplicaRequest(
@@ -65,8 +65,10 @@ async def stop_replica_value(message: StopReplicaRequest) -> StopReplica:
 
 def _partition_values(message: StopReplicaRequest) -> Iterator[StopReplicaPartition]:
     is_deleted = message.delete_partitions
-    for one in message.ungrouped_partitions:
-        yield StopReplicaPartition(one.topic_name, one.partition_index, NO_EPOCH, is_deleted)
+    for partition in message.ungrouped_partitions:
+        yield StopReplicaPartition(
+            partition.topic_name, partition.partition_index, NO_EPOCH, is_deleted
+        )
     for topic in message.topics:
         for index in topic.partition_indexes:
             yield StopReplicaPartition(topic.name, index, NO_EPOCH, is_deleted)
@@ -86,12 +88,14 @@ async def stop_replica_response(
     """The response lists every partition, or none when the whole request was refused."""
     errors = value.partition_errors
     listed: list[StopReplicaPartitionError] = []
-    for one in request.partitions if value.error is ErrorCode.NONE else ():
+    for partition in request.partitions if value.error is ErrorCode.NONE else ():
         listed.append(
             StopReplicaPartitionError(
-                topic_name=one.topic,
-                partition_index=one.partition,
-                error_code=errors.get(TopicPartition(one.topic, one.partition), ErrorCode.NONE),
+                topic_name=partition.topic,
+                partition_index=partition.partition,
+                error_code=errors.get(
+                    TopicPartition(partition.topic, partition.partition), ErrorCode.NONE
+                ),
             )
         )
         if len(listed) % UNIT_ITEMS == 0:
@@ -102,8 +106,10 @@ async def stop_replica_response(
 def stop_replica_result(response: StopReplicaResponse) -> ControlResponse:
     """The result in a broker's response."""
     errors = {
-        TopicPartition(one.topic_name, one.partition_index): error_of(one.error_code)
-        for one in response.partition_errors
+        TopicPartition(partition.topic_name, partition.partition_index): error_of(
+            partition.error_code
+        )
+        for partition in response.partition_errors
     }
     return ControlResponse(
         error_of(response.error_code),

@@ -36,17 +36,17 @@ async def update_metadata_message(value: UpdateMetadata, version: int) -> Update
     """The request as it is sent."""
     topics: dict[str, UpdateMetadataTopicState] = {}
     ungrouped: list[UpdateMetadataPartitionState] = []
-    for number, one in enumerate(value.partitions):
+    for number, partition in enumerate(value.partitions):
         if number and number % UNIT_ITEMS == 0:
             await pause()
-        state = _partition_message(one)
+        state = _partition_message(partition)
         if version < GROUPED_FROM:
             ungrouped.append(state)
             continue
-        topic = topics.get(one.topic)
+        topic = topics.get(partition.topic)
         if topic is None:
-            topic = topics[one.topic] = UpdateMetadataTopicState(
-                topic_name=one.topic, topic_id=one.topic_id, partition_states=[]
+            topic = topics[partition.topic] = UpdateMetadataTopicState(
+                topic_name=partition.topic, topic_id=partition.topic_id, partition_states=[]
             )
         topic.partition_states.append(state)
     return UpdateMetadataRequest(
@@ -60,18 +60,18 @@ async def update_metadata_message(value: UpdateMetadata, version: int) -> Update
     )
 
 
-def _partition_message(one: UpdateMetadataPartition) -> UpdateMetadataPartitionState:
-    state = one.state
+def _partition_message(partition: UpdateMetadataPartition) -> UpdateMetadataPartitionState:
+    state = partition.state
     return UpdateMetadataPartitionState(
-        topic_name=one.topic,
-        partition_index=one.partition,
+        topic_name=partition.topic,
+        partition_index=partition.partition,
         controller_epoch=state.controller_epoch,
         leader=state.leader,
         leader_epoch=state.leader_epoch,
         isr=list(state.isr),
         zk_version=state.partition_epoch,
-        replicas=list(one.replicas),
-        offline_replicas=list(one.offline_replicas),
+        replicas=list(partition.replicas),
+        offline_replicas=list(partition.offline_replicas),
     )
 
 
@@ -89,7 +89,12 @@ def _broker_message(broker: BrokerImage, version: int) -> UpdateMetadataBroker:
     message = UpdateMetadataBroker(id=broker.broker_id, endpoints=endpoints, rack=broker.rack)
     if version < ENDPOINTS_FROM:
         plain = next(
-            (one for one in broker.endpoints if one.security_protocol == "PLAINTEXT"), None
+            (
+                endpoint
+                for endpoint in broker.endpoints
+                if endpoint.security_protocol == "PLAINTEXT"
+            ),
+            None,
         )
         if plain is not None:
             message.v0_host, message.v0_port = plain.host, plain.port
@@ -121,14 +126,14 @@ def _endpoints(broker: UpdateMetadataBroker, version: int) -> Iterator[Endpoint]
     if version < ENDPOINTS_FROM:
         yield Endpoint("PLAINTEXT", broker.v0_host, broker.v0_port, "PLAINTEXT")
         return
-    for one in broker.endpoints:
-        protocol = _security_protocol(one.security_protocol)
-        yield Endpoint(one.listener or protocol, one.host, one.port, protocol)
+    for endpoint in broker.endpoints:
+        protocol = _security_protocol(endpoint.security_protocol)
+        yield Endpoint(endpoint.listener or protocol, endpoint.host, endpoint.port, protocol)
 
 
 def _security_protocol(number: int) -> str:
-    known: Sequence[str] = SECURITY_PROTOCOLS
-    return known[number] if 0 <= number < len(known) else f"UNKNOWN_{number}"
+    names: Sequence[str] = SECURITY_PROTOCOLS
+    return names[number] if 0 <= number < len(names) else f"UNKNOWN_{number}"
 
 
 def _partition_values(message: UpdateMetadataRequest) -> Iterator[UpdateMetadataPartition]:
