@@ -220,6 +220,7 @@ golden: tools
 	$(BIN)/python -m tests.odradek.transactions_conversation
 	$(BIN)/python -m tests.odradek.cluster_conversations
 	$(BIN)/python -m tests.odradek.client_tools_conversation
+	$(BIN)/python -m tests.odradek.dump_log_conversation
 
 # Needs gcc and librdkafka-dev besides; brings Apache Kafka's jars.
 bench: tools

@@ -52,6 +52,7 @@ SUBCOMMANDS: Final = {
         "delete records of partitions up to an offset",
     ),
     "demo": ("odradek.demo.command", "show what a cluster does when something fails"),
+    "dump-log": ("odradek.tools.dump_log.command", "print the files of logs as text"),
     "features": (
         "odradek.tools.features",
         "finalize levels of features, such as transaction.version",

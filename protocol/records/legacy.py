@@ -49,6 +49,7 @@ class LegacyEntry(NamedTuple):
     """Offset of the record, or of the last one in a compressed set."""
     size: int
     """Bytes of the whole entry."""
+    checksum: int
     magic: int
     attributes: int
     timestamp_ms: int
@@ -92,6 +93,7 @@ def parse_entry(view: memoryview, position: int = 0) -> LegacyEntry:
     return LegacyEntry(
         offset,
         size,
+        crc,
         magic,
         attributes,
         timestamp_ms,
@@ -131,16 +133,7 @@ def _records_of(entry: LegacyEntry, output_bytes_max: int) -> Iterator[Record]:
     if entry.codec == 0:
         yield _record(entry, entry.offset, entry.timestamp_ms)
         return
-    if entry.value is None:
-        raise _corrupt("a compressed entry of a message set has no value")
-    data = entry.value
-    if entry.codec == LZ4 and entry.magic == 0:
-        data = _with_lz4_header_checksum(data)
-    inner = list(
-        iterate_entries(
-            memoryview(decompress(entry.codec, data, output_bytes_max=output_bytes_max))
-        )
-    )
+    inner = _inner_entries(entry, output_bytes_max)
     if not inner:
         raise _corrupt("a compressed entry of a message set holds no entries")
     shift = entry.offset - inner[-1].offset if entry.magic == 1 else 0
@@ -153,6 +146,30 @@ def _records_of(entry: LegacyEntry, output_bytes_max: int) -> Iterator[Record]:
             record.offset + shift,
             record.timestamp_ms if append_time_ms is None else append_time_ms,
         )
+
+
+def _inner_entries(entry: LegacyEntry, output_bytes_max: int) -> list[LegacyEntry]:
+    if entry.value is None:
+        raise _corrupt("a compressed entry of a message set has no value")
+    data = entry.value
+    if entry.codec == LZ4 and entry.magic == 0:
+        data = _with_lz4_header_checksum(data)
+    return list(
+        iterate_entries(
+            memoryview(decompress(entry.codec, data, output_bytes_max=output_bytes_max))
+        )
+    )
+
+
+def record_checksums(
+    view: memoryview, *, output_bytes_max: int = OUTPUT_BYTES_MAX
+) -> Iterator[int]:
+    """The checksum of each record that `decode_legacy_records` yields, and its errors."""
+    for entry in iterate_entries(view):
+        if entry.codec == 0:
+            yield entry.checksum
+        else:
+            yield from (inner.checksum for inner in _inner_entries(entry, output_bytes_max))
 
 
 def _record(entry: LegacyEntry, offset: int, timestamp_ms: int) -> Record:

@@ -17,6 +17,7 @@ from tests.odradek.topics_tools import as_kafka_exits
 from tests.support.apache import (
     CONSOLE_CONSUMER_TOOL,
     CONSOLE_PRODUCER_TOOL,
+    DUMP_LOG_TOOL,
     LOG4J_QUIET,
     TOPICS_TOOL,
     ToolResult,
@@ -31,6 +32,7 @@ MAIN_CLASSES = {
     "broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
     "cluster-tool": "org.apache.kafka.tools.ClusterTool",
     "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "dump-log": DUMP_LOG_TOOL,
     "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "configs": "kafka.admin.ConfigCommand",

@@ -107,9 +107,8 @@ SCRIPTS: Final = (
     ),
     Script(
         "kafka-dump-log",
-        None,
+        "dump-log",
         ("kafka.tools.DumpLogSegments",),
-        "run kafka-dump-log.sh of Apache Kafka",
     ),
     Script(
         "kafka-e2e-latency",

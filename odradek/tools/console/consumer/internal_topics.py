@@ -7,9 +7,7 @@ Differs from Kafka: the old names of these formatters (kafka.coordinator...) pri
 
 from __future__ import annotations
 
-import base64
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -20,16 +18,9 @@ from odradek.protocol.stored.group_metadata import GroupMetadataKey, GroupMetada
 from odradek.protocol.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
 from odradek.protocol.stored.transaction_log import TransactionLogKey, TransactionLogValue
 from odradek.tools.console.errors import ConsoleError
+from odradek.tools.stored_json import to_json
 
 _UNKNOWN: Final = "unknown"
-_NAMES: Final = {
-    "commit_timestamp_ms": "commitTimestamp",
-    "expire_timestamp_ms": "expireTimestamp",
-    "current_state_timestamp_ms": "currentStateTimestamp",
-    "rebalance_timeout_ms": "rebalanceTimeout",
-    "session_timeout_ms": "sessionTimeout",
-}
-"""Fields whose JSON name in Kafka has no unit."""
 
 
 class StoredFormatter:
@@ -79,32 +70,6 @@ def _described(kind: type, data: bytes | None) -> dict[str, Any] | None:
     except DecodeError as error:
         raise ConsoleError("java.lang.RuntimeException", str(error)) from error
     return {"version": version, "data": to_json(message, version)}
-
-
-def to_json(message: object, version: int) -> dict[str, Any]:
-    """The JSON of a message in Kafka 3.9, which has no tagged fields here."""
-    fields = {}
-    for each in schema_of(type(message)).fields:
-        if version not in each.versions or each.tag is not None:
-            continue
-        fields[_camel_case(each.name)] = _value(getattr(message, each.name), version)
-    return fields
-
-
-def _value(value: Any, version: int) -> Any:
-    if isinstance(value, bytes | memoryview):
-        return base64.b64encode(value).decode()
-    if isinstance(value, list):
-        return [_value(one, version) for one in value]
-    if value is None or isinstance(value, str | int):
-        return value
-    if hasattr(value, "__schema__"):
-        return to_json(value, version)
-    return str(value)
-
-
-def _camel_case(name: str) -> str:
-    return _NAMES.get(name) or re.sub(r"_(.)", lambda found: found[1].upper(), name)
 
 
 STORED_FORMATTERS: Final[Mapping[str, StoredFormatter]] = {

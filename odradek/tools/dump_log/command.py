@@ -1,0 +1,174 @@
+"""`odradek dump-log`: the flags, lines and exit codes of `kafka-dump-log.sh` 3.9.
+
+    .log         batches and records            .snapshot    state of producers
+    .index       offset index                   .txnindex    aborted transactions
+    .timeindex   time index                     .checkpoint  a snapshot of KRaft, without records
+
+Files are only read, also those of a broker that runs.
+Exit codes: 0 success, also when an index does not fit its log (stderr says so); 1 a file that
+cannot be dumped to its end; 2 an invalid command line.
+Differs from Kafka: the logs of KRaft and of remote storage are not decoded; no stack trace is
+printed; a file that is missing is not created; an invalid command line exits with 2 instead of 1.
+Source: Kafka 3.9's DumpLogSegments.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from odradek.storage.files.names import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX
+from odradek.tools import options as command_line
+from odradek.tools.dump_log.errors import DumpError
+from odradek.tools.dump_log.index_files import (
+    IndexOptions,
+    TimeIndexFindings,
+    dump_offset_index,
+    dump_time_index,
+)
+from odradek.tools.dump_log.log_file import CHECKPOINT, Decoder, LogOptions, dump_log
+from odradek.tools.dump_log.state_files import dump_producer_snapshot, dump_transaction_index
+from odradek.tools.options import INT32_MAX, Flag, Options, OptionsError
+from odradek.tools.run_command import run_command
+
+WHAT_IT_DOES: Final = (
+    "This tool helps to parse a log file and dump its contents to the console, useful for "
+    "debugging a seemingly corrupt log segment."
+)
+MESSAGE_BYTES_MAX: Final = 5 << 20
+REFUSED: Final = ("cluster-metadata-decoder", "remote-log-metadata-decoder")
+DECODERS: Final = (
+    "offsets-decoder",
+    "transaction-log-decoder",
+    "value-decoder-class",
+    "key-decoder-class",
+)
+"""Options that include --print-data-log."""
+
+FLAGS: Final = (
+    Flag("files", "REQUIRED: the files, separated by commas.", "file,file"),
+    Flag("print-data-log", "Print keys and values of the records of a log."),
+    Flag("deep-iteration", "Print the records of a log, besides its batches."),
+    Flag("skip-record-metadata", "Print no offsets, times and sizes of records."),
+    Flag("offsets-decoder", "Decode the records of __consumer_offsets."),
+    Flag("transaction-log-decoder", "Decode the records of __transaction_state."),
+    Flag("value-decoder-class", "How values are printed.", "class", may_lack_value=True),
+    Flag("key-decoder-class", "How keys are printed.", "class", may_lack_value=True),
+    Flag("index-sanity-check", "Check an index as a broker does at its start; print no entry."),
+    Flag("verify-index-only", "Compare an index with its log; print no entry."),
+    Flag("max-message-size", "Bytes of the largest batch (default: 5242880).", "bytes"),
+    Flag("max-bytes", "Read only this many bytes of each log.", "bytes"),
+    Flag("cluster-metadata-decoder", "Refused: the log of a KRaft quorum."),
+    Flag("remote-log-metadata-decoder", "Refused: the log of remote storage."),
+    Flag("version", "Print the version of Kafka that this tool matches."),
+    Flag("help", "Print this text."),
+)
+
+
+def parse_options(arguments: Sequence[str]) -> Options:
+    """Parse and check the command line.
+
+    raises  OptionsError; HelpRequested for --help
+    """
+    options = command_line.parse(FLAGS, arguments, WHAT_IT_DOES)
+    if not options.has("version") and not options.has("files"):
+        raise OptionsError('Missing required argument "[files]"', shows_help=True)
+    return options
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the files; returns the exit code."""
+    return run_command(arguments, FLAGS, parse_options, _act)
+
+
+def _act(options: Options) -> int:
+    for name in REFUSED:
+        if options.has(name):
+            raise DumpError(f"--{name} is not served: use kafka-dump-log.sh of Apache Kafka")
+    bytes_max = options.number("max-bytes")
+    message_bytes_max = options.number("max-message-size")
+    prints_data = any(options.has(name) for name in ("print-data-log", *DECODERS))
+    log_options = LogOptions(
+        prints_data or options.has("deep-iteration"),
+        None,
+        options.has("skip-record-metadata"),
+        INT32_MAX if bytes_max is None else bytes_max,
+    )
+    index_options = IndexOptions(
+        options.has("index-sanity-check"),
+        options.has("verify-index-only"),
+        MESSAGE_BYTES_MAX if message_bytes_max is None else message_bytes_max,
+    )
+    names = (options.value("files") or "").rstrip(",").split(",")
+    _dump_files(
+        names, log_options, index_options, (lambda: _decoder(options)) if prints_data else None
+    )
+    return 0
+
+
+def _decoder(options: Options) -> Decoder:
+    """
+    raises  DumpError, OptionsError
+    """
+    # Their declarations are imported only when they are needed.
+    from odradek.tools.dump_log import decoders
+
+    if options.has("offsets-decoder"):
+        return decoders.decode_group_record
+    if options.has("transaction-log-decoder"):
+        return decoders.decode_transaction_record
+    return decoders.plain_decoder(
+        options.value("key-decoder-class"), options.value("value-decoder-class")
+    )
+
+
+def _dump_files(
+    names: Sequence[str],
+    log_options: LogOptions,
+    index_options: IndexOptions,
+    make_decoder: Callable[[], Decoder] | None,
+) -> None:
+    differing: dict[str, list[tuple[int, int]]] = {}
+    gaps: dict[str, list[tuple[int, int]]] = {}
+    findings = TimeIndexFindings()
+    for name in names:
+        print(f"Dumping {name}")
+        path, suffix = os.path.abspath(name), os.path.splitext(name)[1]
+        if suffix in (LOG, CHECKPOINT):
+            decode = None if make_decoder is None else make_decoder()
+            gaps[path] = dump_log(name, log_options._replace(decode=decode))
+        elif suffix == OFFSET_INDEX:
+            differing[path] = dump_offset_index(name, index_options)
+        elif suffix == TIME_INDEX:
+            dump_time_index(name, index_options, findings)
+        elif suffix == SNAPSHOT:
+            dump_producer_snapshot(name)
+        elif suffix == TXN_INDEX:
+            dump_transaction_index(name)
+        else:
+            print(f"Ignoring unknown file {name}", file=sys.stderr)
+    _report(differing, findings, gaps)
+
+
+def _report(
+    differing: dict[str, list[tuple[int, int]]],
+    findings: TimeIndexFindings,
+    gaps: dict[str, list[tuple[int, int]]],
+) -> None:
+    """Print what does not fit, on stderr; the last ones first, as Kafka does."""
+    lines = []
+    for path, pairs in differing.items():
+        if pairs:
+            lines.append(f"Mismatches in :{path}")
+        lines += [
+            f"  Index offset: {indexed}, log offset: {logged}" for indexed, logged in pairs[::-1]
+        ]
+    lines += findings.lines()
+    for path, pairs in gaps.items():
+        if pairs:
+            lines.append(f"Non-consecutive offsets in {path}")
+        lines += [f"  {first} is followed by {second}" for first, second in pairs[::-1]]
+    for line in lines:
+        print(line, file=sys.stderr)
