@@ -51,6 +51,10 @@ SUBCOMMANDS: Final = {
         "odradek.tools.delete_records",
         "delete records of partitions up to an offset",
     ),
+    "consumer-perf-test": (
+        "odradek.tools.consumer_performance.command",
+        "measure how many records a second a consumer reads",
+    ),
     "demo": ("odradek.demo.command", "show what a cluster does when something fails"),
     "dump-log": ("odradek.tools.dump_log.command", "print the files of logs as text"),
     "features": (

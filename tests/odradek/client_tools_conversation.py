@@ -21,9 +21,17 @@ COMMAND_LINES = Path(__file__).with_name("client_tools_conversation.txt")
 RECORDED = Path(__file__).with_name("client_tools_conversation_3_9_2.txt")
 MAIN_CLASSES = {
     "producer-perf-test": "ProducerPerformance",
+    "consumer-perf-test": "ConsumerPerformance",
+    "e2e-latency": "EndToEndLatency",
+    "verifiable-producer": "VerifiableProducer",
+    "verifiable-consumer": "VerifiableConsumer",
 }
 FIGURE = re.compile(r"\d+(?=(?:\.\d+)?(?:[ ),]|$))(\.\d+)?")
 REPORT = re.compile(r"(\d+ records sent)(.*)")
+EVENT_FIGURE = re.compile(r'("timestamp"|"avg_throughput"):[\d.]+')
+TIME = re.compile(r"\b(\d\d)?\d\d[/-]\d+[/-]\d+ (at )?\d\d:\d\d:\d\d[:.]\d{3}")
+CONSUMED = re.compile(r"(TIME, TIME, [\d.]+, )([\d.]+)(, \d+, )(.*)")
+LATENCY = re.compile(r"(\d+\t|Avg latency: |Percentiles: )(.*)")
 USAGE_ERROR = re.compile(r"(?:\A|\n)([\w-]+): *error:(.*?)(?:\n\n.*)?\Z", re.DOTALL)
 
 
@@ -35,6 +43,15 @@ def as_figure(match: re.Match[str]) -> str:
 
 def output_line(line: str) -> str:
     """A line on stdout without what differs from run to run."""
+    if line.startswith("{"):
+        return EVENT_FIGURE.sub(r"\1:9", line)
+    line = TIME.sub("TIME", line)
+    consumed = CONSUMED.fullmatch(line)
+    if consumed is not None:
+        return f"{consumed[1]}9.9999{consumed[3]}{FIGURE.sub(as_figure, consumed[4])}"
+    latency = LATENCY.fullmatch(line)
+    if latency is not None:
+        return latency[1] + re.sub(r"\b[\d.E-]+(?=$| ms|,)", "9", latency[2])
     report = REPORT.fullmatch(line)
     if report is not None:
         return report[1] + FIGURE.sub(as_figure, report[2])

@@ -62,6 +62,12 @@ def log(level: str, text: str, logger: str) -> None:
     print(f"[{time}] {level} {text} ({logger})", file=sys.stderr, flush=True)
 
 
+def print_exception(error: ConsoleError) -> None:
+    """Print an exception on stderr as those of Kafka's tools that catch it: its message first."""
+    line = str(error).partition("\n")[0]
+    print(f"{line.partition(': ')[2]}\n{error}\n", file=sys.stderr, flush=True)
+
+
 def exception_line(error: Any) -> str:
     """An error of librdkafka as Kafka's exception class and message.
 

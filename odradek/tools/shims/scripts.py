@@ -89,9 +89,8 @@ SCRIPTS: Final = (
     ),
     Script(
         "kafka-consumer-perf-test",
-        None,
+        "consumer-perf-test",
         (f"{TOOLS}.ConsumerPerformance", "kafka.tools.ConsumerPerformance"),
-        "run kafka-consumer-perf-test.sh of Apache Kafka",
     ),
     Script(
         "kafka-delegation-tokens",

@@ -1,0 +1,1 @@
+"""`odradek consumer-perf-test`."""
