@@ -103,6 +103,10 @@ SUBCOMMANDS: Final = {
         "odradek.tools.transactions.command",
         "list and describe transactions, find and abort those that hang",
     ),
+    "which-partition": (
+        "odradek.tools.which_partition",
+        "print the partition that each client's partitioner takes for a key",
+    ),
     "znodes": ("odradek.tools.znodes", "read the znodes of a cluster"),
     # A name, not an import: PySpark is an optional dependency.
     "pipeline": (

@@ -173,7 +173,7 @@ class Counter:
         return ConsumptionRow(self._start_ms, end_ms, size, count, self._join_ms, size, count)
 
     def read(self, record_count: int, timeout_ms: int, interval_ms: int) -> Any:
-        """Read at least `record_count` records; yields a ConsumptionRow for each interval with records.
+        """Read at least `record_count` records; yields a row for each interval.
 
         timeout_ms  end when no record arrives for so long
         raises      ConsoleError for an error that no retry mends
