@@ -7,9 +7,11 @@
 ARG BASE_IMAGE=debian:bookworm-slim
 
 FROM ${BASE_IMAGE} AS python
+# nc is for the health checks of users; texts and programs of Python's own help and tests are left out.
 RUN apt-get update \
- && apt-get install -y --no-install-recommends python3 \
- && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /var/log/*
+ && apt-get install -y --no-install-recommends netcat-openbsd python3 \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /var/log/* \
+      /usr/lib/python3*/pydoc_data /usr/lib/python3*/test
 
 FROM python AS build
 ARG PIP_INDEX_URL
@@ -24,24 +26,37 @@ RUN python3 -m venv /build \
  && python3 -m venv --without-pip /opt/odradek \
  && /build/bin/pip --python /opt/odradek/bin/python install --no-cache-dir --no-compile \
       "$(ls /wheels/odradek-*.whl)[tools]" \
+ && rm -rf /opt/odradek/lib/python3*/site-packages/kazoo/tests \
  && find /opt/odradek -name '*.so*' -type f -exec strip --strip-unneeded {} + \
  && /opt/odradek/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/odradek/lib
 
 FROM python
 COPY --from=build /opt/odradek /opt/odradek
 COPY config/docker/one-broker.properties /etc/odradek/server.properties
+# The names and places that files written for images of Apache, Confluent and Bitnami rely on.
+COPY config/docker/image /
+# The users of those images.  Data may be written by any user; scripts that users replace, and
+# settings that they write, by the first user and by the group that a user without a name has.
 RUN groupadd --gid 1000 odradek \
  && useradd --uid 1000 --gid 1000 --no-create-home --home-dir /var/lib/odradek \
       --shell /usr/sbin/nologin odradek \
- && install -d -o odradek -g odradek /var/lib/odradek
-ENV PATH=/opt/odradek/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+ && useradd --uid 1000 --gid 1000 --non-unique --no-create-home --home-dir /var/lib/odradek appuser \
+ && useradd --uid 1001 --gid 0 --no-create-home --home-dir /var/lib/odradek kafka \
+ && data="/var/lib/odradek /var/lib/kafka/data /var/lib/zookeeper/data /var/lib/zookeeper/log \
+      /tmp/kafka-logs /tmp/kraft-combined-logs /bitnami/kafka/data /kafka" \
+ && mkdir -p $data /etc/kafka/secrets /mnt/shared/config /bitnami/kafka/config /opt/kafka/config \
+ && chown -R 1000:0 $data /bitnami /etc/kafka /etc/confluent /mnt/shared /opt/kafka \
+ && chmod -R g+w /etc/kafka /etc/confluent /mnt/shared /opt/kafka \
+ && chmod 1777 $data /bitnami/kafka \
+ && ln -s /opt/kafka /opt/bitnami/kafka \
+ && /opt/odradek/bin/odradek shims /opt/kafka/bin
+ENV PATH=/opt/odradek/bin:/opt/kafka/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 USER 1000:1000
 WORKDIR /var/lib/odradek
-VOLUME /var/lib/odradek
+VOLUME /var/lib/odradek /var/lib/kafka/data /bitnami/kafka
 EXPOSE 9092
 # Any request that a broker serves only once it knows its cluster.
-HEALTHCHECK --interval=10s --timeout=10s --start-period=30s \
-  CMD ["odradek", "topics", "--bootstrap-server", "127.0.0.1:9092", "--list"]
+HEALTHCHECK --interval=10s --timeout=10s --start-period=30s CMD ["odradek", "container-health"]
 STOPSIGNAL SIGTERM
-ENTRYPOINT ["odradek"]
-CMD ["start", "/etc/odradek/server.properties"]
+ENTRYPOINT ["container-entrypoint"]
+CMD ["container-start"]

@@ -43,6 +43,14 @@ SUBCOMMANDS: Final = {
         "odradek.container.config_command",
         "print the settings that a container makes of its environment",
     ),
+    "container-health": (
+        "odradek.container.health_command",
+        "check that the broker of a container serves clients",
+    ),
+    "container-ready": (
+        "odradek.container.ready_command",
+        "wait until brokers, or a ZooKeeper, serve their clients",
+    ),
     "container-start": (
         "odradek.container.start_command",
         "start the broker of a container, from its environment",

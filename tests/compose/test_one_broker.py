@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from tests.compose.project import ComposeProject, compose_project, create_topic
 from tests.support.ports import free_port
 
 SERVICE = "odradek"
-IMAGE_BYTES_MAX = 200_000_000
+IMAGE_BYTES_MAX = 160_000_000
 PROGRESS_S = 90.0
 BUILD_TOOLS = ("cc", "g++", "gcc", "ld", "make", "pip", "pip3", "strip", "git", "curl", "wget")
 SEARCH = 'for name in "$@"; do command -v "$name"; done; true'
@@ -58,6 +59,52 @@ def test_image_has_no_build_tools_and_no_other_python_packages() -> None:
     assert "odradek" in names
     assert not {"pip", "setuptools", "wheel", "pyspark", "pytest"}.intersection(names)
     run([*python, "-c", LIBRARIES])
+
+
+WRITABLE = (
+    *("/var/lib/kafka/data", "/tmp/kafka-logs", "/bitnami/kafka", "/bitnami/kafka/data", "/kafka"),
+    "/var/lib/odradek",
+)
+TOOLS = ("kafka-topics", "kafka-topics.sh", "kafka-console-consumer.sh", "nc", "bash", "cub")
+PATHS = (
+    *("/opt/kafka/bin/kafka-topics.sh", "/opt/bitnami/kafka/bin/kafka-topics.sh"),
+    *(f"/etc/kafka/docker/{name}" for name in ("run", "configure", "launch")),
+    *(f"/etc/confluent/docker/{name}" for name in ("run", "configure", "ensure", "launch")),
+    "/etc/confluent/docker/bash-config",
+)
+PLACES = """
+set -e
+for folder in $1; do touch "$folder/written"; done
+for tool in $2; do command -v "$tool"; done
+for path in $3; do test -x "$path"; done
+"""
+
+
+@pytest.mark.parametrize("user", ["1000", "1001", "54321"])
+def test_every_user_finds_the_names_and_places_of_other_images(user: str) -> None:
+    lists = (" ".join(WRITABLE), " ".join(TOOLS), " ".join(PATHS))
+    command = ["docker", "run", "--rm", "--user", user, "odradek", "bash", "-c", PLACES, "places"]
+    assert len(run([*command, *lists]).split()) == len(TOOLS)
+
+
+UNUSABLE = {
+    "KAFKA_NUM_IO_THREADS": ["-e", "KAFKA_NUM_IO_THREADS=0"],
+    "KAFKA_ADVERTISED_LISTENERS": ["-e", "KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://0.0.0.0:9092"],
+    "KAFKA_LISTENERS": ["-e", "KAFKA_LISTENERS=A://:1", "-e", "KAFKA_CFG_LISTENERS=A://:2"],
+    "/readonly": ["-e", "KAFKA_LOG_DIRS=/readonly", "--tmpfs", "/readonly:ro"],
+    "/proc": ["-e", "KAFKA_LOG_DIRS=/proc/x"],
+}
+
+
+@pytest.mark.parametrize(("named", "options"), UNUSABLE.items())
+def test_container_that_cannot_start_ends_with_one_line(named: str, options: list[str]) -> None:
+    command = ["docker", "run", "--rm", *options, "odradek"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    errors = [line for line in done.stderr.splitlines() if "odradek: " in line]
+    assert len(errors) == 1, done.stderr
+    assert named in errors[0]
+    assert "Traceback" not in done.stderr
 
 
 def test_killed_container_loses_no_acknowledged_record(one_broker: OneBroker) -> None:

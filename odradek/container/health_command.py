@@ -1,0 +1,70 @@
+"""`odradek container-health`: whether the broker of this container serves clients.
+
+Exit codes: 0 it does; 1 it does not (one line gives the reason).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Final
+
+from odradek.bounded_files import system_error_text
+from odradek.broker.settings.listeners import Listener
+from odradek.broker.settings.load import load_settings
+from odradek.broker.settings.types import SettingsError
+from odradek.container.sources import DEFAULT, read_config
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from odradek.tools.client import Client, ClientError
+
+TIMEOUT_MS: Final = 8_000
+"""Less than the image gives to the check."""
+EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")
+LOCAL: Final = "127.0.0.1"
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="odradek container-health",
+        description="Check that the broker of this container serves clients on its first listener.",
+    )
+    parser.add_argument(
+        "--default",
+        default=DEFAULT,
+        metavar="FILE",
+        help=f"the settings of a broker alone (default: {DEFAULT})",
+    )
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Check; returns the exit code."""
+    options = build_parser().parse_args(list(arguments))
+    try:
+        config = read_config(os.environ, options.default)
+        written = [f"{name}={text}" for name, text in config.settings.items()]
+        _check(load_settings(os.devnull, written).listeners[0])
+    except (SettingsError, ClientError, OSError) as error:
+        text = system_error_text(error) if isinstance(error, OSError) else str(error)
+        print(f"odradek: {text}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _check(listener: Listener) -> None:
+    """Send a request; where clients have to authenticate, only connect.
+
+    raises  ClientError, OSError
+    """
+    address = listener if listener.host not in EVERY_INTERFACE else listener._replace(host=LOCAL)
+    if listener.protocol != "PLAINTEXT":
+        socket.create_connection((address.host, address.port), TIMEOUT_MS / 1000).close()
+        return
+    with closing(Client(address.address, timeout_ms=TIMEOUT_MS)) as client:
+        client.any_broker(ApiKey.METADATA, MetadataRequest(topics=[]), MetadataResponse)
