@@ -11,6 +11,7 @@ Source: Kafka's LogFileUtils, LocalLog.parseTopicPartitionName.
 
 from __future__ import annotations
 
+import re
 from typing import Final, NamedTuple
 
 LOG: Final = ".log"
@@ -39,6 +40,8 @@ CLUSTER_METADATA_FOLDER: Final = "__cluster_metadata-0"
 FOLDER_NAME_MAX: Final = 255
 PARTITION_MAX: Final = 2**31 - 1
 _DIGITS: Final = 20
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")
+"""Source: Kafka's Topic.containsValidPattern."""
 BASE_OFFSET_MAX: Final = 2**63 - 2**40
 """A segment that begins later can take no records: its name is damage, or not ours."""
 
@@ -83,7 +86,11 @@ def suffixed_folder_name(topic: str, partition: int, unique: str, suffix: str) -
 
 
 def parse_folder_name(name: str) -> PartitionFolder | None:
-    """The parts of the name, None when it is not that of a partition's folder."""
+    """The parts of the name, None when it is not that of a partition's folder.
+
+    Differs from Kafka, which takes a name that no topic can have, and cannot read the checkpoint
+    that it writes of it.
+    """
     for suffix in (DELETE_FOLDER, FUTURE_FOLDER, STRAY_FOLDER):
         if name.endswith(suffix):
             stem, dot, unique = name[: -len(suffix)].rpartition(".")
@@ -93,7 +100,7 @@ def parse_folder_name(name: str) -> PartitionFolder | None:
     else:
         stem, suffix = name, ""
     topic, dash, number = stem.rpartition("-")
-    if not dash or not topic or not (number.isascii() and number.isdigit()):
+    if not dash or not _TOPIC.fullmatch(topic) or not (number.isascii() and number.isdigit()):
         return None
     # Kafka's `toInt` fails, and the start with it.
     if int(number) > PARTITION_MAX:

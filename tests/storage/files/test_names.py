@@ -44,6 +44,12 @@ def test_file_names_are_read_back(name: str, expected: tuple[int, str] | None) -
         ("lost+found", None),
         ("-3", None),
         ("a-b", None),
+        ("a b-0", None),
+        ("a\nb-0", None),
+        ("a-0\n", None),
+        ("\u00e9-0", None),
+        ("caf\udce9-3", None),
+        ("caf\udce9-3.0123abcd-delete", None),
     ],
 )
 def test_folder_names_are_read_back(name: str, expected: names.PartitionFolder | None) -> None:

@@ -106,6 +106,27 @@ def test_log_opens_beside_what_is_not_a_file_and_goes_on(
     log.close(NOW_MS)
 
 
+@pytest.mark.parametrize("name", [b"caf\xe9-3", b"a b-0", b"a\nb-0"])
+def test_folder_that_no_topic_can_have_is_passed_over(tmp_path: Path, name: bytes) -> None:
+    with odradek_broker(tmp_path) as broker:
+        create_topic(broker, "orders", {})
+        producer = Producer({"bootstrap.servers": broker.address})
+        producer.produce("orders", b"0")
+        assert producer.flush(WAIT_S) == 0
+        folder = os.path.join(os.fsencode(broker.data), name)
+        os.mkdir(folder)
+        broker.kill()
+        # The first start writes the checkpoints that the second one reads.
+        for _ in range(2):
+            broker.start()
+            assert read_numbers(broker.address, "orders", 1) == {0: [0]}
+            assert broker.stop() == 0
+        assert os.path.isdir(folder)
+        log = (tmp_path / "broker.log").read_text()
+        assert "malformed checkpoint" not in log
+        assert "Traceback" not in log
+
+
 def test_broker_starts_with_a_folder_among_its_segments(tmp_path: Path) -> None:
     with odradek_broker(tmp_path) as broker:
         create_topic(broker, "orders", {})
