@@ -115,6 +115,10 @@ SUBCOMMANDS: Final = {
         "odradek.tools.which_partition",
         "print the partition that each client's partitioner takes for a key",
     ),
+    "zookeeper-shell": (
+        "odradek.tools.zookeeper_shell",
+        "read znodes with the arguments of zookeeper-shell.sh",
+    ),
     "znodes": ("odradek.tools.znodes", "read the znodes of a cluster"),
     # A name, not an import: PySpark is an optional dependency.
     "pipeline": (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -153,3 +154,48 @@ def test_invalid_address_is_reported_in_one_line(address: str) -> None:
 def test_help_and_version_need_no_server() -> None:
     assert our_tool("znodes", ["--help"]).errors.startswith("usage: odradek znodes HOST:PORT")
     assert our_tool("znodes", ["--version"]).output == "3.9.2\n"
+
+
+def whole_output(command: list[str], text: str) -> tuple[int, str]:
+    """Exit code and standard output."""
+    done = subprocess.run(
+        command, input=text, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+    return done.returncode, done.stdout
+
+
+@pytest.mark.judge
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["ls", "/brokers/ids"], ""),
+        (["get", "/nothing"], ""),
+        ([], "get /nothing\nls /brokers/ids\n\nget /brokers/ids/1\n"),
+    ],
+)
+def test_shell_of_ours_prints_all_that_zookeepers_prints(
+    server: str, words: list[str], text: str
+) -> None:
+    address = f"{server}/kafka"
+    java = ["java", "-Xmx64m", "-cp", ":".join(JARS)]
+    java += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=off", SHELL, "-server", address, *words]
+    ours = [sys.executable, "-I", "-m", "odradek", "zookeeper-shell", address, *words]
+    assert whole_output(ours, text) == whole_output(java, text)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "error"),
+    [
+        (["create", "/x"], 127, "create: only ls, get, stat are served; zkCli.sh of ZooKeeper has"),
+        (["ls"], 1, "usage: odradek znodes"),
+        (["ls", "x"], 1, "Path must start with / character"),
+        (["-zk-tls-config-file", "x"], 1, "-zk-tls-config-file is not served: zkCli.sh of "),
+    ],
+)
+def test_command_of_the_shell_that_is_not_served_is_one_line(
+    words: list[str], code: int, error: str
+) -> None:
+    done = our_tool("zookeeper-shell", ["127.0.0.1:1", *words])
+    assert (done.exit_code, done.output) == (code, "")
+    assert done.errors.startswith(error)
+    assert done.errors.count("\n") == 1

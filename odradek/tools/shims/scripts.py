@@ -226,12 +226,11 @@ SCRIPTS: Final = (
     Script("zookeeper-server-stop", None, (), "stop the server of Apache ZooKeeper as it was run"),
     Script(
         "zookeeper-shell",
-        None,
+        "zookeeper-shell",
         (
             "org.apache.zookeeper.ZooKeeperMainWithTlsSupportForKafka",
             "org.apache.zookeeper.ZooKeeperMain",
         ),
-        "`odradek znodes` prints the znodes",
     ),
 )
 
