@@ -1,4 +1,4 @@
-"""What a start of a broker must not do: import what no first request needs, wait for the disk."""
+"""What starts must not do: import what no first request needs, wait for the disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from odradek.command import SUBCOMMANDS
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.tools.shims.scripts import SCRIPTS
 from tests.support.processes import die_with_parent
 from tests.support.wire import Wire
 
@@ -167,3 +169,28 @@ def test_broker_with_data_of_its_own_compiles_no_file_while_it_serves(tmp_path: 
     compiled = compiled_by_requests(tmp_path)
     assert "table" in compiled
     assert "create_topics" not in compiled
+
+
+HEAVY = ("asyncio", "confluent_kafka", "kazoo", "lz4", "cramjam", "zstandard", "pyspark", "uvloop")
+"""Libraries that take longer to import than a tool may take to start."""
+IMPORT_EACH = """
+import sys
+from importlib import import_module
+
+for module in sys.argv[1:]:
+    import_module(module)
+    print(module, *sys.modules)
+"""
+
+
+def test_tools_of_the_scripts_import_no_large_library_before_they_need_it() -> None:
+    modules = [SUBCOMMANDS[row.command][0] for row in SCRIPTS if row.command is not None]
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", IMPORT_EACH, *modules],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    imported = [line.split() for line in done.stdout.splitlines()]
+    assert [module for module, *_ in imported] == modules
+    assert not [(module, name) for module, *names in imported for name in HEAVY if name in names]
