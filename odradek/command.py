@@ -55,16 +55,20 @@ SUBCOMMANDS: Final = {
         "odradek.container.start_command",
         "start the broker of a container, from its environment",
     ),
-    "delete-records": (
-        "odradek.tools.delete_records",
-        "delete records of partitions up to an offset",
-    ),
     "consumer-perf-test": (
         "odradek.tools.consumer_performance.command",
         "measure how many records a second a consumer reads",
     ),
+    "delete-records": (
+        "odradek.tools.delete_records",
+        "delete records of partitions up to an offset",
+    ),
     "demo": ("odradek.demo.command", "show what a cluster does when something fails"),
     "dump-log": ("odradek.tools.dump_log.command", "print the files of logs as text"),
+    "explain-lookup": (
+        "odradek.tools.explain_lookup.command",
+        "show the hops by which a record is found",
+    ),
     "features": (
         "odradek.tools.features",
         "finalize levels of features, such as transaction.version",
