@@ -16,7 +16,7 @@ from typing import Final
 
 from odradek.tools.client import ClientError
 from odradek.tools.options import OptionsError
-from odradek.tools.run import run_tool
+from odradek.tools.run import KAFKA_VERSION, run_tool
 from odradek.tools.znodes import lines_of, parse_arguments
 from odradek.tools.zookeeper import MissingZnodeError, Znodes, open_znodes
 
@@ -42,6 +42,9 @@ def _run(arguments: Sequence[str]) -> int:
     if not words or "--help" in words:
         print(USAGE)
         return 0 if words else 1
+    if words == ["--version"]:
+        print(KAFKA_VERSION)
+        return 0
     if TLS in words:
         print(f"{TLS} is not served: zkCli.sh of ZooKeeper speaks TLS", file=sys.stderr)
         return 1

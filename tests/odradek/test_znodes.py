@@ -153,7 +153,9 @@ def test_invalid_address_is_reported_in_one_line(address: str) -> None:
 
 def test_help_and_version_need_no_server() -> None:
     assert our_tool("znodes", ["--help"]).errors.startswith("usage: odradek znodes HOST:PORT")
-    assert our_tool("znodes", ["--version"]).output == "3.9.2\n"
+    for tool in ("znodes", "zookeeper-shell"):
+        assert our_tool(tool, ["--version"]).output == "3.9.2\n"
+    assert our_tool("zookeeper-shell", ["--help"]).output.startswith("USAGE: zookeeper-shell.sh")
 
 
 def whole_output(command: list[str], text: str) -> tuple[int, str]:
