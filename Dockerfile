@@ -43,7 +43,8 @@ RUN groupadd --gid 1000 odradek \
  && useradd --uid 1000 --gid 1000 --non-unique --no-create-home --home-dir /var/lib/odradek appuser \
  && useradd --uid 1001 --gid 0 --no-create-home --home-dir /var/lib/odradek kafka \
  && data="/var/lib/odradek /var/lib/kafka/data /var/lib/zookeeper/data /var/lib/zookeeper/log \
-      /tmp/kafka-logs /tmp/kraft-combined-logs /bitnami/kafka/data /kafka" \
+      /tmp/kafka-logs /tmp/kraft-combined-logs /bitnami/kafka/data \
+      /bitnami/zookeeper/data /kafka" \
  && mkdir -p $data /etc/kafka/secrets /mnt/shared/config /bitnami/kafka/config /opt/kafka/config \
  && chown -R 1000:0 $data /bitnami /etc/kafka /etc/confluent /mnt/shared /opt/kafka \
  && chmod -R g+w /etc/kafka /etc/confluent /mnt/shared /opt/kafka \

@@ -119,6 +119,10 @@ SUBCOMMANDS: Final = {
         "odradek.tools.which_partition",
         "print the partition that each client's partitioner takes for a key",
     ),
+    "zookeeper-server-start": (
+        "odradek.container.zookeeper_command",
+        "serve the coordination of brokers as a ZooKeeper",
+    ),
     "zookeeper-shell": (
         "odradek.tools.zookeeper_shell",
         "read znodes with the arguments of zookeeper-shell.sh",

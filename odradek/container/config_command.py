@@ -117,6 +117,11 @@ def shown(config: ContainerConfig) -> list[tuple[str, str]]:
     return rows
 
 
+def properties_text(settings: Mapping[str, str]) -> str:
+    """A settings file, in ASCII."""
+    return "".join(_line(*row, is_shown=False) for row in sorted(settings.items()))
+
+
 def _line(name: str, text: str, *, is_shown: bool) -> str:
     """A line of a settings file.  Characters beyond ISO-8859-1 are escaped as Java reads them."""
     value = text.translate(ESCAPED)
@@ -136,7 +141,7 @@ def _unicode_escape(character: str) -> str:
 
 def _write(path: str, settings: Mapping[str, str]) -> None:
     """raises  OSError"""
-    text = "".join(_line(*row, is_shown=False) for row in sorted(settings.items()))
+    text = properties_text(settings)
     Path(path).unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
     with open(descriptor, "w", encoding="ascii") as file:

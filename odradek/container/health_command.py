@@ -18,6 +18,7 @@ from odradek.broker.settings.listeners import Listener
 from odradek.broker.settings.load import load_settings
 from odradek.broker.settings.types import SettingsError
 from odradek.container.sources import DEFAULT, read_config
+from odradek.container.zookeeper_config import zookeeper_properties
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.tools.client import Client, ClientError
@@ -47,14 +48,29 @@ def main(arguments: Sequence[str]) -> int:
     """Check; returns the exit code."""
     options = build_parser().parse_args(list(arguments))
     try:
+        zookeeper = zookeeper_properties(os.environ)
+        if zookeeper is not None:
+            _connect(LOCAL, int(zookeeper["clientPort"]))
+            return 0
         config = read_config(os.environ, options.default)
         written = [f"{name}={text}" for name, text in config.settings.items()]
-        _check(load_settings(os.devnull, written).listeners[0])
+        settings = load_settings(os.devnull, written)
+        quorum = settings.quorum
+        hidden = () if quorum is None else quorum.controller_listeners
+        # A controller alone has none: it is healthy while it runs.
+        clients = [listener for listener in settings.listeners if listener.name not in hidden]
+        for listener in clients[:1]:
+            _check(listener)
     except (SettingsError, ClientError, OSError) as error:
         text = system_error_text(error) if isinstance(error, OSError) else str(error)
         print(f"odradek: {text}", file=sys.stderr)
         return 1
     return 0
+
+
+def _connect(host: str, port: int) -> None:
+    """raises  OSError"""
+    socket.create_connection((host, port), TIMEOUT_MS / 1000).close()
 
 
 def _check(listener: Listener) -> None:
@@ -64,7 +80,7 @@ def _check(listener: Listener) -> None:
     """
     address = listener if listener.host not in EVERY_INTERFACE else listener._replace(host=LOCAL)
     if listener.protocol != "PLAINTEXT":
-        socket.create_connection((address.host, address.port), TIMEOUT_MS / 1000).close()
+        _connect(address.host, address.port)
         return
     with closing(Client(address.address, timeout_ms=TIMEOUT_MS)) as client:
         client.any_broker(ApiKey.METADATA, MetadataRequest(topics=[]), MetadataResponse)

@@ -40,13 +40,17 @@ def read_config(environment: Mapping[str, str], default: str = DEFAULT) -> Conta
     return container_config(
         environment,
         texts,
-        mounted=None if mounted is None else _properties(str(mounted)),
-        default=_properties(default) if os.path.exists(default) else {},
+        mounted=None if mounted is None else read_properties(str(mounted)),
+        default=read_properties(default) if os.path.exists(default) else {},
         hostname=os.uname().nodename,
     )
 
 
-def _properties(path: str) -> dict[str, str]:
+def read_properties(path: str) -> dict[str, str]:
+    """The settings of a file.
+
+    raises  EnvironmentRefused
+    """
     try:
         return parse_properties(read_file(path, FILE_BYTES_MAX))
     except (OSError, PropertiesError) as error:

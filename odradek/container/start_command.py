@@ -12,14 +12,18 @@ import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from threading import Thread
 from typing import Final
 
 from odradek.bounded_files import read_file
 from odradek.broker.settings.types import SettingsError
 from odradek.container.config_command import add_variables, check, error_line
-from odradek.container.sources import read_config
+from odradek.container.environment import ContainerConfig
+from odradek.container.formatting import format_directories
+from odradek.container.sources import read_config, read_properties
+from odradek.container.zookeeper_command import serve
+from odradek.container.zookeeper_config import zookeeper_properties
 from odradek.launcher import module_command
 from odradek.runtime.java_properties import PropertiesError, parse_properties
 from odradek.start import main as start
@@ -62,29 +66,54 @@ def main(arguments: Sequence[str]) -> int:
     options = build_parser().parse_args(list(arguments))
     environment = {**os.environ, **dict(options.variables)}
     try:
+        zookeeper = zookeeper_properties(environment)
+        if zookeeper is not None:
+            return serve(zookeeper, "the environment")
         config = read_config(environment)
-        if options.config is None:
-            check(config)
-    except SettingsError as error:
+        settings = _settings(config, options)
+    except (SettingsError, OSError) as error:
         print(f"odradek: {error_line(error)}", file=sys.stderr)
         return 1
+    code = format_directories(settings, config.cluster_id)
+    if code != 0:
+        return code
     words = [options.config or os.devnull, "--log-level", config.log_level]
-    settings = []
     if options.config is None:
-        for warning in config.warnings:
-            print(f"odradek: {warning}", file=sys.stderr)
-        settings = [f"{name}={text}" for name, text in config.settings.items()]
-    for text in (*settings, *options.override):
-        words += ["--override", text]
+        words += _overrides(f"{name}={text}" for name, text in config.settings.items())
+    words += _overrides(options.override)
 
     def report_ready(address: str, log_dirs: tuple[str, ...], control: str | None) -> None:
         broker_id = _broker_id(log_dirs[0])
         for line in STARTED:
             print(line.format(broker_id=broker_id), flush=True)
-        if config.topics:
-            Thread(target=_create_topics, args=(address, environment), daemon=True).start()
+        if config.topics and address:
+            # Containers often have no IPv6; who listens on each of its interfaces has IPv4, too.
+            local = address.replace("[::1]:", "127.0.0.1:")
+            Thread(target=_create_topics, args=(local, environment), daemon=True).start()
 
     return start(words, report_ready)
+
+
+def _overrides(texts: Iterable[str]) -> list[str]:
+    return [word for text in texts for word in ("--override", text)]
+
+
+def _settings(config: ContainerConfig, options: argparse.Namespace) -> dict[str, str]:
+    """The settings that the node starts with.
+
+    raises  SettingsError, OSError
+    """
+    if options.config is None:
+        check(config)
+        for warning in config.warnings:
+            print(f"odradek: {warning}", file=sys.stderr)
+        settings = dict(config.settings)
+    else:
+        settings = read_properties(options.config)
+    for text in options.override:
+        name, _, value = text.partition("=")
+        settings[name.strip()] = value
+    return settings
 
 
 def _broker_id(log_dir: str) -> str:

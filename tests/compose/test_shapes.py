@@ -38,6 +38,15 @@ class Shape(NamedTuple):
 
 
 SHAPES: Final = (
+    Shape("confluent_zookeeper", (1,)),
+    Shape("zookeeper_server_start", (3,)),
+    Shape("bitnami_zookeeper", (1,)),
+    Shape("three_zookeeper", (1, 2, 3)),
+    Shape("apache_kraft", (1,)),
+    Shape("bitnami_kraft", (0,)),
+    Shape("three_kraft", (1, 2, 3)),
+    Shape("three_kraft_isolated", (4, 5, 6)),
+    Shape("create_topics", (1001,), ("created-1", "created-2")),
     Shape("init_container", (1,), ("created-1", "created-2")),
     Shape("mounted_file", (5,)),
 )
@@ -70,12 +79,13 @@ def test_file_for_another_image_runs_with_this_one(shape: Shape, tmp_path: Path)
         began = monotonic()
         project.compose("up", "-d")
         admin = AdminClient({"bootstrap.servers": outside(ports), "log_level": 0})
-        until(lambda: set(listed(admin)) == set(shape.brokers), "every broker has registered")
+        services = broker_services(shape)
+        until(lambda: registered(project, services, admin) == {*shape.brokers}, "every broker")
         print(f"\n{shape.file}: registered {monotonic() - began:.1f} s after `up`")
         created = set(shape.topics)
         until(lambda: created <= set(admin.list_topics(timeout=60).topics), "topics of the file")
         write_outside_and_read_on_both_sides(project, outside(ports), len(shape.brokers))
-        for service in broker_services(shape):
+        for service in services:
             log = project.log(service)
             assert [line for line in STARTED if not re.search(line, log)] == [], log
         took_s = stop(project)
@@ -89,12 +99,14 @@ def test_file_for_another_image_runs_with_this_one(shape: Shape, tmp_path: Path)
         assert took_s < GRACE_S + len(containers)
 
 
-def listed(admin: AdminClient) -> list[int]:
+def registered(project: ComposeProject, services: list[str], admin: AdminClient) -> set[int]:
     """The ids of the brokers; none while the cluster cannot be reached."""
+    for service in services:
+        assert project.inspect(service)["State"]["Running"], project.log(service)
     try:
-        return list(admin.list_topics(timeout=1).brokers)
+        return set(admin.list_topics(timeout=1).brokers)
     except KafkaException:
-        return []
+        return set()
 
 
 def write_outside_and_read_on_both_sides(

@@ -219,9 +219,8 @@ SCRIPTS: Final = (
     ),
     Script(
         "zookeeper-server-start",
-        None,
+        "zookeeper-server-start",
         ("org.apache.zookeeper.server.quorum.QuorumPeerMain",),
-        "run the server of Apache ZooKeeper; brokers without zookeeper.connect need none",
     ),
     Script("zookeeper-server-stop", None, (), "stop the server of Apache ZooKeeper as it was run"),
     Script(

@@ -151,3 +151,31 @@ def test_started_container_prints_the_lines_others_wait_for_and_creates_its_topi
         assert configs["retention.ms"].value == "77"
         assert process.stop(timeout_s=10) == 0
     assert not [line for line in process.lines() if re.search("Traceback|CRITICAL", line)]
+
+
+def test_node_with_roles_is_formatted_and_another_cluster_id_is_refused(tmp_path: Path) -> None:
+    port, controller = free_port(), free_port()
+    environment = {
+        "KAFKA_NODE_ID": "3",
+        "KAFKA_PROCESS_ROLES": "broker,controller",
+        "KAFKA_CONTROLLER_QUORUM_VOTERS": f"3@localhost:{controller}",
+        "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+        "KAFKA_LISTENERS": f"PLAINTEXT://localhost:{port},CONTROLLER://localhost:{controller}",
+        "KAFKA_ADVERTISED_LISTENERS": f"PLAINTEXT://localhost:{port}",
+        "KAFKA_LOG_DIRS": f"{tmp_path}/data",
+        "CLUSTER_ID": "4L6g3nShT-eMCtK--X86sw",
+    }
+    command = [*COMMAND, "container-start"]
+    for cluster_id in (environment["CLUSTER_ID"], ""):
+        given = {**environment, "CLUSTER_ID": cluster_id}
+        with LoggedProcess(command, log=tmp_path / "log", environment=given) as process:
+            process.wait_for_line(r"\[KafkaServer id=3\] started", timeout_s=READY_TIMEOUT_S)
+            admin = AdminClient({"bootstrap.servers": f"localhost:{port}"})
+            assert str(admin.list_topics(timeout=60).cluster_id) == environment["CLUSTER_ID"]
+            assert process.stop(timeout_s=10) == 0
+    other = "abcdefghijklmnopqrstuv"
+    given = {**CLEAN, **environment, "CLUSTER_ID": other}
+    done = subprocess.run(command, env=given, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert other in done.stderr
+    assert "Traceback" not in done.stderr
