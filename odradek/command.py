@@ -65,6 +65,10 @@ SUBCOMMANDS: Final = {
     ),
     "demo": ("odradek.demo.command", "show what a cluster does when something fails"),
     "dump-log": ("odradek.tools.dump_log.command", "print the files of logs as text"),
+    "e2e-latency": (
+        "odradek.tools.end_to_end_latency",
+        "measure the time from sending a record to reading it",
+    ),
     "explain-lookup": (
         "odradek.tools.explain_lookup.command",
         "show the hops by which a record is found",
@@ -114,6 +118,14 @@ SUBCOMMANDS: Final = {
     "transactions": (
         "odradek.tools.transactions.command",
         "list and describe transactions, find and abort those that hang",
+    ),
+    "verifiable-consumer": (
+        "odradek.tools.verifiable.consumer",
+        "print an event for what a consumer reads and commits",
+    ),
+    "verifiable-producer": (
+        "odradek.tools.verifiable.producer",
+        "send integers and print an event for each acknowledgement",
     ),
     "which-partition": (
         "odradek.tools.which_partition",

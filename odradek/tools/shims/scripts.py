@@ -111,9 +111,8 @@ SCRIPTS: Final = (
     ),
     Script(
         "kafka-e2e-latency",
-        None,
+        "e2e-latency",
         (f"{TOOLS}.EndToEndLatency", "kafka.tools.EndToEndLatency"),
-        "run kafka-e2e-latency.sh of Apache Kafka",
     ),
     Script("kafka-features", "features", (f"{TOOLS}.FeatureCommand", "kafka.admin.FeatureCommand")),
     Script(
@@ -192,15 +191,13 @@ SCRIPTS: Final = (
     ),
     Script(
         "kafka-verifiable-consumer",
-        None,
+        "verifiable-consumer",
         (f"{TOOLS}.VerifiableConsumer",),
-        "run kafka-verifiable-consumer.sh of Apache Kafka",
     ),
     Script(
         "kafka-verifiable-producer",
-        None,
+        "verifiable-producer",
         (f"{TOOLS}.VerifiableProducer",),
-        "run kafka-verifiable-producer.sh of Apache Kafka",
     ),
     Script(
         "trogdor",

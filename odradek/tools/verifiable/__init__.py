@@ -1,0 +1,1 @@
+"""`odradek verifiable-producer` and `odradek verifiable-consumer`."""

@@ -1,0 +1,237 @@
+"""`odradek verifiable-consumer`: the flags and events of `kafka-verifiable-consumer.sh` 3.9.
+
+It prints an event for each assignment, each set of records and each commit.  Exit codes: 0 when
+--max-messages were read, and after an error that no retry mends, which is reported on stderr, as in
+Kafka's tool; 1 for an invalid property; 2 for an invalid command line; 130 and 143 after SIGINT and
+SIGTERM.
+Source: Kafka 3.9's VerifiableConsumer.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+from odradek.tools.argument_parser import ArgumentParser, int32, run_parsed
+from odradek.tools.console.errors import ConsoleError, log
+from odradek.tools.console.properties import CONSUMER
+from odradek.tools.library_client import open_client
+from odradek.tools.run import run_tool
+from odradek.tools.verifiable.events import exception_of, print_event
+from odradek.tools.verifiable.producer import (
+    Stop,
+    add_servers,
+    file_of_properties,
+    run_client,
+    stopped_by_signals,
+)
+
+POLL_S: Final = 0.1
+RECORDS_AT_ONCE: Final = 500
+"""Kafka: max.poll.records."""
+RANGE: Final = "org.apache.kafka.clients.consumer.RangeAssignor"
+LOGGER: Final = "org.apache.kafka.tools.VerifiableConsumer"
+
+
+def build_parser() -> ArgumentParser:
+    """The command line."""
+    parser = ArgumentParser(
+        prog="verifiable-consumer",
+        description="Read a topic, and print a JSON object for each event of the consumer.",
+    )
+    add = parser.add_argument
+    add_servers(parser)
+    add("--topic", required=True, metavar="TOPIC", help="the topic to read")
+    add("--group-protocol", default="classic", metavar="GROUP_PROTOCOL", help="classic or consumer")
+    add("--group-remote-assignor", metavar="GROUP_REMOTE_ASSIGNOR", help="of --group-protocol")
+    add("--group-id", required=True, metavar="GROUP_ID", help="the group of the consumer")
+    add("--group-instance-id", metavar="GROUP_INSTANCE_ID", help="makes it a static member")
+    add(
+        "--max-messages",
+        type=int32,
+        default=-1,
+        metavar="MAX-MESSAGES",
+        help="end after so many; -1: never",
+    )
+    add(
+        "--session-timeout",
+        type=int32,
+        default=30_000,
+        metavar="TIMEOUT_MS",
+        help="the session timeout in milliseconds (default: %(default)s)",
+    )
+    add("--verbose", action="store_true", help="print each record, too")
+    add("--enable-autocommit", action="store_true", help="commit at intervals, without events")
+    add("--reset-policy", default="earliest", help="earliest, latest or none")
+    add("--assignment-strategy", default=RANGE, help="class of the assignor (%(default)s)")
+    add("--consumer.config", metavar="CONFIG_FILE", help="a file of properties; flags override")
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Read records and print events; returns the exit code."""
+    parser = build_parser()
+
+    def act(values: argparse.Namespace) -> int:
+        properties = file_of_properties(parser, vars(values)["consumer.config"])
+        properties.setdefault("client.id", "verifiable-consumer")
+        extra: dict[str, Any] = {}
+        if values.group_protocol.lower() == "consumer":
+            properties["group.protocol"] = "consumer"
+            if values.group_remote_assignor is not None:
+                extra["group.remote.assignor"] = values.group_remote_assignor
+        else:
+            properties["partition.assignment.strategy"] = values.assignment_strategy
+            properties["session.timeout.ms"] = str(values.session_timeout)
+        if values.group_instance_id is not None:
+            properties["group.instance.id"] = values.group_instance_id
+        properties |= {
+            "group.id": values.group_id,
+            "bootstrap.servers": values.bootstrap_server,
+            "enable.auto.commit": str(values.enable_autocommit).lower(),
+            "auto.offset.reset": values.reset_policy,
+        }
+        if values.reset_policy == "none":
+            extra["auto.offset.reset"] = "error"
+        return run_client(partial(_run, values, properties, extra))
+
+    return run_tool(lambda words: run_parsed(parser, words, act), arguments)
+
+
+def _run(values: argparse.Namespace, properties: dict[str, str], extra: dict[str, Any]) -> int:
+    # Offsets of records that were not printed must not be committed.
+    extra = {**extra, "enable.auto.offset.store": False}
+    consumer = open_client(CONSUMER, properties, extra)
+    with stopped_by_signals() as stop:
+        print_event("startup_complete")
+        reader = VerifiableReader(consumer, values)
+        try:
+            reader.run(stop)
+        except ConsoleError as error:
+            log("ERROR", f"Error during processing, terminating consumer process: {error}", LOGGER)
+        consumer.close()
+        reader.revoke_rest()
+        print_event("shutdown_complete")
+    return stop.exit_code
+
+
+class VerifiableReader:
+    """Reads records, commits their offsets and prints what happens."""
+
+    def __init__(self, consumer: Any, values: argparse.Namespace) -> None:
+        self._consumer = consumer
+        self._values = values
+        self._count = 0
+        self._assigned: list[dict[str, Any]] = []
+
+    def run(self, stop: Stop) -> None:
+        """Read until --max-messages, or until a signal.
+
+        raises  ConsoleError for an error that no retry mends
+        """
+        self._consumer.subscribe(
+            [self._values.topic], on_assign=self._on_assign, on_revoke=self._on_revoke
+        )
+        limit = self._values.max_messages
+        while not stop.exit_code and (limit < 0 or self._count < limit):
+            messages = self._receive()
+            if messages:
+                self._take(messages)
+
+    def _on_assign(self, _: Any, partitions: list[Any]) -> None:
+        rows = [{"topic": row.topic, "partition": row.partition} for row in partitions]
+        self._assigned += rows
+        print_event("partitions_assigned", partitions=rows)
+
+    def _on_revoke(self, _: Any, partitions: list[Any]) -> None:
+        rows = [{"topic": row.topic, "partition": row.partition} for row in partitions]
+        self._assigned = [row for row in self._assigned if row not in rows]
+        print_event("partitions_revoked", partitions=rows)
+
+    def revoke_rest(self) -> None:
+        """Print what closing has revoked, if the library has not called back for it."""
+        if self._assigned:
+            print_event("partitions_revoked", partitions=self._assigned)
+            self._assigned = []
+
+    def _receive(self) -> list[Any]:
+        first = self._consumer.poll(POLL_S)
+        if first is None:
+            return []
+        records = []
+        for message in [first, *self._consumer.consume(RECORDS_AT_ONCE - 1, 0)]:
+            error = message.error()
+            if error is None:
+                records.append(message)
+            elif error.fatal() or error.name() in ("TOPIC_EXCEPTION", "_AUTO_OFFSET_RESET"):
+                raise ConsoleError(*exception_of(error))
+            else:
+                log("WARN", error.str(), "librdkafka")
+        return records
+
+    def _take(self, messages: list[Any]) -> None:
+        """Print records up to --max-messages, and commit their offsets."""
+        partitions: dict[tuple[str, int], list[Any]] = {}
+        for message in messages:
+            partitions.setdefault((message.topic(), message.partition()), []).append(message)
+        summaries: list[dict[str, Any]] = []
+        limit = self._values.max_messages
+        for (topic, partition), records in partitions.items():
+            taken = records if limit < 0 else records[: limit - self._count]
+            if not taken:
+                break
+            if self._values.verbose:
+                for record in taken:
+                    _print_record(record)
+            self._count += len(taken)
+            summaries.append(
+                {
+                    "topic": topic,
+                    "partition": partition,
+                    "count": len(taken),
+                    "minOffset": taken[0].offset(),
+                    "maxOffset": taken[-1].offset(),
+                }
+            )
+        print_event("records_consumed", count=len(messages), partitions=summaries)
+        self._commit(summaries)
+
+    def _commit(self, summaries: list[dict[str, Any]]) -> None:
+        from confluent_kafka import KafkaException, TopicPartition
+
+        rows = [
+            {
+                "topic": row["topic"],
+                "partition": row["partition"],
+                "offset": row["maxOffset"] + 1,
+            }
+            for row in summaries
+        ]
+        offsets = [TopicPartition(row["topic"], row["partition"], row["offset"]) for row in rows]
+        try:
+            if self._values.enable_autocommit:
+                self._consumer.store_offsets(offsets=offsets)
+                return
+            self._consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as exception:
+            if self._values.enable_autocommit:
+                # The partition was assigned to another member, which reads these records again.
+                return
+            _, text = exception_of(exception.args[0])
+            print_event("offsets_committed", offsets=rows, error=text, success=False)
+        else:
+            print_event("offsets_committed", offsets=rows, success=True)
+
+
+def _print_record(record: Any) -> None:
+    key, value = record.key(), record.value()
+    print_event(
+        "record_data",
+        key=None if key is None else key.decode(errors="replace"),
+        value=None if value is None else value.decode(errors="replace"),
+        topic=record.topic(),
+        partition=record.partition(),
+        offset=record.offset(),
+    )

@@ -1,0 +1,246 @@
+"""`odradek verifiable-producer`: the flags and events of `kafka-verifiable-producer.sh` 3.9.
+
+It sends rising integers and prints an event for each acknowledgement and each failure, at the end
+a summary.  Exit codes: 0 when all were sent; 1 for an invalid property; 2 for an invalid command
+line; 130 and 143 after SIGINT and SIGTERM, when what was sent is delivered and summed up first.
+Source: Kafka 3.9's VerifiableProducer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import count
+from types import FrameType
+from typing import Any, Final
+
+from odradek.tools.argument_parser import ArgumentParser, int32, int64, run_parsed
+from odradek.tools.console.errors import ConsoleError
+from odradek.tools.console.library import LibraryMissingError
+from odradek.tools.console.properties import PRODUCER, load_properties
+from odradek.tools.console.topic_lookup import missing_topic_reason
+from odradek.tools.library_client import open_client
+from odradek.tools.run import run_tool
+from odradek.tools.verifiable.events import exception_of, now_ms, print_event
+
+POLL_S: Final = 0.1
+"""Bound on the delay between a signal and the end."""
+MAX_BLOCK_MS: Final = 60_000
+SIGNAL_CODE: Final = 128
+"""Added to the number of the signal that ended the process, as in a shell."""
+ACKS: Final = (0, 1, -1)
+
+
+def build_parser() -> ArgumentParser:
+    """The command line."""
+    parser = ArgumentParser(
+        prog="verifiable-producer",
+        description="Send rising integers, and print a JSON object for each acknowledgement.",
+    )
+    add = parser.add_argument
+    add("--topic", required=True, metavar="TOPIC", help="the topic to write to")
+    add_servers(parser)
+    number: dict[str, Any] = {"type": int32, "default": -1}
+    add("--max-messages", **number, metavar="MAX-MESSAGES", help="end after so many; -1: never")
+    add("--throughput", **number, metavar="THROUGHPUT", help="records a second; -1: no limit")
+    add("--acks", **number, metavar="ACKS", help="acknowledgements of a record: 0, 1 or -1 (all)")
+    add("--producer.config", metavar="CONFIG_FILE", help="a file of properties of the producer")
+    add(
+        "--message-create-time",
+        type=int64,
+        default=-1,
+        metavar="CREATETIME",
+        help="timestamp of the first record, in milliseconds since 1970",
+    )
+    add("--value-prefix", type=int32, metavar="VALUE-PREFIX", help="precedes each value and a dot")
+    add(
+        "--repeating-keys",
+        type=int32,
+        metavar="REPEATING-KEYS",
+        help="the keys are 0 to this number less 1, again and again",
+    )
+    return parser
+
+
+def add_servers(parser: ArgumentParser) -> None:
+    """Add --bootstrap-server and its old name."""
+    servers = parser.add_mutually_exclusive_group(required=True)
+    for name in ("--bootstrap-server", "--broker-list"):
+        servers.add_argument(
+            name,
+            dest="bootstrap_server",
+            metavar="HOST1:PORT1[,HOST2:PORT2[...]]",
+            help="addresses of brokers",
+        )
+
+
+def file_of_properties(parser: ArgumentParser, path: str | None) -> dict[str, str]:
+    """The properties of a file; one that cannot be read is an error of the command line."""
+    try:
+        return {} if path is None else load_properties(path)
+    except ConsoleError as error:
+        parser.error(str(error).partition(": ")[2])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Send records and print events; returns the exit code."""
+    parser = build_parser()
+
+    def act(values: argparse.Namespace) -> int:
+        if values.acks not in ACKS:
+            parser.error(
+                f"argument --acks: invalid choice: '{values.acks}' (choose from {{0,1,-1}})"
+            )
+        properties = {
+            "client.id": "verifiable-producer",
+            "bootstrap.servers": values.bootstrap_server,
+            "acks": str(values.acks),
+            "retries": "0",
+            "linger.ms": "0",
+        }
+        properties.update(file_of_properties(parser, vars(values)["producer.config"]))
+        return run_client(partial(_run, values, properties))
+
+    return run_tool(lambda words: run_parsed(parser, words, act), arguments)
+
+
+def run_client(run: Callable[[], int]) -> int:
+    """Run a client; an exception that Kafka's tool does not catch is a line on stderr, and 1."""
+    try:
+        return run()
+    except ConsoleError as error:
+        print(f'Exception in thread "main" {error}', file=sys.stderr)
+    except LibraryMissingError as error:
+        print(error, file=sys.stderr)
+    return 1
+
+
+class Stop:
+    """Whether a signal asks the tool to end."""
+
+    def __init__(self) -> None:
+        self.exit_code = 0
+
+    def note(self, number: int, _: FrameType | None) -> None:
+        """Signal handler.  A second signal ends the process."""
+        self.exit_code = SIGNAL_CODE + number
+        signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[Stop]:
+    """Note SIGINT and SIGTERM meanwhile."""
+    stop = Stop()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    handlers = [(number, signal.signal(number, stop.note)) for number in numbers]
+    try:
+        yield stop
+    finally:
+        for number, handler in handlers:
+            signal.signal(number, handler)
+
+
+def _run(values: argparse.Namespace, properties: dict[str, str]) -> int:
+    producer = open_client(PRODUCER, properties, {"delivery.report.only.error": False})
+    start_ms = now_ms()
+    with stopped_by_signals() as stop:
+        sender = IntegerSender(producer, values, start_ms)
+        print_event("startup_complete")
+        sender.run(stop)
+        while producer.flush(POLL_S):
+            pass
+    print_event("shutdown_complete")
+    elapsed_ms = max(now_ms() - start_ms, 1)
+    print_event(
+        "tool_data",
+        sent=sender.sent,
+        acked=sender.acked,
+        target_throughput=values.throughput,
+        avg_throughput=1000 * sender.acked / elapsed_ms,
+    )
+    return stop.exit_code
+
+
+class IntegerSender:
+    """Sends the integers and prints what becomes of them."""
+
+    def __init__(self, producer: Any, values: argparse.Namespace, start_ms: int) -> None:
+        self.sent = 0
+        self.acked = 0
+        self._producer = producer
+        self._values = values
+        self._start_ms = start_ms
+        self._create_time_ms = values.message_create_time
+        self._has_topic = False
+
+    def run(self, stop: Stop) -> None:
+        """Send until --max-messages, or until a signal."""
+        limit = self._values.max_messages
+        for number in count() if limit < 0 else range(limit):
+            if stop.exit_code:
+                return
+            self._send(number)
+            self._wait(number, stop)
+
+    def _wait(self, number: int, stop: Stop) -> None:
+        """Serve acknowledgements, until the next record is due."""
+        self._producer.poll(0)
+        throughput = self._values.throughput
+        if throughput < 0:
+            return
+        due_ms = self._start_ms + 1000 * number / throughput if throughput else float("inf")
+        while now_ms() < due_ms and not stop.exit_code:
+            self._producer.poll(min(POLL_S, (due_ms - now_ms()) / 1000 + 0.001))
+
+    def _send(self, number: int) -> None:
+        values, topic = self._values, self._values.topic
+        prefix = "" if values.value_prefix is None else f"{values.value_prefix}."
+        value = f"{prefix}{number}"
+        key = None if values.repeating_keys is None else str(number % max(values.repeating_keys, 1))
+        extra: dict[str, int] = {}
+        if self._create_time_ms != -1:
+            extra["timestamp"] = self._create_time_ms
+            self._create_time_ms += now_ms() - self._start_ms
+        self.sent += 1
+        if not self._has_topic:
+            reason = missing_topic_reason(self._producer, topic, MAX_BLOCK_MS)
+            if reason is not None:
+                self._failed(key, value, *reason.split(": ", 1))
+                return
+            self._has_topic = True
+        delivered = partial(self._delivered, key, value)
+        while True:
+            try:
+                self._producer.produce(topic, value, key, on_delivery=delivered, **extra)
+            except BufferError:
+                self._producer.poll(POLL_S)
+            else:
+                return
+
+    def _delivered(self, key: str | None, value: str, error: Any, message: Any) -> None:
+        if error is not None:
+            self._failed(key, value, *exception_of(error))
+            return
+        self.acked += 1
+        print_event(
+            "producer_send_success",
+            key=key,
+            value=value,
+            offset=message.offset(),
+            partition=message.partition(),
+            topic=message.topic(),
+        )
+
+    def _failed(self, key: str | None, value: str, kind: str, text: str) -> None:
+        print_event(
+            "producer_send_error",
+            topic=self._values.topic,
+            key=key,
+            value=value,
+            exception=f"class {kind}",
+            message=text,
+        )
