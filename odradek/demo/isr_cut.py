@@ -134,7 +134,7 @@ async def cut_and_join(lag_ms: int, bootstrap: str, network: Network) -> Measure
     cluster = DemoCluster(bootstrap, REQUEST_TIMEOUT_MS)
     try:
         leader = await asyncio.to_thread(cluster.controller_id)
-        replicas = [leader, *(one for one in EVERYONE if one != leader)]
+        replicas = [leader, *(broker_id for broker_id in EVERYONE if broker_id != leader)]
         for topic, min_in_sync in ((TOPIC, "1"), (STRICT_TOPIC, "2")):
             configs = {"min.insync.replicas": min_in_sync}
             await asyncio.to_thread(cluster.create_topic, topic, replicas, configs)
@@ -198,7 +198,7 @@ async def _measure(
     await scene.go_on(CUT, strict.request_timeout_ms / 1000)
     errors_before, acknowledged_before = Counter(strict.errors), len(strict.acknowledged)
     await scene.go_on(CUT, STEADY_S)
-    waits_ms = {name: one.longest_ms(scene.now_ms()) for name, one in producers.items()}
+    waits_ms = {name: producer.longest_ms(scene.now_ms()) for name, producer in producers.items()}
     errors_alone = strict.errors - errors_before
     acknowledged_alone = len(strict.acknowledged) - acknowledged_before
 
@@ -236,11 +236,11 @@ async def _read_back(
 ) -> tuple[int, int]:
     """(number of records that were acknowledged, number of those that are not in the log)."""
     end_offset = scene.offsets.high_watermark
-    found = await asyncio.to_thread(read_values, bootstrap, TOPIC, end_offset)
+    values = await asyncio.to_thread(read_values, bootstrap, TOPIC, end_offset)
     expected = [
         value
         for name, producer in producers.items()
         if name != "strict"
         for value in producer.acknowledged
     ]
-    return len(expected), sum(value not in found for value in expected)
+    return len(expected), sum(value not in values for value in expected)

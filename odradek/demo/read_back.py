@@ -25,16 +25,16 @@ def read_values(bootstrap: str, topic: str, end_offset: int) -> set[str]:
         }
     )
     consumer.assign([module.TopicPartition(topic, 0, module.OFFSET_BEGINNING)])
-    found: set[str] = set()
+    values: set[str] = set()
     offset = 0
     deadline_s = monotonic() + TIMEOUT_S
     while offset < end_offset and monotonic() < deadline_s:
         for record in consumer.consume(BATCH, POLL_S):
             if record.error() is None:
                 offset = record.offset() + 1
-                found.add(record.value().decode())
+                values.add(record.value().decode())
     consumer.close()
-    return found
+    return values
 
 
 def read_all(bootstrap: str, topic: str, *, is_committed: bool) -> list[str]:
@@ -54,7 +54,7 @@ def read_all(bootstrap: str, topic: str, *, is_committed: bool) -> list[str]:
         }
     )
     consumer.assign([module.TopicPartition(topic, 0, module.OFFSET_BEGINNING)])
-    found: list[str] = []
+    values: list[str] = []
     deadline_s = monotonic() + TIMEOUT_S
     try:
         while monotonic() < deadline_s:
@@ -62,9 +62,9 @@ def read_all(bootstrap: str, topic: str, *, is_committed: bool) -> list[str]:
             if record is None:
                 continue
             if record.error() is None:
-                found.append(record.value().decode())
+                values.append(record.value().decode())
             elif record.error().code() == module.KafkaError._PARTITION_EOF:
-                return found
+                return values
     finally:
         consumer.close()
     raise DemoError(f"topic {topic} cannot be read to its end")

@@ -69,7 +69,7 @@ class DemoCluster:
             ApiKey.CREATE_TOPICS,
             CreateTopicsRequest(topics=[new], timeout_ms=CREATE_TIMEOUT_MS, validate_only=False),
             CreateTopicsResponse,
-            errors_of=lambda response: [one.error_code for one in response.topics],
+            errors_of=lambda response: [result.error_code for result in response.topics],
         )
         (created,) = response.topics
         if created.error_code:
@@ -82,8 +82,12 @@ class DemoCluster:
 
         raises  ClientError
         """
-        (found,) = self._client.metadata([topic]).topics
-        in_sync = tuple(sorted(found.partitions[0].isr_nodes)) if found.partitions else ()
+        (topic_metadata,) = self._client.metadata([topic]).topics
+        in_sync = (
+            tuple(sorted(topic_metadata.partitions[0].isr_nodes))
+            if topic_metadata.partitions
+            else ()
+        )
         return ReplicaOffsets(
             in_sync,
             self._latest(topic, replicas[0], CONSUMER),

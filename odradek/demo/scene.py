@@ -95,7 +95,7 @@ class Scene:
             return
         self._printed_s = monotonic()
         in_sync = ",".join(map(str, self.offsets.in_sync))
-        ends = " ".join(f"{one}:{end}" for one, end in self.offsets.log_end_offsets.items())
+        ends = " ".join(f"{replica}:{end}" for replica, end in self.offsets.log_end_offsets.items())
         producers = "  ".join(self._state_of(producer) for producer in self._producers.values())
         print(
             f"{monotonic() - self._began_s:6.1f} s  network {network:6}  ISR {in_sync:5}  "

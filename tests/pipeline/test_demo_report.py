@@ -156,8 +156,8 @@ def test_run_without_findings_has_a_page(tmp_path: Path) -> None:
 
 
 def test_precision_and_recall_are_computed_from_found_and_planted() -> None:
-    assert FINDINGS.anomalies(TRUTH) == DetectionQuality(planted=4, found=4, right=3)
-    assert FINDINGS.hot(TRUTH) == DetectionQuality(planted=2, found=2, right=1), (
+    assert FINDINGS.anomalies(TRUTH) == DetectionQuality(planted=4, detections=4, right=3)
+    assert FINDINGS.hot(TRUTH) == DetectionQuality(planted=2, detections=2, right=1), (
         "0.1 of a window is none"
     )
     assert replace(TRUTH, end_ms=1_014_999).is_whole(1_005_000)

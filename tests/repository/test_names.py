@@ -44,6 +44,7 @@ WITH_NOUNS: Final = (
     "broker/transaction_markers.py",
     "broker/transaction_verifier.py",
     "controller/",
+    "odradek/demo/",
     "protocol/",
     "runtime/",
     "storage/",

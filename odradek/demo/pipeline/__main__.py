@@ -215,8 +215,8 @@ def _await_findings(
 def _read_by(folder: Path) -> dict[str, int]:
     """Query -> records that it has read and processed."""
     counts = dict.fromkeys(QUERIES, 0)
-    for one in read_progress(folder / "progress.jsonl"):
-        counts[one["name"]] = one["rows_total"]
+    for batch in read_progress(folder / "progress.jsonl"):
+        counts[batch["name"]] = batch["rows_total"]
     return counts
 
 

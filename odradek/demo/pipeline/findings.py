@@ -25,13 +25,13 @@ class DetectionQuality:
     """How many findings of one kind are right, and how many cases were planted."""
 
     planted: int
-    found: int
+    detections: int
     right: int
 
     @property
     def precision(self) -> float | None:
         """The share of findings that were planted; None without findings."""
-        return self.right / self.found if self.found else None
+        return self.right / self.detections if self.detections else None
 
     @property
     def is_complete(self) -> bool:
@@ -39,9 +39,8 @@ class DetectionQuality:
         return self.right == self.planted
 
     def __str__(self) -> str:
-        return (
-            f"precision {_share(self.right, self.found)}, recall {_share(self.right, self.planted)}"
-        )
+        precision, recall = (_share(self.right, count) for count in (self.detections, self.planted))
+        return f"precision {precision}, recall {recall}"
 
 
 def _share(part: int, whole: int) -> str:
@@ -74,13 +73,13 @@ class Findings:
 
     def hot(self, truth: Truth) -> DetectionQuality:
         """How well hot merchants were found: complete windows with a share >= HOT_SHARE_MIN."""
-        found = {
+        merchants = {
             start: merchant
             for start, (merchant, share) in self.hottest.items()
             if share >= HOT_SHARE_MIN and truth.is_whole(start)
         }
-        right = sum(found.get(start) == merchant for start, merchant in truth.hot.items())
-        return DetectionQuality(len(truth.hot), len(found), right)
+        right = sum(merchants.get(start) == merchant for start, merchant in truth.hot.items())
+        return DetectionQuality(len(truth.hot), len(merchants), right)
 
     def anomalies(self, truth: Truth) -> DetectionQuality:
         """How well planted payments were found as anomalies."""
@@ -106,9 +105,9 @@ class Findings:
             ),
         }
         return [
-            f"{name}: {found:,} of {wanted:,}"
-            for name, (wanted, found) in missing.items()
-            if found < wanted
+            f"{name}: {actual:,} of {expected:,}"
+            for name, (expected, actual) in missing.items()
+            if actual < expected
         ]
 
 
@@ -167,7 +166,7 @@ def _landed(folder: Path) -> list[str]:
         return []
     table = pyarrow.dataset.dataset(files, format="parquet").to_table(columns=["id"])
     ids: list[str] = table.column("id").to_pylist()
-    return [one for one in ids if not one.startswith(END)]
+    return [payment_id for payment_id in ids if not payment_id.startswith(END)]
 
 
 def _values(address: str, topic: str) -> Iterable[bytes]:
@@ -175,8 +174,8 @@ def _values(address: str, topic: str) -> Iterable[bytes]:
     settings = {"bootstrap.servers": address, "group.id": "demo", "enable.auto.commit": False}
     consumer = Consumer({**settings, "enable.partition.eof": False})
     try:
-        known = consumer.list_topics(topic, timeout=END_WAIT_S).topics[topic]
-        for index in known.partitions if known.error is None else ():
+        topic_metadata = consumer.list_topics(topic, timeout=END_WAIT_S).topics[topic]
+        for index in topic_metadata.partitions if topic_metadata.error is None else ():
             partition = TopicPartition(topic, index, OFFSET_BEGINNING)
             _, end = consumer.get_watermark_offsets(partition, timeout=END_WAIT_S)
             consumer.assign([partition])

@@ -126,8 +126,8 @@ def write_report(
 
 
 def _section(title: str, note: str, content: str) -> str:
-    said = f"<p class=note>{html.escape(note)}</p>" if note else ""
-    return f"<section><h2>{html.escape(title)}</h2>{said}{content}</section>"
+    paragraph = f"<p class=note>{html.escape(note)}</p>" if note else ""
+    return f"<section><h2>{html.escape(title)}</h2>{paragraph}{content}</section>"
 
 
 def _numbers(truth: Truth, findings: Findings) -> str:
@@ -157,27 +157,29 @@ def _table(truth: Truth, findings: Findings) -> str:
     return f"<table>{head}{''.join(rows)}</table>"
 
 
-def _count(name: str, wanted: int, found: int) -> str:
-    said = "<span class=good>equal</span>" if wanted == found else "<span class=bad>differs</span>"
-    return f"<tr><td>{name}</td><td>{wanted:,}</td><td>{found:,}</td><td>{said}</td></tr>"
+def _count(name: str, expected: int, actual: int) -> str:
+    verdict = (
+        "<span class=good>equal</span>" if expected == actual else "<span class=bad>differs</span>"
+    )
+    return f"<tr><td>{name}</td><td>{expected:,}</td><td>{actual:,}</td><td>{verdict}</td></tr>"
 
 
 def _quality(name: str, quality: DetectionQuality) -> str:
     is_good = quality.is_complete and (quality.precision is None or quality.precision >= 0.9)
     kind = "good" if is_good else "bad"
     return (
-        f"<tr><td>{name}</td><td>{quality.planted:,}</td><td>{quality.found:,}</td>"
+        f"<tr><td>{name}</td><td>{quality.planted:,}</td><td>{quality.detections:,}</td>"
         f"<td><span class={kind}>{quality}</span></td></tr>"
     )
 
 
 def _misses(truth: Truth, findings: Findings) -> str:
     """A note on the planted anomalies that were not found."""
-    found = dict.fromkeys(findings.alerts)
-    missed = [anomaly for anomaly in truth.anomalies if anomaly not in found]
+    alerts = dict.fromkeys(findings.alerts)
+    missed = [anomaly for anomaly in truth.anomalies if anomaly not in alerts]
     if not missed:
         return ""
-    shown = ", ".join(html.escape(one) for one in missed[:SHOWN_MISSES])
+    shown = ", ".join(html.escape(anomaly) for anomaly in missed[:SHOWN_MISSES])
     more = f" and {len(missed) - SHOWN_MISSES} more" if len(missed) > SHOWN_MISSES else ""
     return f"<p class=note>Odd amounts that were missed: {shown}{more}.</p>"
 
@@ -200,8 +202,8 @@ def _draw(fill: Callable[[Axes], None]) -> str:
 
 def _by_query(progress: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     queries: dict[str, list[dict[str, Any]]] = {}
-    for one in progress:
-        queries.setdefault(one["name"], []).append(one)
+    for batch in progress:
+        queries.setdefault(batch["name"], []).append(batch)
     return queries
 
 
@@ -211,8 +213,8 @@ def _lines(
     begin_ms = _first_ms(progress)
     for name, batches in _by_query(progress).items():
         mine = [batch for batch in batches if batch["state"] == "running"]
-        seconds = [(one["at_ms"] - begin_ms) / 1_000 for one in mine]
-        axes.plot(seconds, [one[key] for one in mine], marker=".", linewidth=1.4, label=name)
+        seconds = [(batch["at_ms"] - begin_ms) / 1_000 for batch in mine]
+        axes.plot(seconds, [batch[key] for batch in mine], marker=".", linewidth=1.4, label=name)
     _label(axes, below, label)
 
 
@@ -233,7 +235,7 @@ def _waiting(axes: Axes, progress: Sequence[dict[str, Any]], below: str) -> None
 
 def _first_ms(progress: Sequence[dict[str, Any]]) -> int:
     """The start of the first batch."""
-    return min((one["at_ms"] - one["batch_ms"] for one in progress), default=0)
+    return min((batch["at_ms"] - batch["batch_ms"] for batch in progress), default=0)
 
 
 def _label(axes: Axes, below: str, left: str) -> None:
@@ -253,8 +255,8 @@ def _windows(axes: Axes, truth: Truth, findings: Findings) -> None:
     ]
     for merchant in [*planted, *others[: max(SHOWN_MERCHANTS - len(planted), SHOWN_OTHERS)]]:
         mine = [window for window in findings.windows if window.merchant == merchant]
-        seconds = [_middle_s(truth, one.start_ms) for one in mine]
-        payments = [one.payments for one in mine]
+        seconds = [_middle_s(truth, window.start_ms) for window in mine]
+        payments = [window.payments for window in mine]
         width = 2.4 if merchant in planted else 1.0
         axes.plot(seconds, payments, marker=".", linewidth=width, label=merchant)
     _event_time(axes, truth, "payments")
@@ -288,10 +290,10 @@ def _hot(axes: Axes, truth: Truth, findings: Findings) -> None:
     _event_time(axes, truth, "share")
 
 
-def _color(planted: str | None, found: str) -> str:
+def _color(planted: str | None, hottest: str) -> str:
     if planted is None:
         return UNPLANTED
-    return FOUND if planted == found else MISSED
+    return FOUND if planted == hottest else MISSED
 
 
 def read_progress(path: Path) -> list[dict[str, Any]]:
