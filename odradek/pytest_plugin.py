@@ -202,7 +202,9 @@ def kafka_cluster(
     with Cluster(
         count, kafka_settings, as_release=kafka_release, snapshot=kafka_cluster_snapshot
     ) as cluster:
-        logs = [UsedLog(f"broker {number}", one) for number, one in enumerate(cluster.brokers)]
+        logs = [
+            UsedLog(f"broker {number}", broker) for number, broker in enumerate(cluster.brokers)
+        ]
         with _used(request, cluster, logs, brokers=cluster.brokers):
             yield cluster
 
@@ -243,10 +245,10 @@ def _used(
 def _leak_check(request: pytest.FixtureRequest, handle: KafkaHandle, *, is_new: bool) -> LeakCheck:
     from odradek.testing.leaks import LeakCheck
 
-    known = request.config.stash.setdefault(_KNOWN_LEAKS, {})
+    known_leaks = request.config.stash.setdefault(_KNOWN_LEAKS, {})
     return LeakCheck(
         handle,
-        known=known.setdefault(handle.bootstrap_servers, set()),
+        known_leaks=known_leaks.setdefault(handle.bootstrap_servers, set()),
         is_new=is_new,
         kept_clients=request.getfixturevalue("kafka_kept_clients"),
     )

@@ -61,11 +61,11 @@ class Cluster(KafkaHandle):
         if snapshot is not None:
             from odradek.tools.snapshot import describe
 
-            found = describe(os.fspath(snapshot))
-            self._settings = {**found.settings, **self._settings}
-            saved = len(found.broker_ids)
-            if brokers not in (None, saved) or list(found.broker_ids) != list(range(saved)):
-                ids = ", ".join(map(str, found.broker_ids))
+            description = describe(os.fspath(snapshot))
+            self._settings = {**description.settings, **self._settings}
+            saved = len(description.broker_ids)
+            if brokers not in (None, saved) or list(description.broker_ids) != list(range(saved)):
+                ids = ", ".join(map(str, description.broker_ids))
                 raise ValueError(f"not a snapshot of {brokers or 'all'} brokers, but of {ids}")
             brokers = saved
         self._count = BROKERS if brokers is None else brokers
@@ -247,7 +247,7 @@ class Cluster(KafkaHandle):
                     if broker in row["in_sync"] and "end_offset" in row:
                         key = topic["topic"], row["partition"]
                         ends.setdefault(key, set()).add(row["end_offset"])
-        return all(len(found) == 1 for found in ends.values())
+        return all(len(offsets) == 1 for offsets in ends.values())
 
     def close(self) -> None:
         """Stop the brokers; that of the coordination last."""

@@ -119,27 +119,27 @@ class KafkaHandle(FaultTarget):
             return read()
         if timeout_s is None:
             timeout_s = self._timeout_s
-        found: Sequence[StoredRecord] = ()
+        records: Sequence[StoredRecord] = ()
 
         def are_enough() -> bool | UnknownTopic:
-            nonlocal found
+            nonlocal records
             try:
-                found = read()
+                records = read()
             except UnknownTopic as error:
                 return error
-            return len(found) >= count
+            return len(records) >= count
 
         try:
             result = wait_for(are_enough, timeout_s=timeout_s)
         except NotReached as error:
-            shown = "".join(f"\n  {record}" for record in found[-10:])
+            shown = "".join(f"\n  {record}" for record in records[-10:])
             raise NotReached(
-                f"{topic} has {len(found)} of {count} records after {timeout_s:g} s"
+                f"{topic} has {len(records)} of {count} records after {timeout_s:g} s"
                 f"{shown and '; the last ones:'}{shown}"
             ) from error.__cause__
         if isinstance(result, UnknownTopic):
             raise result
-        return found
+        return records
 
     def end_offsets(self, topic: str) -> dict[int, int]:
         """Partition -> the offset after its last record that consumers may read.
@@ -227,16 +227,16 @@ class KafkaHandle(FaultTarget):
         query = f"group={quote(group, '')}" if group is not None else ""
         if transactional_id is not None:
             query = f"transactional_id={quote(transactional_id, '')}"
-        found = self.controls[0].get(f"/coordinator?{query}")
-        self.move_leader(found["topic"], found["partition"], broker)
+        partition = self.controls[0].get(f"/coordinator?{query}")
+        self.move_leader(partition["topic"], partition["partition"], broker)
 
     def rebalance(self, group: str) -> None:
         """Have all members of a classic group join again.
 
         raises  ControlFailed
         """
-        found = self.controls[0].get(f"/coordinator?group={quote(group, '')}")
-        leader = self.replicas(found["topic"], found["partition"]).leader
+        partition = self.controls[0].get(f"/coordinator?group={quote(group, '')}")
+        leader = self.replicas(partition["topic"], partition["partition"]).leader
         for control in self.controls:
             if control.get("/broker")["broker_id"] == leader:
                 control.post(f"/groups/{quote(group, '')}/rebalance")
@@ -331,5 +331,5 @@ class KafkaHandle(FaultTarget):
 
 def _replicas(control: ControlClient, topic: str, partition: int) -> PartitionReplicas:
     rows = control.get(f"/topics/{topic}")["partitions"]
-    (row,) = [one for one in rows if one["partition"] == partition]
+    (row,) = [row for row in rows if row["partition"] == partition]
     return PartitionReplicas(row["leader"], row["replicas"], row["in_sync"])

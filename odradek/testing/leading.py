@@ -42,13 +42,13 @@ def move_leader(client: Client, partition: TopicPartition, broker: int, current:
 
     raises  ClientError; KafkaError; NotReached when it does not come into sync
     """
-    wanted = preferred_replicas(current()[1], broker)
-    if list(current()[1]) != wanted:
-        errors = alter_reassignments(client, {partition: wanted})
+    replicas = preferred_replicas(current()[1], broker)
+    if list(current()[1]) != replicas:
+        errors = alter_reassignments(client, {partition: replicas})
         if errors:
             raise NotReached(f"{partition.topic}-{partition.partition}: {errors[partition]}")
     wait_for(
-        lambda: list(current()[1]) == wanted and broker in current()[2],
+        lambda: list(current()[1]) == replicas and broker in current()[2],
         f"broker {broker} is in sync",
         timeout_s=TIMEOUT_S,
     )
@@ -102,15 +102,17 @@ def elect_preferred(client: Client, partitions: list[TopicPartitions] | None = N
         errors_of=lambda response: [
             response.error_code,
             *(
-                one.error_code
+                result.error_code
                 for topic in response.replica_election_results
-                for one in topic.partition_result
+                for result in topic.partition_result
             ),
         ],
     )
     if response.error_code not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED):
         raise refused(response.error_code, "no leader was elected")
     for topic in response.replica_election_results:
-        for one in topic.partition_result:
-            if one.error_code not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED):
-                raise refused(one.error_code, f"{topic.topic}-{one.partition_id}: not elected")
+        for result in topic.partition_result:
+            if result.error_code not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED):
+                raise refused(
+                    result.error_code, f"{topic.topic}-{result.partition_id}: not elected"
+                )

@@ -21,17 +21,22 @@ class LeakCheck:
     """Open connections, groups and transactions that the brokers did not have before a test."""
 
     def __init__(
-        self, kafka: KafkaHandle, *, known: set[str], is_new: bool, kept_clients: Sequence[str]
+        self,
+        kafka: KafkaHandle,
+        *,
+        known_leaks: set[str],
+        is_new: bool,
+        kept_clients: Sequence[str],
     ) -> None:
         """Before the test.
 
-        known         transactions and groups that earlier tests have left, which are left out;
+        known_leaks   transactions and groups that earlier tests have left, which are left out;
                       what is found is added
         is_new        whether the brokers have no client yet
         kept_clients  patterns of the client ids whose connections may stay
         """
         self._kafka = kafka
-        self._known = known
+        self._known_leaks = known_leaks
         self._kept_clients = kept_clients
         self._connections: Counter[ConnectedClient] = Counter()
         if not is_new:
@@ -47,39 +52,39 @@ class LeakCheck:
         """
         from odradek.tools.client import ClientError
 
-        def found() -> list[str]:
+        def current_leaks() -> list[str]:
             leaks = [
                 f"the transaction of {transaction} open"
                 for transaction in self._kafka.open_transactions()
             ]
             leaks += [f"members in group {group}" for group in self._kafka.active_groups()]
-            leaks = [leak for leak in leaks if leak not in self._known]
+            leaks = [leak for leak in leaks if leak not in self._known_leaks]
             return leaks + self._grown() if with_connections else leaks
 
         try:
-            if not found():
+            if not current_leaks():
                 return []
             # Clients that close when they are freed may be in cycles.
             gc.collect()
             try:
-                wait_for(lambda: not found(), timeout_s=CLOSING_TIMEOUT_S)
+                wait_for(lambda: not current_leaks(), timeout_s=CLOSING_TIMEOUT_S)
                 return []
             except NotReached:
-                leaks = found()
-                self._known.update(leaks)
+                leaks = current_leaks()
+                self._known_leaks.update(leaks)
                 return leaks
         except ClientError:
             return []
 
     def _open_connections(self) -> Counter[ConnectedClient]:
         try:
-            found = self._kafka.connections()
+            connections = self._kafka.connections()
         except ControlFailed:
             return Counter()
-        for client in list(found):
+        for client in list(connections):
             if any(fnmatchcase(client.client_id, pattern) for pattern in self._kept_clients):
-                del found[client]
-        return found
+                del connections[client]
+        return connections
 
     def _grown(self) -> list[str]:
         leaks = []

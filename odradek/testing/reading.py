@@ -119,22 +119,26 @@ def _is_known(client: Client, topic: str) -> bool:
     )
     for broker in client.metadata([]).brokers:
         connection = client.connection(broker.node_id, broker.host, broker.port)
-        (found,) = connection.request(ApiKey.METADATA, request, MetadataResponse).topics
-        if found.error_code or any(partition.leader_id < 0 for partition in found.partitions):
+        (topic_metadata,) = connection.request(ApiKey.METADATA, request, MetadataResponse).topics
+        if topic_metadata.error_code or any(
+            partition.leader_id < 0 for partition in topic_metadata.partitions
+        ):
             return False
     return True
 
 
 def end_offsets(client: Client, topic: str) -> dict[int, int]:
     """Partition -> high watermark."""
-    found = list_offsets(client, partitions_of(client, topic), LATEST_TIMESTAMP)
-    return {partition.partition: found[partition] for partition in sorted(found)}
+    offsets = list_offsets(client, partitions_of(client, topic), LATEST_TIMESTAMP)
+    return {partition.partition: offsets[partition] for partition in sorted(offsets)}
 
 
 def group_offsets(client: Client, group: str) -> dict[tuple[str, int], int]:
     """(topic, partition) -> committed offset."""
-    found = committed_offsets(client, group)
-    return {(one.topic, one.partition): found[one] for one in sorted(found)}
+    offsets = committed_offsets(client, group)
+    return {
+        (partition.topic, partition.partition): offsets[partition] for partition in sorted(offsets)
+    }
 
 
 def group_lag(client: Client, group: str, topic: str) -> int:
@@ -150,16 +154,16 @@ def group_lag(client: Client, group: str, topic: str) -> int:
 
 def groups_with_members(client: Client) -> list[str]:
     """Names of the groups of all brokers that have members, sorted."""
-    found = []
+    groups = []
     for broker in client.metadata([]).brokers:
         connection = client.connection(broker.node_id, broker.host, broker.port)
         response = connection.request(ApiKey.LIST_GROUPS, ListGroupsRequest(), ListGroupsResponse)
         if response.error_code and response.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             raise refused(response.error_code)
-        found += [
+        groups += [
             group.group_id for group in response.groups if group.group_state not in WITHOUT_MEMBERS
         ]
-    return sorted(found)
+    return sorted(groups)
 
 
 def transactional_ids_at_work(client: Client) -> list[str]:
@@ -199,8 +203,10 @@ def _partitions_of(client: Client, topic: str) -> list[TopicPartition]:
             with suppress(ClientError):
                 connection = client.connection(broker.node_id, broker.host, broker.port)
                 request = MetadataRequest(topics=None)
-                for one in connection.request(ApiKey.METADATA, request, MetadataResponse).topics:
-                    others.add(one.name or "")
+                for topic_metadata in connection.request(
+                    ApiKey.METADATA, request, MetadataResponse
+                ).topics:
+                    others.add(topic_metadata.name or "")
         if topic in others:
             raise
         raise UnknownTopic(topic, sorted(others)) from error
@@ -209,7 +215,7 @@ def _partitions_of(client: Client, topic: str) -> list[TopicPartition]:
 def _read_partition(
     client: Client, partition: TopicPartition, start: int, committed: bool
 ) -> list[StoredRecord]:
-    found: list[StoredRecord] = []
+    stored_records: list[StoredRecord] = []
     offset, end = start, start + 1
     last = -1
     while offset < end:
@@ -227,7 +233,7 @@ def _read_partition(
         if not batches:
             break
         for batch in _visible(batches, data.aborted_transactions if committed else None):
-            found += [
+            stored_records += [
                 StoredRecord(
                     partition.partition,
                     record.offset,
@@ -240,7 +246,7 @@ def _read_partition(
                 if offset <= record.offset < end
             ]
         offset = batches[-1].next_offset
-    return found
+    return stored_records
 
 
 def _fetch(
@@ -255,7 +261,7 @@ def _fetch(
         connection = _leader(client, partition)
         if connection is None:
             return None
-        one = FetchPartition(
+        fetch_partition = FetchPartition(
             partition=partition.partition,
             fetch_offset=offset,
             partition_max_bytes=PARTITION_BYTES,
@@ -264,7 +270,7 @@ def _fetch(
             max_wait_ms=0,
             min_bytes=0,
             isolation_level=READ_COMMITTED if committed else 0,
-            topics=[FetchTopic(topic=partition.topic, partitions=[one])],
+            topics=[FetchTopic(topic=partition.topic, partitions=[fetch_partition])],
         )
         response = connection.request(ApiKey.FETCH, request, FetchResponse, NAMED_TOPICS_VERSION)
         data = response.responses[0].partitions[0]
@@ -282,10 +288,10 @@ def _fetch(
 
 def _leader(client: Client, partition: TopicPartition) -> BrokerConnection | None:
     metadata = client.metadata([partition.topic])
-    for one in metadata.topics[0].partitions:
-        if one.partition_index == partition.partition:
+    for partition_metadata in metadata.topics[0].partitions:
+        if partition_metadata.partition_index == partition.partition:
             for broker in metadata.brokers:
-                if broker.node_id == one.leader_id:
+                if broker.node_id == partition_metadata.leader_id:
                     return client.connection(broker.node_id, broker.host, broker.port)
     return None
 
@@ -298,7 +304,7 @@ def _visible(
     aborted  transactions to be left out
     source   Kafka's CompletedFetch.nextFetchedRecord
     """
-    waiting = sorted(aborted or (), key=lambda one: one.first_offset, reverse=True)
+    waiting = sorted(aborted or (), key=lambda transaction: transaction.first_offset, reverse=True)
     leaving_out: set[int] = set()
     for batch in batches:
         while waiting and waiting[-1].first_offset <= batch.last_offset:

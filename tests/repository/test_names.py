@@ -45,6 +45,8 @@ WITH_NOUNS: Final = (
     "broker/transaction_verifier.py",
     "controller/",
     "odradek/demo/",
+    "odradek/pytest_plugin.py",
+    "odradek/testing/",
     "protocol/",
     "runtime/",
     "storage/",

@@ -23,7 +23,7 @@ from odradek.protocol.messages.api_versions import (
 )
 from odradek.runtime.scheduler import Scheduler
 from odradek.testing.node.client_requests import ClientRequests
-from odradek.testing.node.releases import Release
+from odradek.testing.node.releases import ServedRelease
 
 
 class ObservingDispatcher(Dispatcher):
@@ -36,7 +36,7 @@ class ObservingDispatcher(Dispatcher):
         budget: Budget,
         *,
         requests: ClientRequests,
-        release: Release | None,
+        release: ServedRelease | None,
     ) -> None:
         """
         requests  counts all requests, served or not
@@ -67,7 +67,7 @@ class ObservingDispatcher(Dispatcher):
         what = f"{loaded.name} v{header.version}, which {release.name} does not serve"
         self._malformed(connection, what)
 
-    def _is_refused(self, release: Release, header: RequestHeader) -> bool:
+    def _is_refused(self, release: ServedRelease, header: RequestHeader) -> bool:
         """Whether this broker serves a version that the release does not."""
         api = self._apis.get(header.api_key)
         return (
@@ -86,7 +86,7 @@ class ObservingDispatcher(Dispatcher):
 class ReleaseApiVersions:
     """The handler of ApiVersions, with the ranges and features of a release."""
 
-    def __init__(self, handler: Handler, release: Release) -> None:
+    def __init__(self, handler: Handler, release: ServedRelease) -> None:
         self._handler = handler
         self._release = release
 

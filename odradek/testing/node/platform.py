@@ -9,7 +9,7 @@ from odradek.broker.node.platform import Platform
 from odradek.runtime.files import FileSystem
 from odradek.testing.node.client_requests import ClientRequests
 from odradek.testing.node.faults.faults import Faults
-from odradek.testing.node.releases import Release
+from odradek.testing.node.releases import ServedRelease
 
 
 class InstrumentedPlatform(Platform):
@@ -21,7 +21,7 @@ class InstrumentedPlatform(Platform):
         *,
         on_fatal: Callable[[str], None],
         requests: ClientRequests,
-        release: Release | None,
+        release: ServedRelease | None,
         broker_at: Callable[[str, int], int | None],
         is_fsync_enabled: bool = True,
     ) -> None:

@@ -90,7 +90,7 @@ PEER: Final = r"broker-\d+-.+|\d+"
 """Client ids of brokers, which use the versions of Odradek between them."""
 
 
-class Release:
+class ServedRelease:
     """The versions of one release."""
 
     def __init__(self, name: str) -> None:
@@ -117,7 +117,7 @@ def is_peer(client_id: str) -> bool:
     return re.fullmatch(PEER, client_id) is not None
 
 
-def release_of(written: Mapping[str, str]) -> Release | None:
+def release_of(written: Mapping[str, str]) -> ServedRelease | None:
     """The release of the setting, or None when it is not set.
 
     written  settings as text
@@ -128,4 +128,4 @@ def release_of(written: Mapping[str, str]) -> Release | None:
         return None
     if name not in RELEASES:
         raise InvalidValueError(SETTING, name, f"Expected one of {', '.join(RELEASES)}")
-    return Release(name)
+    return ServedRelease(name)

@@ -132,5 +132,5 @@ def _parts(target: str) -> SplitResult:
 def _check_names(route: Route, values: Mapping[str, Any]) -> None:
     for name in values:
         if name not in route.takes:
-            known = f"it takes {', '.join(route.takes)}" if route.takes else "it takes none"
-            raise bad_request(f"there is no argument {name}: {known}")
+            hint = f"it takes {', '.join(route.takes)}" if route.takes else "it takes none"
+            raise bad_request(f"there is no argument {name}: {hint}")

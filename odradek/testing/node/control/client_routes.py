@@ -62,12 +62,12 @@ class ClientRoutes:
         api  only of this one, such as Produce
         """
         name = arguments.text("api", None)
-        wanted = None if name is None else api_named(name)
-        if name is not None and wanted is None:
+        api_key = None if name is None else api_named(name)
+        if name is not None and api_key is None:
             raise bad_request(f"there is no API {name!r}: they are such as Produce")
         counts: Counter[tuple[str, int, str]] = Counter()
         for kind, count in self._requests.counts().items():
-            if wanted not in (None, kind.api_key):
+            if api_key not in (None, kind.api_key):
                 continue
             counts[kind.api, kind.version, kind.client.client_id] += count
         names = ("api", "version", "client_id", "count")
@@ -77,7 +77,7 @@ class ClientRoutes:
     def connections(self, arguments: Arguments) -> object:
         """Count connections by client; a test knows nothing of those of other brokers."""
         clients = map(self._requests.client_of, self._node.parts.server.connections)
-        counts = Counter(one for one in clients if not is_peer(one.client_id))
+        counts = Counter(client for client in clients if not is_peer(client.client_id))
         names = (*ClientName._fields, "count")
         rows = [(*client, count) for client, count in sorted(counts.items())]
         return {"connections": [dict(zip(names, row, strict=True)) for row in rows]}
@@ -108,8 +108,8 @@ class ClientRoutes:
         if len(given) != 1:
             raise bad_request(f"one of {' and '.join(KINDS)} is needed")
         topic = KINDS[given[0]]
-        found = self._node.parts.metadata.image.topics.get(topic)
-        if found is None:
+        topic_image = self._node.parts.metadata.image.topics.get(topic)
+        if topic_image is None:
             raise not_found(f"there is no {topic} yet")
-        index = partition_for(named[given[0]], len(found.partitions))
+        index = partition_for(named[given[0]], len(topic_image.partitions))
         return {"topic": topic, "partition": index}

@@ -23,11 +23,11 @@ SILENCE_S: Final = 60
 FIRST_REQUEST_S: Final = 10
 """A connection that sends no first request for so long is closed."""
 
-Respond = Callable[[str, str, bytes], tuple[int, object]]
+RespondToCall = Callable[[str, str, bytes], tuple[int, object]]
 """(method, target, body) -> status and content."""
 
 
-def serve_forever(listener: socket.socket, respond: Respond, access: ControlAccess) -> None:
+def serve_forever(listener: socket.socket, respond: RespondToCall, access: ControlAccess) -> None:
     """Serve a listening socket in this thread."""
     _Server(listener, respond, access).serve_forever()
 
@@ -35,7 +35,9 @@ def serve_forever(listener: socket.socket, respond: Respond, access: ControlAcce
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, listener: socket.socket, respond: Respond, access: ControlAccess) -> None:
+    def __init__(
+        self, listener: socket.socket, respond: RespondToCall, access: ControlAccess
+    ) -> None:
         super().__init__(listener.getsockname(), _Handler, bind_and_activate=False)
         self.socket.close()
         self.socket = listener

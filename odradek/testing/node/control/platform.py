@@ -12,7 +12,7 @@ from odradek.testing.node.client_requests import ClientRequests
 from odradek.testing.node.control.advanced_wheel import AdvancedWheel
 from odradek.testing.node.control.clock import AdvancedClock, PeerClock
 from odradek.testing.node.platform import InstrumentedPlatform
-from odradek.testing.node.releases import Release
+from odradek.testing.node.releases import ServedRelease
 
 
 class ControlledPlatform(InstrumentedPlatform):
@@ -24,7 +24,7 @@ class ControlledPlatform(InstrumentedPlatform):
         *,
         on_fatal: Callable[[str], None],
         requests: ClientRequests,
-        release: Release | None,
+        release: ServedRelease | None,
         broker_at: Callable[[str, int], int | None],
         clock: AdvancedClock,
         is_fsync_enabled: bool = True,

@@ -54,20 +54,20 @@ class Arguments:
 
         raises  ControlError when it is missing and has no default
         """
-        found = self._values.get(name, default)
-        if found is _REQUIRED:
+        value = self._values.get(name, default)
+        if value is _REQUIRED:
             raise bad_request(f"{name} is missing")
-        return found
+        return value
 
     def text(self, name: str, default: Any = _REQUIRED) -> Any:
         """A string, or the default.
 
         raises  ControlError
         """
-        found = self.value(name, default)
-        if found is not default and not isinstance(found, str):
-            raise bad_request(f"{name} is not a string: {str(found)[:SHOWN_MAX]!r}")
-        return found
+        value = self.value(name, default)
+        if value is not default and not isinstance(value, str):
+            raise bad_request(f"{name} is not a string: {str(value)[:SHOWN_MAX]!r}")
+        return value
 
     def integer(
         self, name: str, default: Any = _REQUIRED, *, least: int = 0, most: int = INTEGER_MAX
@@ -76,20 +76,20 @@ class Arguments:
 
         raises  ControlError
         """
-        found = self.value(name, default)
-        if found is default:
-            return found
-        if isinstance(found, str):
+        value = self.value(name, default)
+        if value is default:
+            return value
+        if isinstance(value, str):
             with contextlib.suppress(UnreadableText):
-                found = parse_integer(found, -INTEGER_MAX, INTEGER_MAX)
-        if not isinstance(found, int) or isinstance(found, bool):
-            raise bad_request(f"{name} is not an integer: {str(found)[:SHOWN_MAX]!r}")
-        if not least <= found <= most:
-            raise bad_request(f"{name} is {found}, not between {least} and {most}")
-        return found
+                value = parse_integer(value, -INTEGER_MAX, INTEGER_MAX)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise bad_request(f"{name} is not an integer: {str(value)[:SHOWN_MAX]!r}")
+        if not least <= value <= most:
+            raise bad_request(f"{name} is {value}, not between {least} and {most}")
+        return value
 
 
-Run = Callable[[Arguments], Any]
+RunRoute = Callable[[Arguments], Any]
 """Called on the loop's thread; returns what JSON can contain, or a coroutine of that.
 
 raises  ControlError
@@ -106,7 +106,7 @@ class Route:
     takes: tuple[str, ...]
     """The names of the other arguments."""
     summary: str
-    run: Run
+    run: RunRoute
 
 
 class Routes:
@@ -117,14 +117,14 @@ class Routes:
         self.add("GET", "/", "the routes", self._describe)
 
     def add(
-        self, method: str, path: str, summary: str, run: Run, *, takes: Sequence[str] = ()
+        self, method: str, path: str, summary: str, run: RunRoute, *, takes: Sequence[str] = ()
     ) -> None:
         """Add a route.
 
         takes  the arguments that a body or query may have; others are refused
         """
         assert method in METHODS, method
-        assert not any((one.method, one.path) == (method, path) for one in self._routes), path
+        assert not any((route.method, route.path) == (method, path) for route in self._routes), path
         self._routes.append(Route(method, path, tuple(takes), summary, run))
 
     def find(self, method: str, path: str) -> tuple[Route, dict[str, str]]:
@@ -134,11 +134,11 @@ class Routes:
         """
         others = []
         for route in self._routes:
-            found = _match(route.path, path)
-            if found is None:
+            path_arguments = _match(route.path, path)
+            if path_arguments is None:
                 continue
             if route.method == method:
-                return route, found
+                return route, path_arguments
             others.append(route.method)
         if others:
             text = f"{path} is for {' and '.join(others)}, not {method}"
@@ -164,13 +164,13 @@ def _match(pattern: str, path: str) -> dict[str, str] | None:
     """The arguments in a path, or None when it is another one."""
     if "{" not in pattern:
         return {} if pattern == path else None
-    wanted, given = pattern.split("/"), path.split("/")
-    if len(wanted) != len(given):
+    pattern_segments, given = pattern.split("/"), path.split("/")
+    if len(pattern_segments) != len(given):
         return None
-    found = {}
-    for name, segment in zip(wanted, given, strict=True):
+    arguments = {}
+    for name, segment in zip(pattern_segments, given, strict=True):
         if name.startswith("{") and segment:
-            found[name.strip("{}")] = unquote(segment)
+            arguments[name.strip("{}")] = unquote(segment)
         elif name != segment:
             return None
-    return found
+    return arguments

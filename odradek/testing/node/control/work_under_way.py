@@ -60,7 +60,7 @@ class WorkUnderWay:
 
     def _awaited_of_peers(self) -> tuple[Hashable, ...]:
         """Partitions whose in-sync replicas lack records, and transactions that are ended."""
-        found: list[Hashable] = []
+        work: list[Hashable] = []
         for partition in self._parts.partitions.all():
             leader = partition.leader
             if leader is None or partition.log.is_offline:
@@ -69,9 +69,9 @@ class WorkUnderWay:
             for broker, follower in leader.followers.items():
                 if broker in leader.in_sync.maximal and follower.log_end_offset < end_offset:
                     key = partition.topic, partition.index, broker
-                    found.append((*key, follower.log_end_offset, end_offset))
+                    work.append((*key, follower.log_end_offset, end_offset))
         for shard in self._parts.services.transactions.shards.values():
             for name, metadata in shard.ids.items():
                 if metadata.pending_state is not None or metadata.current.state.is_prepared:
-                    found.append((name, metadata.current.state, len(metadata.current.partitions)))
-        return tuple(found)
+                    work.append((name, metadata.current.state, len(metadata.current.partitions)))
+        return tuple(work)

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from odradek.broker.server.connection import Connection, release
 from odradek.protocol.response_queue import ResponseSlot
-from odradek.testing.node.faults.rule import Action
+from odradek.testing.node.faults.rule import FaultAction
 
 CORRELATION_ID: Final = struct.Struct(">i")
 
@@ -16,7 +16,7 @@ CORRELATION_ID: Final = struct.Struct(">i")
 class Ending(NamedTuple):
     """What happens when a response is ready, by the rule `number`."""
 
-    action: Action
+    action: FaultAction
     number: int
     mute_ms: int
 
@@ -81,12 +81,12 @@ class FaultyConnection(Connection):
         if ending is None:
             return True
         match ending.action:
-            case Action.THROTTLE:
+            case FaultAction.THROTTLE:
                 self._mute(ending.mute_ms)
                 return True
-            case Action.HALF_WRITTEN:
+            case FaultAction.HALF_WRITTEN:
                 self._send_half(parts, ending.number)
-            case Action.DROP:
+            case FaultAction.DROP:
                 release(parts)
                 self.stall(ending.number)
             case _:
@@ -100,9 +100,9 @@ class FaultyConnection(Connection):
         match ending:
             case None:
                 return
-            case Ending(Action.THROTTLE):
+            case Ending(FaultAction.THROTTLE):
                 self._mute(ending.mute_ms)
-            case Ending(Action.DROP):
+            case Ending(FaultAction.DROP):
                 self.stall(ending.number)
             case _:
                 self.close()

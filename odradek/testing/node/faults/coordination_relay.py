@@ -33,7 +33,9 @@ class CoordinationRelay:
     @property
     def hosts(self) -> str:
         """`host:port` of this process, separated by commas."""
-        return ",".join(f"{HOST}:{one.getsockname()[1]}" for one in self._sockets)
+        return ",".join(
+            f"{HOST}:{listening_socket.getsockname()[1]}" for listening_socket in self._sockets
+        )
 
     def _listen(self, host: str, port: int) -> None:
         listening = socket.create_server((HOST, 0), backlog=BACKLOG)

@@ -32,10 +32,10 @@ from odradek.testing.node.faults.placement import (
     place,
     with_records,
 )
-from odradek.testing.node.faults.rule import Action, Rule
+from odradek.testing.node.faults.rule import FaultAction, Rule
 from odradek.testing.node.faults.rules import Rules, is_of_follower
 from odradek.testing.node.observing_dispatcher import ObservingDispatcher
-from odradek.testing.node.releases import Release
+from odradek.testing.node.releases import ServedRelease
 
 CRC_BYTE: Final = 17
 """Position in a batch: the first byte of its checksum."""
@@ -53,7 +53,7 @@ class FaultyDispatcher(ObservingDispatcher):
         budget: Budget,
         *,
         requests: ClientRequests,
-        release: Release | None,
+        release: ServedRelease | None,
         rules: Rules,
         wheel: WheelDriver,
     ) -> None:
@@ -142,20 +142,25 @@ class FaultyCall:
         response: Any = None
         request: Any = call.request
         match rule.action:
-            case Action.DROP if not rule.executed:
+            case FaultAction.DROP if not rule.executed:
                 connection.stall(rule.number)
                 return NoReply()
-            case Action.CLOSE if not rule.executed:
+            case FaultAction.CLOSE if not rule.executed:
                 return Close(f"fault {rule.number}")
-            case Action.ERROR if not call.wants_response and not rule.executed:
+            case FaultAction.ERROR if not call.wants_response and not rule.executed:
                 return Close(
                     f"fault {rule.number}: {rule.error.name}, for a request without response"
                 )
-            case Action.ERROR if not rule.executed:
+            case FaultAction.ERROR if not rule.executed:
                 response, request = self._refused()
                 if request is None:
                     return Reply(response)
-            case Action.DROP | Action.CLOSE | Action.HALF_WRITTEN | Action.THROTTLE:
+            case (
+                FaultAction.DROP
+                | FaultAction.CLOSE
+                | FaultAction.HALF_WRITTEN
+                | FaultAction.THROTTLE
+            ):
                 ending = Ending(rule.action, rule.number, rule.throttle_ms)
                 connection.end_with(call.header.correlation_id, ending)
         outcome = run(context, request)
@@ -175,14 +180,14 @@ class FaultyCall:
         """(the response to what the rule names, or None; the request that is left, or None)."""
         call, rule, reader = self._call, self._rule, self._reader
         request: Any = call.request
-        named, rest = divide(request, rule.wanted, reader)
+        named, rest = divide(request, rule.names, reader)
         if named is None:
             return None, request  # the response shows where
         message = f"fault {rule.number} of a test"
         response: Any = call.loaded.handler.failed(named, rule.error, message)
         if not _has_error(response, rule.error, reader):
             return None, request
-        if rule.wanted.keys() & kinds_of(response.__class__, reader.version):
+        if rule.names.keys() & kinds_of(response.__class__, reader.version):
             clear_top(response, reader.version)
         if rest is not None and hasattr(rest, "max_wait_ms"):
             rest.max_wait_ms = 0  # a fetch with an error is not delayed
@@ -192,13 +197,13 @@ class FaultyCall:
         """The response that is sent in place of the handler's."""
         rule, reader = self._rule, self._reader
         match rule.action:
-            case Action.ERROR:
-                place(response, rule.wanted, rule.error, reader)
+            case FaultAction.ERROR:
+                place(response, rule.names, rule.error, reader)
                 if refused is not None:
                     merge(response, refused, reader)
-            case Action.CORRUPT:
+            case FaultAction.CORRUPT:
                 self._corrupt(response)
-            case Action.THROTTLE if has_throttle_time(response.__class__, reader.version):
+            case FaultAction.THROTTLE if has_throttle_time(response.__class__, reader.version):
                 setattr(response, THROTTLE_FIELD, rule.throttle_ms)
         return response
 
@@ -206,8 +211,8 @@ class FaultyCall:
         rule = self._rule
         batches = [
             (node, field)
-            for node, field, known in with_records(response, self._reader)
-            if fits(rule.wanted, known) and getattr(node, field)
+            for node, field, node_names in with_records(response, self._reader)
+            if fits(rule.names, node_names) and getattr(node, field)
         ]
         if not batches or not rule.take():
             return
@@ -221,14 +226,16 @@ class FaultyCall:
 def _has_error(response: Any, code: int, reader: NameReader) -> bool:
     """Whether any part of a response has the error."""
 
-    def found(node: Any, array: str) -> bool:
+    def has_error(node: Any, array: str) -> bool:
         field = error_field(node.__class__, reader.version)
         if field is not None and getattr(node, field) == code:
             return True
         arrays = reader.level(node, array).arrays
-        return any(found(one, name) for name, _ in arrays for one in getattr(node, name) or ())
+        return any(
+            has_error(child, name) for name, _ in arrays for child in getattr(node, name) or ()
+        )
 
-    return found(response, "")
+    return has_error(response, "")
 
 
 def _content(records: Any) -> bytes:

@@ -26,7 +26,7 @@ from odradek.testing.node.faults.files import SLOW_MAX_MS, DiskFaults, FaultyFil
 from odradek.testing.node.faults.links import DELAY_MAX_MS, Direction, Link, Links
 from odradek.testing.node.faults.rule import FaultRefused
 from odradek.testing.node.faults.rules import Rules
-from odradek.testing.node.releases import Release
+from odradek.testing.node.releases import ServedRelease
 
 COORDINATION: Final = "coordination"
 """The peer of a link, in place of a broker id."""
@@ -72,7 +72,7 @@ class Faults:
             self._relay.close()
 
     def make_dispatcher(
-        self, requests: ClientRequests, release: Release | None
+        self, requests: ClientRequests, release: ServedRelease | None
     ) -> Callable[[Services, Scheduler, Budget], FaultyDispatcher]:
         """In place of `Dispatcher`.
 
@@ -93,7 +93,11 @@ class Faults:
         return partial(FaultyConnection, after=self._wheel.after, on_stalled=self._on_stalled)
 
     def _on_stalled(self, connection: FaultyConnection) -> None:
-        self._stalled = {one: None for one in self._stalled if not one.is_closed}
+        self._stalled = {
+            held_connection: None
+            for held_connection in self._stalled
+            if not held_connection.is_closed
+        }
         self._stalled[connection] = None
 
     # Rules.
@@ -208,10 +212,10 @@ def _shown(direction: Direction) -> dict[str, Any]:
     return {"delay_ms": direction.delay_ms} if direction.delay_ms else {}
 
 
-def _check_fields(fields: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:
+def _check_fields(fields: Mapping[str, Any], field_names: tuple[str, ...], what: str) -> None:
     for name in fields:
-        if name not in known:
-            raise FaultRefused(f"{what} has no {name!r}: it has {', '.join(known)}")
+        if name not in field_names:
+            raise FaultRefused(f"{what} has no {name!r}: it has {', '.join(field_names)}")
 
 
 def _flag(fields: Mapping[str, Any], name: str, *, default: bool) -> bool:

@@ -19,7 +19,7 @@ GROUP: Final = "group"
 TRANSACTIONAL_ID: Final = "transactional_id"
 KINDS: Final = (TOPIC, PARTITION, GROUP, TRANSACTIONAL_ID)
 
-Known = Mapping[str, str | int]
+NameByKind = Mapping[str, str | int]
 """What is named, by kind."""
 NameOf = Callable[[Uuid], str | None]
 """The name of a topic, by its id."""
@@ -128,22 +128,22 @@ class NameReader:
 
     def own_names(self, node: Any, array: str) -> dict[str, str | int]:
         """What a structure names by its own fields."""
-        known: dict[str, str | int] = {}
+        names: dict[str, str | int] = {}
         for field, kind in self.level(node, array).names:
             value = getattr(node, field)
             if isinstance(value, Uuid):
-                value = None if kind in known else self._name_of(value)
+                value = None if kind in names else self._name_of(value)
             if value is not None and value != "":
-                known[self.kind(kind)] = value
-        return known
+                names[self.kind(kind)] = value
+        return names
 
 
-def fits(wanted: Known, known: Known) -> bool | None:
-    """Whether everything wanted is named; None while a part of it is not known yet."""
+def fits(rule_names: NameByKind, node_names: NameByKind) -> bool | None:
+    """Whether a node has all names of a rule; None while some are not known yet."""
     verdict: bool | None = True
-    for kind, value in wanted.items():
-        if kind not in known:
+    for kind, value in rule_names.items():
+        if kind not in node_names:
             verdict = None
-        elif known[kind] != value:
+        elif node_names[kind] != value:
             return False
     return verdict

@@ -14,7 +14,7 @@ from odradek.protocol.schema import RECORDS, schema_of
 from odradek.testing.node.faults.naming import (
     PARTITION,
     TOPIC,
-    Known,
+    NameByKind,
     NameReader,
     fits,
     kinds_of,
@@ -31,14 +31,16 @@ class Divided(NamedTuple):
     rest: Any | None
 
 
-def divide(request: Any, wanted: Known, reader: NameReader) -> Divided:
+def divide(request: Any, rule_names: NameByKind, reader: NameReader) -> Divided:
     """The part of a request that names all that is wanted, and the rest.  Neither changes it."""
-    return _divide(request, "", wanted, {}, reader)
+    return _divide(request, "", rule_names, {}, reader)
 
 
-def _divide(node: Any, array: str, wanted: Known, around: Known, reader: NameReader) -> Divided:
-    known = {**around, **reader.own_names(node, array)}
-    verdict = fits(wanted, known)
+def _divide(
+    node: Any, array: str, rule_names: NameByKind, around: NameByKind, reader: NameReader
+) -> Divided:
+    node_names = {**around, **reader.own_names(node, array)}
+    verdict = fits(rule_names, node_names)
     if verdict is not None:
         return Divided(node, None) if verdict else Divided(None, node)
     level = reader.level(node, array)
@@ -47,11 +49,14 @@ def _divide(node: Any, array: str, wanted: Known, around: Known, reader: NameRea
     for field, kind in level.lists:
         name = reader.kind(kind)
         values = getattr(node, field) or ()
-        verdicts = [fits(wanted, {**known, name: value}) is True for value in values]
+        verdicts = [fits(rule_names, {**node_names, name: value}) is True for value in values]
         named[field] = [value for value, fit in zip(values, verdicts, strict=True) if fit]
         rest[field] = [value for value, fit in zip(values, verdicts, strict=True) if not fit]
     for field, _ in level.arrays:
-        parts = [_divide(one, field, wanted, known, reader) for one in getattr(node, field) or ()]
+        parts = [
+            _divide(child, field, rule_names, node_names, reader)
+            for child in getattr(node, field) or ()
+        ]
         named[field] = [part.named for part in parts if part.named is not None]
         rest[field] = [part.rest for part in parts if part.rest is not None]
     if not any(named.values()):
@@ -75,31 +80,31 @@ def asks_for_all(request: Any, reader: NameReader) -> bool:
     return any(getattr(request, field) is None for field, _ in (*level.lists, *level.arrays))
 
 
-def names(request: Any, wanted: Known, reader: NameReader) -> bool:
+def names(request: Any, rule_names: NameByKind, reader: NameReader) -> bool:
     """Whether a request names what is wanted, as far as such a request can."""
     possible = kinds_of(request.__class__, reader.version)
-    wanted = {kind: value for kind, value in wanted.items() if kind in possible}
-    return divide(request, wanted, reader).named is not None or asks_for_all(request, reader)
+    rule_names = {kind: value for kind, value in rule_names.items() if kind in possible}
+    return divide(request, rule_names, reader).named is not None or asks_for_all(request, reader)
 
 
 # Errors in responses.
 
 
-def place(response: Any, wanted: Known, code: int, reader: NameReader) -> int:
+def place(response: Any, rule_names: NameByKind, code: int, reader: NameReader) -> int:
     """Set the error code of what is wanted; returns in how many places.
 
     A wanted group or transactional id that the response does not name was named by the request.
     """
     possible = kinds_of(response.__class__, reader.version)
-    wanted = {kind: value for kind, value in wanted.items() if kind in possible}
-    return _place(response, "", wanted, {}, code, reader)
+    rule_names = {kind: value for kind, value in rule_names.items() if kind in possible}
+    return _place(response, "", rule_names, {}, code, reader)
 
 
 def _place(
-    node: Any, array: str, wanted: Known, around: Known, code: int, reader: NameReader
+    node: Any, array: str, rule_names: NameByKind, around: NameByKind, code: int, reader: NameReader
 ) -> int:
-    known = {**around, **reader.own_names(node, array)}
-    verdict = fits(wanted, known)
+    node_names = {**around, **reader.own_names(node, array)}
+    verdict = fits(rule_names, node_names)
     if verdict is False:
         return 0
     if verdict:
@@ -108,9 +113,9 @@ def _place(
             setattr(node, field, code)
             return 1
     return sum(
-        _place(one, field, wanted, known, code, reader)
+        _place(child, field, rule_names, node_names, code, reader)
         for field, _ in reader.level(node, array).arrays
-        for one in getattr(node, field) or ()
+        for child in getattr(node, field) or ()
     )
 
 
@@ -129,17 +134,17 @@ def has_place(cls: type, version: int, kinds: frozenset[str]) -> bool:
     possible = kinds_of(cls, version)
     if not kinds & {TOPIC, PARTITION} <= possible:
         return False
-    wanted = kinds & possible
+    possible_kinds = kinds & possible
 
-    def found(cls: type, array: str, known: frozenset[str]) -> bool:
+    def has_error_field(cls: type, array: str, named_kinds: frozenset[str]) -> bool:
         level = level_of(cls, array, version)
-        known |= {kind for _, kind in level.names}
-        if wanted <= known and error_field(cls, version) is not None:
+        named_kinds |= {kind for _, kind in level.names}
+        if possible_kinds <= named_kinds and error_field(cls, version) is not None:
             return True
-        return any(found(element, name, known) for name, element in level.arrays)
+        return any(has_error_field(element, name, named_kinds) for name, element in level.arrays)
 
     # The key of a coordinator names whichever is wanted.
-    return found(cls, "", frozenset({*(kinds - {TOPIC, PARTITION})}))
+    return has_error_field(cls, "", frozenset({*(kinds - {TOPIC, PARTITION})}))
 
 
 def clear_top(response: Any, version: int) -> None:
@@ -163,20 +168,20 @@ def _merge(node: Any, other: Any, array: str, reader: NameReader) -> None:
         if ours is None:
             setattr(node, field, theirs)
             continue
-        for one in theirs:
-            identity = _identity(one, field, reader)
+        for their_node in theirs:
+            identity = _identity(their_node, field, reader)
             same = next(
                 (
-                    known
-                    for known in ours
-                    if identity and _identity(known, field, reader) == identity
+                    our_node
+                    for our_node in ours
+                    if identity and _identity(our_node, field, reader) == identity
                 ),
                 None,
             )
             if same is None:
-                ours.append(one)
+                ours.append(their_node)
             else:
-                _merge(same, one, field, reader)
+                _merge(same, their_node, field, reader)
 
 
 def _identity(node: Any, array: str, reader: NameReader) -> tuple[Any, ...]:
@@ -197,26 +202,28 @@ def records_fields(cls: type) -> tuple[str, ...]:
 
 
 def with_records(
-    node: Any, reader: NameReader, *, array: str = "", around: Known | None = None
-) -> Iterator[tuple[Any, str, Known]]:
+    node: Any, reader: NameReader, *, array: str = "", around: NameByKind | None = None
+) -> Iterator[tuple[Any, str, NameByKind]]:
     """(structure, field, what is named) of all record batches of a message."""
-    known = {**(around or {}), **reader.own_names(node, array)}
+    node_names = {**(around or {}), **reader.own_names(node, array)}
     for field in records_fields(node.__class__):
-        yield node, field, known
+        yield node, field, node_names
     for field, _ in reader.level(node, array).arrays:
-        for one in getattr(node, field) or ():
-            yield from with_records(one, reader, array=field, around=known)
+        for child in getattr(node, field) or ():
+            yield from with_records(child, reader, array=field, around=node_names)
 
 
 @cache
 def carries_records(cls: type, version: int) -> bool:
     """Whether a message has record batches."""
 
-    def found(cls: type, array: str) -> bool:
+    def has_batches(cls: type, array: str) -> bool:
         arrays = level_of(cls, array, version).arrays
-        return bool(records_fields(cls)) or any(found(one, name) for name, one in arrays)
+        return bool(records_fields(cls)) or any(
+            has_batches(element, name) for name, element in arrays
+        )
 
-    return found(cls, "")
+    return has_batches(cls, "")
 
 
 THROTTLE_FIELD: Final = "throttle_time_ms"

@@ -22,7 +22,7 @@ class FaultRefused(ValueError):
     """A fault that cannot be; the text says why."""
 
 
-class Action(Enum):
+class FaultAction(Enum):
     """What happens to a request, and the field of a rule that says so."""
 
     NONE = ""
@@ -52,7 +52,7 @@ FIELDS: Final = (
 @dataclass(slots=True)
 class Rule:
     """api       None for every API that clients use
-    wanted      what a request has to name, by kind
+    names       what a request has to name, by kind
     executed    whether the request is carried out first
     times       how many requests it is for; None for all
     skip        how many requests pass before the first
@@ -61,9 +61,9 @@ class Rule:
 
     number: int
     api: ApiKey | None
-    wanted: dict[str, str | int]
+    names: dict[str, str | int]
     client_id: str | None
-    action: Action
+    action: FaultAction
     error: ErrorCode
     delay_ms: int
     throttle_ms: int
@@ -93,15 +93,15 @@ class Rule:
     def can_apply(self, api: ApiKey, version: int) -> bool:
         """Whether requests of a version name what is wanted, and responses have what it takes."""
         request, response = _messages(api)
-        kinds = frozenset(self.wanted)
+        kinds = frozenset(self.names)
         if not kinds <= kinds_of(request, version) | kinds_of(response, version):
             return False
         match self.action:
-            case Action.ERROR:
+            case FaultAction.ERROR:
                 return has_place(response, version, kinds)
-            case Action.CORRUPT:
+            case FaultAction.CORRUPT:
                 return carries_records(response, version)
-            case Action.THROTTLE:
+            case FaultAction.THROTTLE:
                 return has_throttle_time(response, version)
         return True
 
@@ -124,20 +124,24 @@ def parse_rule(number: int, fields: Mapping[str, Any], served: Mapping[ApiKey, r
     if api is not None:
         written["api"] = api.camel_name
     flags = {name: _flag(name, written.get(name, False)) for name in FLAG_FIELDS}
-    actions = [one for one in Action if one.value in written and flags.get(one.value, True)]
+    actions = [
+        action
+        for action in FaultAction
+        if action.value in written and flags.get(action.value, True)
+    ]
     if len(actions) > 1:
-        both = " and ".join(one.value for one in actions)
+        both = " and ".join(action.value for action in actions)
         raise FaultRefused(f"a fault has one action, not {both}")
     delay_ms = _whole("delay_ms", written.get("delay_ms", 0), DELAY_MAX_MS)
     if not actions and not delay_ms:
-        kinds = ", ".join(one.value for one in Action if one.value)
+        kinds = ", ".join(action.value for action in FaultAction if action.value)
         raise FaultRefused(f"a fault has an action: one of {kinds}, or delay_ms")
     rule = Rule(
         number=number,
         api=api,
-        wanted=_wanted(written),
+        names=_names(written),
         client_id=_text("client_id", written["client_id"]) if "client_id" in written else None,
-        action=actions[0] if actions else Action.NONE,
+        action=actions[0] if actions else FaultAction.NONE,
         error=_error(written["error"]) if "error" in written else ErrorCode.NONE,
         delay_ms=delay_ms,
         throttle_ms=_whole("throttle_ms", written.get("throttle_ms", 0), DELAY_MAX_MS),
@@ -157,16 +161,16 @@ def _check(rule: Rule, api: ApiKey, versions: range) -> None:
     name, newest = api.camel_name, versions[-1]
     request, response = _messages(api)
     possible = kinds_of(request, newest) | kinds_of(response, newest)
-    for kind in rule.wanted:
+    for kind in rule.names:
         if kind not in possible:
             raise FaultRefused(f"{name} names no {_shown(kind)}")
-    innermost = [kind for kind in (PARTITION, TOPIC, *KINDS) if kind in rule.wanted]
+    innermost = [kind for kind in (PARTITION, TOPIC, *KINDS) if kind in rule.names]
     match rule.action:
-        case Action.ERROR if innermost:
+        case FaultAction.ERROR if innermost:
             raise FaultRefused(f"{name} has no error code for a {_shown(innermost[0])}")
-        case Action.ERROR:
+        case FaultAction.ERROR:
             raise FaultRefused(f"{name} has no error code")
-        case Action.CORRUPT:
+        case FaultAction.CORRUPT:
             raise FaultRefused(f"the response of {name} has no batches")
     raise FaultRefused(f"the response of {name} has no throttle_time_ms")
 
@@ -177,17 +181,17 @@ def _messages(api: ApiKey) -> tuple[Any, Any]:
 
 def _api(value: Any, served: Mapping[ApiKey, range]) -> ApiKey:
     if isinstance(value, int) and not isinstance(value, bool):
-        found = next((api for api in served if api.value == value), None)
+        api = next((api for api in served if api.value == value), None)
     else:
-        found = api_named(str(value))
-    if found is None or found not in served:
+        api = api_named(str(value))
+    if api is None or api not in served:
         raise FaultRefused(f"no API {value!r} is served")
-    return found
+    return api
 
 
 def _error(value: Any) -> ErrorCode:
-    known = isinstance(value, str) and value in ErrorCode.__members__
-    if known:
+    is_name = isinstance(value, str) and value in ErrorCode.__members__
+    if is_name:
         code = ErrorCode[value]
     elif isinstance(value, int) and value in ErrorCode._value2member_map_:
         code = ErrorCode(value)
@@ -200,18 +204,18 @@ def _error(value: Any) -> ErrorCode:
     return code
 
 
-def _wanted(written: Mapping[str, Any]) -> dict[str, str | int]:
-    wanted: dict[str, str | int] = {}
+def _names(written: Mapping[str, Any]) -> dict[str, str | int]:
+    names: dict[str, str | int] = {}
     for kind in KINDS:
         if kind not in written:
             continue
         if kind == PARTITION:
-            wanted[kind] = _whole(kind, written[kind], 0x7FFFFFFF)
+            names[kind] = _whole(kind, written[kind], 0x7FFFFFFF)
         else:
-            wanted[kind] = _text(kind, written[kind])
-    if PARTITION in wanted and TOPIC not in wanted:
+            names[kind] = _text(kind, written[kind])
+    if PARTITION in names and TOPIC not in names:
         raise FaultRefused("a partition needs its topic")
-    return wanted
+    return names
 
 
 def _text(name: str, value: Any) -> str:

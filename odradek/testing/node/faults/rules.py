@@ -8,7 +8,7 @@ from typing import Any, Final
 from odradek.protocol.api_keys import ApiKey
 from odradek.testing.node.faults.naming import TOPIC, NameOf, NameReader
 from odradek.testing.node.faults.placement import names
-from odradek.testing.node.faults.rule import Action, FaultRefused, Rule, parse_rule
+from odradek.testing.node.faults.rule import FaultAction, FaultRefused, Rule, parse_rule
 
 RULES_MAX: Final = 1_000
 OWN_CLIENT_ID: Final = "odradek-testing"
@@ -59,8 +59,8 @@ class Rules:
         return any(
             not rule.is_used_up
             and rule.api in (api, None)
-            and rule.action is not Action.CORRUPT
-            and TOPIC in rule.wanted
+            and rule.action is not FaultAction.CORRUPT
+            and TOPIC in rule.names
             for rule in self._rules.values()
         )
 
@@ -77,11 +77,11 @@ class Rules:
                 continue
             if not rule.can_apply(api, version):
                 continue
-            if rule.action is Action.CORRUPT:
+            if rule.action is FaultAction.CORRUPT:
                 return rule
-            if rule.wanted:
+            if rule.names:
                 reader = reader or NameReader(request, version, name_of)
-                if not names(request, rule.wanted, reader):
+                if not names(request, rule.names, reader):
                     continue
             if rule.take():
                 return rule
