@@ -130,7 +130,6 @@ UNDECLARED: Final = frozenset(
         ApiKey.VOTE,
         ApiKey.BEGIN_QUORUM_EPOCH,
         ApiKey.END_QUORUM_EPOCH,
-        ApiKey.DESCRIBE_QUORUM,
         ApiKey.ENVELOPE,
         ApiKey.FETCH_SNAPSHOT,
         ApiKey.BROKER_REGISTRATION,

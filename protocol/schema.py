@@ -87,6 +87,7 @@ class Primitive:
 BOOL: Final = Primitive("BOOL", "?", 1)
 INT8: Final = Primitive("INT8", "b", 1)
 INT16: Final = Primitive("INT16", "h", 2)
+UINT16: Final = Primitive("UINT16", "H", 2)
 INT32: Final = Primitive("INT32", "i", 4)
 INT64: Final = Primitive("INT64", "q", 8)
 FLOAT64: Final = Primitive("FLOAT64", "d", 8)

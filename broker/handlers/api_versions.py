@@ -41,10 +41,11 @@ def run(context: Context, request: ApiVersionsRequest) -> Reply:
     ):
         return Reply(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[]))
     features = context.services.controller.features
+    has_quorum = context.services.settings.quorum is not None
     return Reply(
         ApiVersionsResponse(
             error_code=ErrorCode.NONE,
-            api_keys=[_row(api.key) for api in HANDLERS],
+            api_keys=[_row(api.key) for api in HANDLERS if has_quorum or not api.needs_quorum],
             supported_features=[
                 SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
                 for name, lowest, highest in SUPPORTED

@@ -26,6 +26,7 @@ from odradek.controller.membership.registration import (
     ensure_roots,
     find_cluster_id,
     new_cluster_id,
+    store_coordinator,
 )
 from odradek.runtime.thread_work import ThreadWork
 from odradek.runtime.work import SerialQueue
@@ -112,6 +113,7 @@ class ControllerNode:
 
         async def run() -> str:
             await ensure_roots(session)
+            await store_coordinator(session, self._quorum.node_id)
             return await find_cluster_id(session, proposal)
 
         try:

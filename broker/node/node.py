@@ -42,14 +42,23 @@ from odradek.broker.server.socket_server import SocketServer
 from odradek.broker.services import Services
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.controller.controller import Identity
-from odradek.controller.coordination.errors import ConnectionLoss, CoordinationError, SessionExpired
+from odradek.controller.coordination.errors import (
+    PROCEDURE_ERRORS,
+    ConnectionLoss,
+    CoordinationError,
+    SessionExpired,
+)
 from odradek.controller.image.image import Endpoint
-from odradek.controller.membership.registration import RegistrationRefused, next_broker_id
+from odradek.controller.membership.registration import (
+    RegistrationRefused,
+    next_broker_id,
+    store_coordinator,
+)
 from odradek.runtime.descriptor_limit import open_descriptors
 from odradek.runtime.logging import error_text
 from odradek.runtime.pending import Pending
 from odradek.runtime.scheduler import scheduler_of
-from odradek.runtime.work import in_units
+from odradek.runtime.work import SerialQueue, in_units
 from odradek.storage.checkpoints.meta_properties import (
     KRAFT_VERSION,
     ZOOKEEPER_VERSION,
@@ -241,6 +250,8 @@ class Node:
             date=date,
             version=ZOOKEEPER_VERSION if self._settings.quorum is None else KRAFT_VERSION,
         )
+        if self._settings.quorum is not None and self._coordination.is_embedded:
+            await self._store_coordinator()
         logs.load(
             parts.configs.log_config,
             now_ms=self._platform.clock.now_ms(),
@@ -281,6 +292,17 @@ class Node:
         finally:
             session.close()
         return self._settings.reserved_broker_max_id + number
+
+    async def _store_coordinator(self) -> None:
+        """Let the other nodes know who coordinates (DescribeQuorum)."""
+        session = self._coordination.connect(lambda event: None)
+        try:
+            storing = SerialQueue(*PROCEDURE_ERRORS).submit(
+                lambda: store_coordinator(session, self._broker_id)
+            )
+            await self._wait(storing)
+        finally:
+            session.close()
 
     async def _register(self) -> None:
         """Register and take part in the election.

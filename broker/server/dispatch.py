@@ -74,7 +74,8 @@ class Dispatcher:
         self._services = services
         self._budget = budget
         self._outcomes = Outcomes(services, scheduler, budget)
-        self._apis = {api.key: api for api in HANDLERS}
+        has_quorum = services.settings.quorum is not None
+        self._apis = {api.key: api for api in HANDLERS if has_quorum or not api.needs_quorum}
         self._loaded: dict[int, LoadedApi] = {}
         self._now_ms = 0
         """Wall time of this turn; 0 until it is read."""

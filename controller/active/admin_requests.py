@@ -21,6 +21,7 @@ from odradek.controller.coordination.errors import (
 from odradek.controller.coordination.session import CoordinationSession
 from odradek.controller.decide.partitions import CreatePartitionsSpec
 from odradek.controller.decide.topics import CreateTopicSpec
+from odradek.controller.membership.registration import read_coordinator
 from odradek.controller.znodes.dynamic_configs import (
     ChangeOverrides,
     read_topic_configs,
@@ -51,6 +52,13 @@ class AdminRequests:
     def serve(self, defer: Defer) -> None:
         """Clients are served from now on."""
         self._executor.serve(defer)
+
+    def coordinator_id(self) -> Pending[int]:
+        """The id of the node that serves the coordination as the quorum.
+
+        fails  CoordinationError; BadZnode
+        """
+        return self._executor.submit(lambda: read_coordinator(self._session))
 
     def create_topic(
         self,

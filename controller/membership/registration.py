@@ -69,6 +69,24 @@ async def find_cluster_id(session: CoordinationSession, proposal: str) -> str:
     return proposal
 
 
+async def store_coordinator(session: CoordinationSession, node_id: int) -> None:
+    """Store the id of the node that serves this tree as the quorum.
+
+    raises  CoordinationError
+    """
+    await ensure_path(session, zk_data.COORDINATOR)
+    await session.set(zk_data.COORDINATOR, zk_data.encode_number(node_id))
+
+
+async def read_coordinator(session: CoordinationSession) -> int:
+    """The id that `store_coordinator` has stored.
+
+    raises  CoordinationError; BadZnode
+    """
+    data, _ = await session.get(zk_data.COORDINATOR)
+    return zk_data.decode_number(data)
+
+
 def next_broker_id(session: CoordinationSession) -> Pending[int]:
     """A number from 1 that the cluster has given to no other broker (KAFKA-1070).
 

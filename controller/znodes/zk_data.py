@@ -31,6 +31,8 @@ LOG_DIRECTORY_EVENT_PREFIX: Final = "/log_dir_event_notification/log_dir_event_"
 CLUSTER_ID: Final = "/cluster/id"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 FEATURE: Final = "/feature"
+COORDINATOR: Final = "/odradek/coordinator"
+"""The id of the node that serves an embedded tree as the quorum; Kafka has no such node."""
 
 PERSISTENT_ROOTS: Final = (
     "/consumers",

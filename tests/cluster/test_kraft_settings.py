@@ -30,6 +30,7 @@ READY = r"odradek is ready"
 REGISTERED_MAX_S = 3.0
 COMPOSE_STOP_S = 10.0
 CLUSTER_ID = "b2RyYWRlay10ZXN0cy0wMQ"
+QUORUM_TOOL = "org.apache.kafka.tools.MetadataQuorumCommand"
 STORAGE_TOOL = "kafka.tools.StorageTool"
 KRAFT_FILES = Path(__file__).parent / "kraft"
 REPLICATED = {
@@ -233,6 +234,20 @@ def single(tmp_path: Path) -> Iterator[KraftNode]:
     node.close()
 
 
+def quorum_status(bootstrap: str, folder: Path) -> dict[str, str]:
+    """What Apache Kafka's tool says of the quorum: ids only."""
+    words = ["--bootstrap-server", bootstrap, "describe", "--status"]
+    result = run_tool(QUORUM_TOOL, words, folder=folder)
+    assert result.exit_code == 0, result.errors
+    rows = (line.partition(":") for line in result.output.splitlines())
+    status = {name: value.strip() for name, _, value in rows}
+    replicas = {
+        name: ",".join(re.findall(r'"id": (\d+)', status[name]) or re.findall(r"\d+", status[name]))
+        for name in ("CurrentVoters", "CurrentObservers")
+    }
+    return {"ClusterId": status["ClusterId"], "LeaderId": status["LeaderId"], **replicas}
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     """The files below a folder, by path."""
     return {
@@ -306,6 +321,12 @@ def test_controllers_of_their_own_serve_brokers_and_no_clients(tmp_path: Path) -
         other.start()
         wait_until("both", lambda: broker_ids(broker.address) == [3, 4], timeout_s=WAIT_S)
         assert received(other.address, "kept", 3) == [b"a", b"b", b"c"]
+        assert quorum_status(other.address, tmp_path) == {
+            "ClusterId": CLUSTER_ID,
+            "LeaderId": "1",
+            "CurrentVoters": "1",
+            "CurrentObservers": "3,4",
+        }
         assert [node.stop() for node in (broker, other, standby, first)] == [0] * 4
 
         stranger = KraftNode(tmp_path / "b5", "broker", 5, {})

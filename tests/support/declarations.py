@@ -19,6 +19,7 @@ from odradek.protocol.schema import (
     FLOAT64,
     RECORDS,
     STRING,
+    UINT16,
     UUID,
     VERSION_MAX,
     ArrayOf,
@@ -110,5 +111,7 @@ class ValueMaker:
         if type_ is FLOAT64:
             return random.uniform(-1e9, 1e9)
         bits = type_.size_bytes * 8
+        if type_ is UINT16:
+            return random.choice((0, 1, (1 << bits) - 1, random.randrange(1 << bits)))
         bound = 1 << (bits - 1)
         return random.choice((0, 1, -1, bound - 1, -bound, random.randrange(-bound, bound)))

@@ -27,6 +27,8 @@ class Api(NamedTuple):
     """What ApiVersions says instead of `min_version`."""
     is_whole: bool = False
     """All that it names goes into one decision or write, so it may name `WHOLE_ELEMENTS_MAX`."""
+    needs_quorum: bool = False
+    """Served with process.roles only."""
     has_slices: bool = False
     """Its responses may hold slices of files; its module has a function `release` for them."""
 
@@ -85,6 +87,7 @@ HANDLERS: Final = (
     Api(49, 0, 1, "alter_client_quotas"),
     Api(50, 0, 0, "describe_user_scram_credentials"),
     Api(51, 0, 0, "alter_user_scram_credentials"),
+    Api(55, 0, 2, "describe_quorum", needs_quorum=True),
     Api(56, 0, 3, "alter_partition", is_control=True),
     Api(57, 0, 1, "update_features", is_whole=True),
     Api(60, 0, 2, "describe_cluster"),
