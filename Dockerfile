@@ -37,6 +37,7 @@ COPY config/docker/one-broker.properties /etc/odradek/server.properties
 COPY config/docker/image /
 # The users of those images.  Data may be written by any user; scripts that users replace, and
 # settings that they write, by the first user and by the group that a user without a name has.
+# Debian's sh drops variables with a dash in their name, as those of SASL mechanisms have.
 RUN groupadd --gid 1000 odradek \
  && useradd --uid 1000 --gid 1000 --no-create-home --home-dir /var/lib/odradek \
       --shell /usr/sbin/nologin odradek \
@@ -50,6 +51,7 @@ RUN groupadd --gid 1000 odradek \
  && chmod -R g+w /etc/kafka /etc/confluent /mnt/shared /opt/kafka \
  && chmod 1777 $data /bitnami/kafka \
  && ln -s /opt/kafka /opt/bitnami/kafka \
+ && ln -sf bash /bin/sh \
  && /opt/odradek/bin/odradek shims /opt/kafka/bin
 ENV PATH=/opt/odradek/bin:/opt/kafka/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 USER 1000:1000
