@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,10 +14,10 @@ import pytest
 
 from tests.support import tool_cache
 from tests.support.broker_process import BrokerProcess, odradek_broker
+from tests.support.built_examples import EXAMPLES, built
 from tests.support.pipeline_job import PipelineJob
 from tests.support.programs import go_compiler
 
-EXAMPLES = tool_cache.PROJECT / "examples"
 README = (EXAMPLES / "README.md").read_text()
 PIPELINES = (tool_cache.PROJECT / "docs" / "pipelines" / "index.md").read_text()
 JUNIT_LAUNCHER = "org.junit.platform:junit-platform-console-standalone:1.11.4"
@@ -47,21 +46,6 @@ def printed_by(command: Sequence[str], folder: Path) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def built(name: str, command: Sequence[str]) -> Path:
-    """A copy of an example's folder, in which `command` has fetched its libraries."""
-    sources = sorted(path for path in (EXAMPLES / name).rglob("*") if path.is_file())
-
-    def make(folder: Path) -> None:
-        for source in sources:
-            target = folder / source.relative_to(EXAMPLES / name)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(source, target)
-        tool_cache.run_tool(list(command), folder=folder)
-
-    target = tool_cache.TOOLS / "examples" / name
-    return tool_cache.build_once(target, tool_cache.fingerprint([*sources, *command]), make)
 
 
 def as_written(*words: str) -> list[str]:
