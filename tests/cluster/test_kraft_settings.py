@@ -27,7 +27,7 @@ from tests.support.processes import LoggedProcess
 WAIT_S = 60.0
 READY = r"odradek is ready"
 STOP_S = 60.0
-"""On a busy machine; about 4 s are seen, and 100 s when each waits to be relieved of leaderships."""
+"""On a busy machine; 4 s are seen, and 100 s when each waits to be relieved of leaderships."""
 CLUSTER_ID = "b2RyYWRlay10ZXN0cy0wMQ"
 QUORUM_TOOL = "org.apache.kafka.tools.MetadataQuorumCommand"
 STORAGE_TOOL = "kafka.tools.StorageTool"
