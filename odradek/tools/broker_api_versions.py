@@ -18,7 +18,7 @@ from odradek.protocol.messages.metadata import MetadataResponseBroker
 from odradek.tools import options as command_line
 from odradek.tools.client import Client, ClientError
 from odradek.tools.client_config import open_client
-from odradek.tools.options import Flag, Options, OptionsError
+from odradek.tools.options import Flag, Options
 from odradek.tools.run_command import run_command
 
 WHAT_IT_DOES: Final = "This tool helps to retrieve broker version information."
@@ -46,10 +46,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
 
     raises  OptionsError; HelpRequested for --help
     """
-    options = command_line.parse(FLAGS, arguments, WHAT_IT_DOES)
-    if not options.has("version") and not options.has("bootstrap-server"):
-        raise OptionsError('Missing required argument "[bootstrap-server]"', shows_help=True)
-    return options
+    return command_line.parse_with(["bootstrap-server"], FLAGS, arguments, WHAT_IT_DOES)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -26,7 +26,7 @@ from odradek.tools.client import BrokerConnection, Client
 from odradek.tools.client_config import open_client
 from odradek.tools.errors import KafkaError, ToolError, partition_text, refused, timed_out
 from odradek.tools.json_files import JsonReader, read_json
-from odradek.tools.options import Flag, Options, OptionsError
+from odradek.tools.options import Flag, Options
 from odradek.tools.partition_offsets import RETRIED, leaders_of
 from odradek.tools.run_command import run_command
 
@@ -56,13 +56,8 @@ def parse_options(arguments: Sequence[str]) -> Options:
 
     raises  OptionsError; HelpRequested for --help
     """
-    options = command_line.parse(FLAGS, arguments, WHAT_IT_DOES)
-    if options.has("version"):
-        return options
-    for name in ("bootstrap-server", "offset-json-file"):
-        if not options.has(name):
-            raise OptionsError(f'Missing required argument "[{name}]"', shows_help=True)
-    return options
+    required = ["bootstrap-server", "offset-json-file"]
+    return command_line.parse_with(required, FLAGS, arguments, WHAT_IT_DOES)
 
 
 def main(arguments: Sequence[str]) -> int:

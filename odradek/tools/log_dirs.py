@@ -26,7 +26,7 @@ from odradek.tools.client import Client
 from odradek.tools.client_config import open_client
 from odradek.tools.errors import ToolError, error_name, partition_text, refused
 from odradek.tools.json_files import to_json
-from odradek.tools.options import Flag, Options, OptionsError
+from odradek.tools.options import Flag, Options
 from odradek.tools.run_command import run_command
 
 WHAT_IT_DOES: Final = "This tool helps to query log directory usage on the specified brokers."
@@ -48,13 +48,8 @@ def parse_options(arguments: Sequence[str]) -> Options:
 
     raises  OptionsError; HelpRequested for --help
     """
-    options = command_line.parse(FLAGS, arguments, WHAT_IT_DOES)
-    if options.has("version"):
-        return options
-    for name in ("bootstrap-server", "describe"):
-        if not options.has(name):
-            raise OptionsError(f'Missing required argument "[{name}]"', shows_help=True)
-    return options
+    required = ["bootstrap-server", "describe"]
+    return command_line.parse_with(required, FLAGS, arguments, WHAT_IT_DOES)
 
 
 def main(arguments: Sequence[str]) -> int:

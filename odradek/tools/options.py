@@ -176,6 +176,22 @@ def parse(
     return options
 
 
+def parse_with(
+    required: Sequence[str], flags: Sequence[Flag], arguments: Sequence[str], what_it_does: str
+) -> Options:
+    """Parse a command line that must have options, unless it asks for the version.
+
+    required  names, in the order in which a missing one is reported
+    raises    OptionsError; HelpRequested for --help
+    """
+    options = parse(flags, arguments, what_it_does)
+    if not options.has("version"):
+        for name in required:
+            if not options.has(name):
+                raise OptionsError(f'Missing required argument "[{name}]"', shows_help=True)
+    return options
+
+
 def refuse(error: OptionsError, flags: Sequence[Flag]) -> int:
     """Print the message on stderr, the help text after it if it belongs there; the exit code."""
     print(f"{error}\n{help_text(flags)}" if error.shows_help else error, file=sys.stderr)

@@ -15,7 +15,7 @@ from odradek.tools import options as command_line
 from odradek.tools.client_config import open_client
 from odradek.tools.cluster_status.queries import read_status
 from odradek.tools.cluster_status.render import render
-from odradek.tools.options import Flag, Options, OptionsError
+from odradek.tools.options import Flag, Options
 from odradek.tools.run_command import run_command
 
 WHAT_IT_DOES: Final = "This tool shows the state of a cluster on one screen."
@@ -35,10 +35,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
 
     raises  OptionsError; HelpRequested for --help
     """
-    options = command_line.parse(FLAGS, arguments, WHAT_IT_DOES)
-    if not options.has("version") and not options.has("bootstrap-server"):
-        raise OptionsError('Missing required argument "[bootstrap-server]"', shows_help=True)
-    return options
+    return command_line.parse_with(["bootstrap-server"], FLAGS, arguments, WHAT_IT_DOES)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -76,8 +76,8 @@ def build_parser() -> argparse.ArgumentParser:
         "--time",
         type=_time_ms,
         metavar="T",
-        help="find the first record that is no older: milliseconds since 1970, or a time such as "
-        "2026-01-31T12:00:00Z",
+        help="find the first record at or after this time: milliseconds since 1970, or a time "
+        "such as 2026-01-31T12:00:00Z",
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument(

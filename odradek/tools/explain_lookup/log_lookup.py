@@ -262,7 +262,7 @@ def look_up_offset(folder: Path, offset: int) -> Lookup:
 
 
 def look_up_time(folder: Path, timestamp_ms: int) -> Lookup:
-    """The first record that is no older than a time.
+    """The first record at or after a time.
 
     timestamp_ms  milliseconds since 1970
     raises        UnreadableLogError, OSError

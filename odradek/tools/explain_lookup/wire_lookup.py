@@ -40,7 +40,7 @@ def look_up_offset(client: Client, partition: TopicPartition, offset: int) -> Lo
 
 
 def look_up_time(client: Client, partition: TopicPartition, timestamp_ms: int) -> Lookup:
-    """The first record that is no older than a time, in milliseconds since 1970.
+    """The first record at or after a time, in milliseconds since 1970.
 
     raises  KafkaError, ClientError
     """

@@ -32,7 +32,7 @@ class PerformanceOptions(NamedTuple):
     print_metrics: bool
     transactional_id: str
     transaction_duration_ms: int
-    """Age at which a transaction is committed; 0 or less: there are no transactions."""
+    """Age at which a transaction is committed; 0 or less: records are sent without transactions."""
 
 
 def parser() -> ArgumentParser:
