@@ -43,14 +43,24 @@ def events_until(child: subprocess.Popen[str], name: str, count: int) -> list[di
     return events
 
 
+def stop(child: subprocess.Popen[str], number: signal.Signals) -> list[dict[str, Any]]:
+    """End a tool by a signal: the events that it still reports.
+
+    Popen.communicate would not see what readline has taken into its buffer.
+    """
+    assert child.stdout is not None
+    child.send_signal(number)
+    with child.stdout:
+        events = [json.loads(line) for line in child.stdout]
+    assert child.wait(WAIT_S) == 128 + number
+    return events
+
+
 def test_tools_that_are_stopped_report_all_that_was_sent_and_read(broker: str) -> None:
     server = ("--bootstrap-server", broker, "--topic", "integers")
     producer = start("verifiable-producer", *server, "--throughput", "500")
     sent = events_until(producer, "producer_send_success", 300)
-    producer.send_signal(signal.SIGTERM)
-    rest, _ = producer.communicate(timeout=WAIT_S)
-    assert producer.returncode == 128 + signal.SIGTERM
-    sent += [json.loads(line) for line in rest.splitlines()]
+    sent += stop(producer, signal.SIGTERM)
     acked = [event for event in sent if event["name"] == "producer_send_success"]
     assert [event["name"] for event in sent[-2:]] == ["shutdown_complete", "tool_data"]
     assert sent[-1]["sent"] == sent[-1]["acked"] == len(acked)
@@ -61,10 +71,7 @@ def test_tools_that_are_stopped_report_all_that_was_sent_and_read(broker: str) -
     read: list[dict[str, Any]] = []
     while sum(event["name"] == "record_data" for event in read) < len(acked):
         read += events_until(consumer, "offsets_committed", 1)
-    consumer.send_signal(signal.SIGINT)
-    rest, _ = consumer.communicate(timeout=WAIT_S)
-    assert consumer.returncode == 128 + signal.SIGINT
-    last = [json.loads(line)["name"] for line in rest.splitlines()]
+    last = [event["name"] for event in stop(consumer, signal.SIGINT)]
     assert last[-2:] == ["partitions_revoked", "shutdown_complete"]
 
     def places(events: list[dict[str, Any]], name: str) -> list[tuple[int, int, str]]:
