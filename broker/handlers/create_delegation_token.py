@@ -10,17 +10,13 @@ Source: Kafka's KafkaApis.handleCreateTokenRequestZk.
 
 from __future__ import annotations
 
-from typing import Final
-
 from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.security.kafka_principal import ANONYMOUS
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
 )
-
-ANONYMOUS: Final = ("User", "ANONYMOUS")
-"""Type and name of the principal of a connection without authentication."""
 
 
 def run(context: Context, request: CreateDelegationTokenRequest) -> Reply:
@@ -32,7 +28,7 @@ def failed(
     request: CreateDelegationTokenRequest, code: ErrorCode, message: str | None
 ) -> CreateDelegationTokenResponse:
     """The error, with the owner that the request names."""
-    owner_type, owner_name = ANONYMOUS
+    owner_type, owner_name = ANONYMOUS.principal_type, ANONYMOUS.name
     if request.owner_principal_name:
         owner_type = request.owner_principal_type or ""
         owner_name = request.owner_principal_name
@@ -40,8 +36,8 @@ def failed(
         error_code=code,
         principal_type=owner_type,
         principal_name=owner_name,
-        token_requester_principal_type=ANONYMOUS[0],
-        token_requester_principal_name=ANONYMOUS[1],
+        token_requester_principal_type=ANONYMOUS.principal_type,
+        token_requester_principal_name=ANONYMOUS.name,
         issue_timestamp_ms=-1,
         expiry_timestamp_ms=-1,
         max_timestamp_ms=-1,

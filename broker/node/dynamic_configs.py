@@ -41,10 +41,21 @@ class DynamicConfigs:
         self._observers: list[Callable[[BrokerSettings], None]] = []
         self._newest: tuple[BrokerSettings, Mapping[str, str], LogConfig] | None = None
         """What the newest result of `log_config` was made of, and the result."""
+        self._entity_observers: dict[str, list[Callable[[str, Mapping[str, str]], None]]] = {}
 
     def observe(self, observer: Callable[[BrokerSettings], None]) -> None:
         """Call `observer` with the broker's settings after each change from now on."""
         self._observers.append(observer)
+
+    def observe_entities(
+        self, entity_type: str, observer: Callable[[str, Mapping[str, str]], None]
+    ) -> None:
+        """Call `observer` with each entity of a type that has a config, and after each change.
+
+        observer  takes the entity as in its path (sanitized, `<default>`, `user/clients/client`),
+                  and its config, which is empty when there is none any more
+        """
+        self._entity_observers.setdefault(entity_type, []).append(observer)
 
     def log_config(self, topic: str) -> LogConfig:
         """The settings of a topic's logs: its overrides over the broker's settings.
@@ -70,6 +81,8 @@ class DynamicConfigs:
                 partition.log.config = self.log_config(entity)
         elif entity_type == BROKERS:
             self._apply_broker_configs()
+        for observer in self._entity_observers.get(entity_type, ()):
+            observer(entity, config)
 
     def _apply_broker_configs(self) -> None:
         stored = self._metadata.image.broker_configs

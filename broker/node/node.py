@@ -452,7 +452,7 @@ class Node:
                     "served so far"
                 )
             try:
-                bound = bind(listener.name, listener.host, listener.port)
+                bound = bind(listener.name, listener.host, listener.port, listener.protocol)
             except OSError as error:
                 raise StartError(cannot_listen(str(listener), listener.port, error)) from error
             self.listeners.append(bound)

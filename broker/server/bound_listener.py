@@ -6,7 +6,7 @@ import errno
 import socket
 from typing import Any, Final
 
-from odradek.broker.settings.listeners import PORT_MAX, ipv6_text
+from odradek.broker.settings.listeners import PLAINTEXT, PORT_MAX, ipv6_text
 
 ANY_HOST: Final = ("", "0.0.0.0")
 ANY_IPV6_HOST: Final = "::"
@@ -17,8 +17,10 @@ MAPPED_IPV4: Final = "::ffff:"
 class BoundListener:
     """Refuses connections until `SocketServer.listen`."""
 
-    def __init__(self, name: str, bound: socket.socket) -> None:
+    def __init__(self, name: str, bound: socket.socket, protocol: str = PLAINTEXT) -> None:
         self.name = name
+        self.protocol = protocol
+        """One of `settings.listeners.PROTOCOLS`."""
         self.socket = bound
         host, port, *_ = bound.getsockname()
         self.port: int = port
@@ -26,7 +28,7 @@ class BoundListener:
         """The bound address; [::] for every interface, 0.0.0.0 where there is no IPv6."""
 
 
-def bind(name: str, host: str, port: int) -> BoundListener:
+def bind(name: str, host: str, port: int, protocol: str = PLAINTEXT) -> BoundListener:
     """Bind a listener to what a Java server socket takes.
 
     host    empty, 0.0.0.0 and :: take every interface with IPv4 and IPv6, the first two IPv4 alone
@@ -41,10 +43,10 @@ def bind(name: str, host: str, port: int) -> BoundListener:
             if error.errno not in NO_IPV6:
                 raise
             bound = _bound(socket.AF_INET, (ANY_HOST[1], port))
-        return BoundListener(name, bound)
+        return BoundListener(name, bound, protocol)
     addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, *_, address = next((row for row in addresses if row[0] == socket.AF_INET), addresses[0])
-    return BoundListener(name, _bound(family, address))
+    return BoundListener(name, _bound(family, address), protocol)
 
 
 def cannot_listen(shown: str, port: int, error: OSError) -> str:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from time import monotonic_ns
 from typing import Final, Protocol
 
+from odradek.broker.security.kafka_principal import ANONYMOUS
 from odradek.broker.server.budget import Budget
 from odradek.broker.server.transmit import Parts, TransmitResult, Transmitter
 from odradek.protocol.decode_error import DecodeError
@@ -111,6 +112,7 @@ class Connection:
         "last_active_ms",
         "listener_name",
         "number",
+        "principal",
         "reader",
         "responses",
         "transmitter",
@@ -141,6 +143,8 @@ class Connection:
         """Rises with each connection of the server."""
         self.listener_name = listener_name
         self.client_host = client_host
+        self.principal = ANONYMOUS
+        """Who has authenticated."""
         self.last_active_ms = server.now_ms()
         self.has_received = False
         """Whether the client has sent anything."""

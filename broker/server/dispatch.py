@@ -209,6 +209,7 @@ class Dispatcher:
             connection.listener_name,
             connection.client_host,
             connection.number,
+            connection.principal,
         )
 
     def _run(self, call: Call, run: Run) -> None:
@@ -224,6 +225,7 @@ class Dispatcher:
             connection.listener_name,
             connection.client_host,
             connection.number,
+            connection.principal,
         )
         try:
             decided = run(context, call.request)

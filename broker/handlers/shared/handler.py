@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from odradek.broker.purgatory import Delayed as Delayed
+from odradek.broker.security.kafka_principal import ANONYMOUS, KafkaPrincipal
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.runtime.work import Later
@@ -41,6 +42,8 @@ class Context:
     client_host: str
     connection_number: int
     """Rises with each connection that the server accepts."""
+    principal: KafkaPrincipal = ANONYMOUS
+    """Who sent the request."""
 
     @property
     def requester(self) -> str:
