@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class BrokerMetrics:
-    """The counters of one broker.  Bytes are bytes on the wire; only gauges may fall.
+    """The counters of one broker.  Only gauges may fall.
 
     The class has the first values: an instance has those that have changed.
     """
@@ -19,10 +19,12 @@ class BrokerMetrics:
     """Callbacks that kept the event loop for more than 100 ms."""
     request_errors: int = 0
     """Requests that failed with an unexpected exception."""
-    bytes_in: int = 0
-    bytes_out: int = 0
+    records_in: int = 0
+    """Records appended by Produce."""
     records_bytes_in: int = 0
     """Bytes of record batches appended by Produce."""
+    records_bytes_out: int = 0
+    """Bytes of record batches in responses to consumers."""
     replication_bytes_in: int = 0
     """Bytes of record batches fetched from leaders and appended."""
     connections_opened: int = 0

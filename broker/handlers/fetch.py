@@ -429,8 +429,12 @@ class GrowingResponse:
                 at_least_one=is_first,
             )
             if read.records is not None:
-                left_bytes = max(0, left_bytes - len(read.records))
+                size = len(read.records)
+                left_bytes = max(0, left_bytes - size)
                 is_first = False
+                if not is_follower and partition is not None:
+                    partition.traffic.read(size)
+                    self._context.services.metrics.records_bytes_out += size
             sent = SentOffsets(read.high_watermark, read.log_start_offset)
             if not plan.must_respond_with(key, sent, has_news=read.is_news()):
                 continue

@@ -33,6 +33,7 @@ from odradek.broker.node.coordination import (
 )
 from odradek.broker.node.formatted_directories import check_directories
 from odradek.broker.node.metadata_directory import MetadataDirectory
+from odradek.broker.node.monitoring import Monitoring, bind_monitoring
 from odradek.broker.node.parts import NodeParts
 from odradek.broker.node.platform import Platform
 from odradek.broker.node.start_error import StartError, StartInterrupted
@@ -128,6 +129,7 @@ class Node:
         )
         self.listeners: list[BoundListener] = []
         self._tree_listener: TreeListener | None = None
+        self._monitoring: Monitoring | None = None
         self._metadata_directory: MetadataDirectory | None = None
         self._is_built = False
         try:
@@ -267,6 +269,10 @@ class Node:
                 logger.warning("%s", warning)
         self._begin_background_work()
         self._accept()
+        if self._monitoring is not None:
+            await self._monitoring.listen(
+                self._platform, self.services, self.server, self._stopping.is_set
+            )
         await self._wait_for_metadata()
 
     async def _wait_for_metadata(self) -> None:
@@ -457,6 +463,7 @@ class Node:
                 raise StartError(cannot_listen(str(listener), listener.port, error)) from error
             self.listeners.append(bound)
         self._tree_listener = bind_tree_listener(settings, self._platform)
+        self._monitoring = bind_monitoring(settings)
 
     def _close_metadata_directory(self) -> None:
         if self._metadata_directory is not None:
@@ -465,6 +472,8 @@ class Node:
     def _close_listeners(self) -> None:
         if self._tree_listener is not None:
             self._tree_listener.close()
+        if self._monitoring is not None:
+            self._monitoring.close()
         for listener in self.listeners:
             listener.socket.close()
 

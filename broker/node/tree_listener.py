@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from odradek.broker.node.start_error import StartError
 from odradek.broker.server.bound_listener import BoundListener, bind, cannot_listen
 from odradek.broker.settings.broker_settings import BrokerSettings
+from odradek.broker.settings.listeners import parse_address
 from odradek.broker.settings.quorum_config import TREE_LISTENER
 from odradek.broker.settings.types import InvalidValueError
 from odradek.controller.coordination.embedded import EmbeddedTree
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from odradek.broker.node.platform import Platform
     from odradek.controller.coordination.server.client_listener import ClientListener
     from odradek.controller.coordination.server.client_sessions import ClientSessions
-
-LOOPBACK: Final = "127.0.0.1"
-PORT_MAX: Final = 65_535
 
 logger = logging.getLogger("odradek")
 
@@ -51,10 +49,7 @@ def tree_listener_address(settings: BrokerSettings) -> tuple[str, int] | None:
     if settings.zookeeper_connect is not None:
         allowed = "The tree of zookeeper.connect is used, so there is none to be served"
         raise InvalidValueError(TREE_LISTENER, text, allowed)
-    host, _, port = text.rpartition(":")
-    if not port.isdecimal() or int(port) > PORT_MAX:
-        raise InvalidValueError(TREE_LISTENER, text, "Must be HOST:PORT or PORT")
-    return host.removeprefix("[").removesuffix("]") or LOOPBACK, int(port)
+    return parse_address(TREE_LISTENER, text)
 
 
 def bind_tree_listener(settings: BrokerSettings, platform: Platform) -> TreeListener | None:

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from odradek.broker.replication.leader import PartitionLeader
 from odradek.broker.replication.refused_batches import SETTLING_MS, RefusedBatches
+from odradek.broker.replication.traffic import Traffic
 from odradek.controller.image.control_requests import NO_EPOCH
 from odradek.controller.image.image import PartitionState
 from odradek.protocol.errors import BrokerError, ErrorCode
@@ -41,6 +42,7 @@ class Partition:
         "refused_batches",
         "topic",
         "topic_id",
+        "traffic",
     )
 
     def __init__(
@@ -54,6 +56,7 @@ class Partition:
     ) -> None:
         self.is_stopped = False
         """The replica was removed from this broker."""
+        self.traffic = Traffic()
         self.topic = topic
         self.topic_id = topic_id
         self.index = index

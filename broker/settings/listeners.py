@@ -22,6 +22,7 @@ LISTENER: Final = re.compile(
     r"(?P<name>.*)://\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>-?[0-9]{1,10})", re.ASCII
 )
 PORT_MAX: Final = 65_535
+LOOPBACK: Final = "127.0.0.1"
 LABEL_MAX: Final = 63
 HOST_MAX: Final = 253
 HOST_RULE: Final = f"a host has at most {HOST_MAX} characters, 1 to {LABEL_MAX} between two dots"
@@ -125,6 +126,17 @@ def _shown_host(key: str, text: str, host: str) -> str:
 def ipv6_text(packed: bytes) -> str:
     """16 bytes as Java shows an IPv6 address: eight groups without leading zeros, none left out."""
     return ":".join(f"{packed[at] << 8 | packed[at + 1]:x}" for at in range(0, len(packed), 2))
+
+
+def parse_address(key: str, text: str) -> tuple[str, int]:
+    """`HOST:PORT`, `[IPv6]:PORT`, or `PORT` of 127.0.0.1, as (host, port).
+
+    raises  InvalidValueError
+    """
+    host, _, port = text.rpartition(":")
+    if not (port.isascii() and port.isdecimal()) or int(port[:6]) > PORT_MAX:
+        raise InvalidValueError(key, text, "Must be HOST:PORT or PORT")
+    return host.removeprefix("[").removesuffix("]") or LOOPBACK, int(port)
 
 
 def parse_listeners(

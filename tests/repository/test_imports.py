@@ -30,6 +30,7 @@ MAY_REACH_OUTSIDE: Final = (
     "broker/compaction/context.py",
     "broker/compaction/worker_process.py",
     "broker/interbroker/",
+    "broker/monitoring/http_listener.py",
     "broker/node/",
     "broker/purgatory.py",
     "broker/server/",

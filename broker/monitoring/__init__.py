@@ -1,0 +1,1 @@
+"""What operators and their programs see of a broker: metrics and health, over HTTP."""

@@ -1,0 +1,348 @@
+"""One scrape: what the parts of a broker know, as the metrics that dashboards ask for.
+
+Names and labels are those that the usual rules of Prometheus's JMX exporter make of Kafka's MBeans
+(`kafka.server:type=ReplicaManager,name=UnderReplicatedPartitions` is
+`kafka_server_replicamanager_underreplicatedpartitions`); those of committed offsets and lag are
+kafka_exporter's; those that only this broker has begin with `odradek_`.
+A scrape goes on in slices: partitions and offsets are read `PARTITIONS_PER_STEP` at a time.
+Source: Kafka's monitoring documentation; example_configs/kafka-2_0_0.yml of jmx_exporter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+from odradek.broker.monitoring.exposition import Exposition, Family, Kind, label_text
+from odradek.broker.monitoring.health import ClusterProblems
+from odradek.broker.replication.partition import Partition
+from odradek.broker.services import Services
+from odradek.controller.image.image import Image
+from odradek.runtime.metrics import BrokerMetrics
+from odradek.runtime.work import pause
+
+PARTITIONS_PER_STEP: Final = 100
+RUNNING: Final = 3
+"""BrokerState RUNNING of Kafka."""
+
+
+def gauge(name: str, text: str) -> Family:
+    return Family(name, Kind.GAUGE, text)
+
+
+def counter(name: str, text: str) -> Family:
+    """The name without its `_total`."""
+    return Family(f"{name}_total", Kind.COUNTER, text)
+
+
+TOPIC_FAMILIES: Final = (
+    counter("kafka_server_brokertopicmetrics_messagesin", "Records that producers have sent."),
+    counter("kafka_server_brokertopicmetrics_bytesin", "Bytes of batches that producers sent."),
+    counter("kafka_server_brokertopicmetrics_bytesout", "Bytes of batches read by consumers."),
+)
+"""By topic, and without a label for all topics together."""
+
+PARTITION_FAMILIES: Final = (
+    gauge("kafka_log_log_size", "Bytes of the segments of a replica."),
+    gauge("kafka_log_log_numlogsegments", "Segments of a replica."),
+    gauge("kafka_log_log_logstartoffset", "The first offset of a replica."),
+    gauge("kafka_log_log_logendoffset", "The offset of the next record of a replica."),
+    gauge("kafka_topic_partition_current_offset", "The high watermark of a replica."),
+)
+LED_FAMILIES: Final = (
+    gauge("kafka_cluster_partition_replicascount", "Replicas of a partition that is led here."),
+    gauge("kafka_cluster_partition_insyncreplicascount", "In-sync replicas, where it is led."),
+    gauge("kafka_cluster_partition_underreplicated", "1 while a replica is out of sync."),
+    gauge("kafka_cluster_partition_underminisr", "1 below min.insync.replicas."),
+    gauge("kafka_cluster_partition_atminisr", "1 at min.insync.replicas exactly."),
+)
+GROUP_FAMILIES: Final = (
+    gauge("kafka_consumergroup_current_offset", "The committed offset of a group."),
+    gauge("kafka_consumergroup_lag", "Records behind the high watermark, where a replica is here."),
+)
+_UNDER_REPLICATED: Final = 2
+_UNDER_MIN_ISR: Final = 3
+_AT_MIN_ISR: Final = 4
+
+BROKER_COUNTERS: Final = (
+    ("replication_bytes_in", "kafka_server_brokertopicmetrics_replicationbytesin"),
+    ("isr_shrinks", "kafka_server_replicamanager_isrshrinks"),
+    ("isr_expands", "kafka_server_replicamanager_isrexpands"),
+    ("failed_isr_updates", "kafka_server_replicamanager_failedisrupdates"),
+    ("fetch_sessions_evicted", "kafka_server_fetchsessioncache_incrementalfetchsessionevictions"),
+    ("connections_opened", "odradek_connections_opened"),
+    ("connections_closed", "odradek_connections_closed"),
+    ("connections_refused", "odradek_connections_refused"),
+    ("malformed_frames", "odradek_malformed_frames"),
+    ("request_errors", "odradek_request_errors"),
+    ("storage_errors", "odradek_storage_errors"),
+    ("loop_slow_callbacks", "odradek_loop_slow_callbacks"),
+    ("compactions", "odradek_compactions"),
+    ("compaction_read_bytes", "odradek_compaction_read_bytes"),
+    ("compaction_written_bytes", "odradek_compaction_written_bytes"),
+    ("compaction_worker_deaths", "odradek_compaction_worker_deaths"),
+)
+"""(attribute of BrokerMetrics, name of the metric without `_total`)."""
+BROKER_GAUGES: Final = (
+    ("delayed_requests", "odradek_delayed_requests"),
+    ("fetch_sessions", "kafka_server_fetchsessioncache_numincrementalfetchsessions"),
+    ("loop_lag_ms", "odradek_loop_lag_milliseconds"),
+    ("loop_lag_max_ms", "odradek_loop_lag_max_milliseconds"),
+    ("loop_callback_max_ms", "odradek_loop_callback_max_milliseconds"),
+    ("compaction_last_ms", "kafka_log_logcleaner_cleaner_last_milliseconds"),
+    ("compaction_dirty_ratio_max", "kafka_log_logcleanermanager_max_dirty_percent"),
+    ("compaction_uncleanable_logs", "kafka_log_logcleanermanager_uncleanable_partitions_count"),
+)
+
+
+class Sources(NamedTuple):
+    """Where a scrape reads.
+
+    connection_counts  open connections by listener
+    held_bytes         memory of requests and responses that is held now
+    """
+
+    services: Services
+    connection_counts: Callable[[], Mapping[str, int]]
+    held_bytes: Callable[[], int]
+
+
+class TopicTotals:
+    """The traffic of a topic's partitions that are led here."""
+
+    __slots__ = ("bytes_in", "bytes_out", "records_in")
+
+    def __init__(self) -> None:
+        self.records_in = self.bytes_in = self.bytes_out = 0
+
+    def add(self, partition: Partition) -> None:
+        traffic = partition.traffic
+        self.records_in += traffic.records_in
+        self.bytes_in += traffic.bytes_in
+        self.bytes_out += traffic.bytes_out
+
+    def values(self) -> tuple[int, int, int]:
+        """In the order of `TOPIC_FAMILIES`."""
+        return self.records_in, self.bytes_in, self.bytes_out
+
+
+async def scrape(sources: Sources, *, is_open_metrics: bool) -> bytes:
+    """The text of all metrics.
+
+    cost  some 3 us a partition and 1 us a committed offset, in slices
+    """
+    exposition = Exposition(is_open_metrics=is_open_metrics)
+    services = sources.services
+    _broker(exposition, sources)
+    await pause()
+    await _cluster(exposition, services.controller.image, sources)
+    await _partitions(exposition, services)
+    await _groups(exposition, services)
+    await pause()
+    return exposition.encode()
+
+
+def _broker(exposition: Exposition, sources: Sources) -> None:
+    metrics = sources.services.metrics
+    for attribute, name in BROKER_COUNTERS:
+        exposition.metric(counter(name, described(attribute)), getattr(metrics, attribute))
+    for attribute, name in BROKER_GAUGES:
+        exposition.metric(gauge(name, described(attribute)), getattr(metrics, attribute))
+    state = gauge("kafka_server_kafkaserver_brokerstate", "3 while the broker serves.")
+    exposition.metric(state, RUNNING)
+    connections = gauge("kafka_server_socketservermetrics_connection_count", "Open connections.")
+    exposition.begin(connections)
+    for listener, count in sources.connection_counts().items():
+        exposition.sample(connections, count, {"listener": listener})
+    held = gauge("odradek_held_bytes", "Memory that requests and responses hold.")
+    exposition.metric(held, sources.held_bytes())
+
+
+def described(attribute: str) -> str:
+    """The text of a metric of the broker."""
+    return f"{attribute.replace('_', ' ').capitalize()} of this broker."
+
+
+async def _cluster(exposition: Exposition, image: Image, sources: Sources) -> None:
+    controller = sources.services.controller
+    is_active = controller.is_active
+    exposition.metric(
+        gauge(
+            "kafka_controller_kafkacontroller_activecontrollercount",
+            "1 on the broker that is the controller.",
+        ),
+        int(is_active),
+    )
+    partition_count = sum(len(topic.partitions) for topic in image.topics.values())
+    problems = await cluster_problems(image)
+    # Kafka's controller reports these, and every other broker 0.
+    for name, text, value in (
+        ("offlinepartitionscount", "Partitions without a leader.", len(problems.without_leader)),
+        ("globaltopiccount", "Topics of the cluster.", len(image.topics)),
+        ("globalpartitioncount", "Partitions of the cluster.", partition_count),
+        ("activebrokercount", "Registered brokers.", len(image.brokers)),
+    ):
+        family = gauge(f"kafka_controller_kafkacontroller_{name}", text)
+        exposition.metric(family, value if is_active else 0)
+    exposition.metric(gauge("kafka_brokers", "Registered brokers."), len(image.brokers))
+
+
+async def cluster_problems(image: Image) -> ClusterProblems:
+    """Partitions of the cluster that cannot be read or written.
+
+    What min.insync.replicas asks for is read of the topic; brokers may have other defaults.
+    """
+    without_leader: list[tuple[str, int]] = []
+    under_min_isr: list[tuple[str, int]] = []
+    for number, (name, topic) in enumerate(image.topics.items()):
+        if number % PARTITIONS_PER_STEP == 0:
+            await pause()
+        required = required_replicas(image, name)
+        for index, partition in topic.partitions.items():
+            state = partition.state
+            if state is None or state.leader < 0:
+                without_leader.append((name, index))
+            elif len(state.isr) < min(required, len(partition.replicas)):
+                under_min_isr.append((name, index))
+    return ClusterProblems(without_leader, under_min_isr)
+
+
+def required_replicas(image: Image, topic: str) -> int:
+    """min.insync.replicas of a topic that sets it, otherwise 1."""
+    text = image.topic_config(topic).get("min.insync.replicas", "")
+    return int(text) if text.isdecimal() and len(text) < 10 else 1
+
+
+def chunks(partitions: Iterator[Partition]) -> Iterator[Sequence[Partition]]:
+    """Partitions of one step."""
+    while chunk := list(islice(partitions, PARTITIONS_PER_STEP)):
+        yield chunk
+
+
+async def _partitions(exposition: Exposition, services: Services) -> None:
+    rows: list[tuple[str, tuple[float, ...]]] = []
+    led: list[tuple[str, tuple[int, ...]]] = []
+    totals: dict[str, TopicTotals] = {}
+    sums = [0] * len(LED_FAMILIES)
+    topic = before_index = ""
+    # A copy: partitions come and go between the steps.
+    for chunk in chunks(iter(list(services.partitions.all()))):
+        for partition in chunk:
+            if partition.topic != topic:
+                topic = partition.topic
+                # The cost of a label is that of its escapes.
+                before_index = f'{label_text({"topic": topic})[:-1]},partition="'
+            labels = f'{before_index}{partition.index}"}}'
+            rows.append((labels, log_values(partition)))
+            values = led_values(partition)
+            if values is None:
+                continue
+            led.append((labels, values))
+            sums = [total + value for total, value in zip(sums, values, strict=True)]
+            totals.setdefault(partition.topic, TopicTotals()).add(partition)
+        await pause()
+    _replica_manager(exposition, len(rows), len(led), sums)
+    await _families(exposition, PARTITION_FAMILIES, rows)
+    await _families(exposition, LED_FAMILIES, led)
+    _topics(exposition, services.metrics, totals)
+
+
+def log_values(partition: Partition) -> tuple[int, ...]:
+    """In the order of `PARTITION_FAMILIES`."""
+    log = partition.log
+    return (
+        log.size_bytes(),
+        len(log.segments),
+        log.log_start_offset,
+        log.end_offset,
+        log.high_watermark,
+    )
+
+
+def led_values(partition: Partition) -> tuple[int, ...] | None:
+    """In the order of `LED_FAMILIES`; None where another broker leads."""
+    leader = partition.leader
+    if leader is None:
+        return None
+    replicas, in_sync = 1 + len(leader.followers), len(leader.in_sync.committed)
+    required = min(partition.log.config.min_insync_replicas, replicas)
+    return (
+        replicas,
+        in_sync,
+        1 if in_sync < replicas else 0,
+        1 if in_sync < required else 0,
+        1 if in_sync == required else 0,
+    )
+
+
+async def _families(
+    exposition: Exposition, families: Sequence[Family], rows: Sequence[tuple[str, Sequence[float]]]
+) -> None:
+    for position, family in enumerate(families):
+        exposition.begin(family)
+        for start in range(0, len(rows), 10 * PARTITIONS_PER_STEP):
+            part = rows[start : start + 10 * PARTITIONS_PER_STEP]
+            exposition.columns(family, part, position)
+            await pause()
+
+
+def _replica_manager(
+    exposition: Exposition, held_count: int, led_count: int, sums: Sequence[int]
+) -> None:
+    for name, text, value in (
+        ("partitioncount", "Replicas on this broker.", held_count),
+        ("leadercount", "Partitions that this broker leads.", led_count),
+        ("underreplicatedpartitions", "Led with a replica out of sync.", sums[_UNDER_REPLICATED]),
+        ("underminisrpartitioncount", "Below min.insync.replicas.", sums[_UNDER_MIN_ISR]),
+        ("atminisrpartitioncount", "At min.insync.replicas exactly.", sums[_AT_MIN_ISR]),
+    ):
+        exposition.metric(gauge(f"kafka_server_replicamanager_{name}", text), value)
+
+
+def _topics(exposition: Exposition, metrics: BrokerMetrics, totals: dict[str, TopicTotals]) -> None:
+    # All topics together do not fall when a topic is deleted.
+    every_topic = metrics.records_in, metrics.records_bytes_in, metrics.records_bytes_out
+    for position, family in enumerate(TOPIC_FAMILIES):
+        exposition.begin(family)
+        exposition.sample(family, every_topic[position])
+        exposition.rows(
+            family,
+            [
+                (label_text({"topic": topic}), total.values()[position])
+                for topic, total in totals.items()
+            ],
+        )
+
+
+async def _groups(exposition: Exposition, services: Services) -> None:
+    """Committed offsets, and the lag where this broker has a replica.
+
+    A broker does not know the ends of partitions without a replica here:
+    `kafka_topic_partition_current_offset` of the others has them.
+    """
+    rows: list[tuple[str, tuple[int, int | None]]] = []
+    group_count = 0
+    for shard in list(services.groups.shards.values()):
+        for group in list(shard.groups.values()):
+            group_count += 1
+            for (topic, index), committed in list(group.offsets.committed.items()):
+                labels = label_text(
+                    {"consumergroup": group.group_id, "topic": topic, "partition": str(index)}
+                )
+                held = services.partitions.get(topic, index)
+                lag = None if held is None else max(0, held.high_watermark - committed.offset)
+                rows.append((labels, (committed.offset, lag)))
+                if len(rows) % PARTITIONS_PER_STEP == 0:
+                    await pause()
+        await pause()
+    offsets, lags = GROUP_FAMILIES
+    exposition.begin(offsets)
+    exposition.rows(offsets, [(labels, offset) for labels, (offset, _) in rows])
+    await pause()
+    exposition.begin(lags)
+    exposition.rows(lags, [(labels, lag) for labels, (_, lag) in rows if lag is not None])
+    group_total = gauge(
+        "kafka_coordinator_group_groupmetadatamanager_numgroups", "Groups coordinated here."
+    )
+    exposition.metric(group_total, group_count)
