@@ -1,7 +1,8 @@
 """The `odradek` command.  A subcommand is one module, which is imported when it runs.
 
 Exit codes: 0 success; 1 failure; 2 a command line that cannot be parsed; 130 after Ctrl-C.  A
-subcommand may have others.
+subcommand may have others.  After `--kafka-exit-codes`, which the scripts of `odradek shims` put
+first, 1 takes the place of 2, as in Apache Kafka's tools.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Final
 
-from odradek.tools.run import KAFKA_VERSION, WRONG_USAGE
+from odradek.tools.run import KAFKA_EXIT_CODES, KAFKA_VERSION, WRONG_USAGE
 
 SUBCOMMANDS: Final = {
     "broker-api-versions": (
@@ -182,6 +183,12 @@ def no_command(word: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand; returns the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == [KAFKA_EXIT_CODES]:
+        try:
+            code = main(words[1:])
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        return 1 if code == WRONG_USAGE else code
     if not words:
         print(usage(), file=sys.stderr)
         return WRONG_USAGE

@@ -1,5 +1,7 @@
 """`odradek server-start [-daemon] server.properties`: the arguments of `kafka-server-start.sh` 3.9.
 
+Lines of Apache Kafka that others wait for are printed on stdout when the broker serves clients.
+
     -daemon    leave the broker in the background; what it prints is appended to kafkaServer.out in
                the folder LOG_DIR (default: ./logs)
 
@@ -47,8 +49,9 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     if not is_daemon:
         from odradek.start import main as start
+        from odradek.started_lines import print_started_lines
 
-        return start(words)
+        return start(words, lambda address, log_dirs, control: print_started_lines(log_dirs[0]))
     try:
         start_daemon(words, os.environ.get("LOG_DIR") or "logs")
     except OSError as error:
@@ -60,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
 def start_daemon(words: Sequence[str], folder: str) -> int:
     """Start a broker that outlives the terminal; returns its process id.
 
-    words    arguments of `odradek start`
+    words    arguments of `odradek server-start`
     folder   of the file to which its output is appended
     raises   OSError
     """
@@ -69,7 +72,7 @@ def start_daemon(words: Sequence[str], folder: str) -> int:
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, OUTPUT_FILE), "ab") as output:
         daemon = subprocess.Popen(
-            module_command("odradek", "start", *words),
+            module_command("odradek", "server-start", *words),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

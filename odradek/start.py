@@ -255,13 +255,17 @@ def dialled(address: str) -> str:
     return address
 
 
-def ready_line(addresses: Sequence[str], log_dirs: Sequence[str], config: str | None) -> str:
+def settings_file(config: str | None) -> str:
+    """Where the settings are from, for the line of a successful start."""
+    return "no settings file, so defaults" if config is None else f"settings {config}"
+
+
+def ready_line(addresses: Sequence[str], log_dirs: Sequence[str], source: str) -> str:
     """The line that reports a successful start: addresses, data, settings, and a command to try."""
     listening = [
         f"{address} (every interface)" if address.startswith(ANY_ADDRESS) else address
         for address in addresses
     ]
-    source = "no settings file, so defaults" if config is None else f"settings {config}"
     address = dialled(addresses[0])
     return (
         f"odradek is ready on {', '.join(listening)}; data in {', '.join(log_dirs)}; {source} "
@@ -286,16 +290,21 @@ def controller_ready_line(settings: BrokerSettings, addresses: Sequence[str]) ->
     )
 
 
-def main(arguments: Sequence[str], report_ready: ReportReady = _no_report) -> int:
+def main(
+    arguments: Sequence[str],
+    report_ready: ReportReady = _no_report,
+    source: str | None = None,
+) -> int:
     """Start a broker and run it until SIGTERM or SIGINT; returns the exit code.
 
     report_ready  called once clients are served, unless an option for tests is given
+    source        where the settings are from, when CONFIG is not a file
     """
     options = _parse(arguments)
     # Imports create little garbage; `process.run` enables the collector when the broker is ready.
     gc.disable()
     if not (options.ephemeral or options.ready_file or options.stop_at_end_of_input):
-        return _run(options, None, Begin({}), report_ready)
+        return _run(options, None, Begin({}), report_ready, source)
     from odradek.tools import ephemeral
 
     ready_file = options.ready_file and os.path.abspath(options.ready_file)
@@ -446,10 +455,12 @@ def _run(
     folder: DataFolder | None,
     begin: Begin,
     report_ready: ReportReady = _no_report,
+    source: str | None = None,
 ) -> int:
     """
     folder        of the data of an ephemeral broker, or None
     report_ready  called once clients are served
+    source        where the settings are from, when there is no file
     """
     from odradek.broker.fsync import is_fsync_enabled
     from odradek.broker.node.process import run
@@ -458,11 +469,12 @@ def _run(
     from odradek.broker.settings.types import SettingsError
     from odradek.runtime.logging import format_line, set_up_logging
 
-    config = None if options.config is None else os.path.abspath(options.config)
+    has_file = options.config is not None and source is None
+    config = os.path.abspath(options.config) if has_file else None
 
     def on_ready(addresses: tuple[str, ...]) -> None:
         if settings.is_broker:
-            line = ready_line(addresses, settings.log_dirs, config)
+            line = ready_line(addresses, settings.log_dirs, source or settings_file(config))
         else:
             line = controller_ready_line(settings, addresses)
         fields = {"addresses": addresses, "log_dirs": settings.log_dirs, "config": config}

@@ -1,7 +1,8 @@
 """A node whose only role is that of a controller (process.roles=controller).
 
 The first controller serves the coordination to the brokers, and no clients.  The others stand by:
-they hold their directory and do nothing, since the metadata are on one node.
+they hold their directory, and accept connections only for health checks, since the metadata are on
+one node.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from odradek.broker.node.coordination import EmbeddedCoordination
 from odradek.broker.node.formatted_directories import check_directories, directories_of
 from odradek.broker.node.metadata_directory import MetadataDirectory
 from odradek.broker.node.platform import Platform
+from odradek.broker.node.standby_listener import StandbyListener
 from odradek.broker.node.start_error import StartError, StartInterrupted
 from odradek.broker.node.tree_listener import TreeListener, bind_tree_listener
 from odradek.broker.server.bound_listener import BoundListener
@@ -55,6 +57,7 @@ class ControllerNode:
         self._fatal: str | None = None
         self._platform = Platform(loop, on_fatal=self._on_fatal)
         self._listener: TreeListener | None = None
+        self._standby: StandbyListener | None = None
         self._directory: MetadataDirectory | None = None
         self._coordination: EmbeddedCoordination | None = None
         self._work = ThreadWork(
@@ -79,6 +82,7 @@ class ControllerNode:
         files, settings = self._platform.files, self._settings
         check_directories(files, settings)
         self._listener = bind_tree_listener(settings, self._platform)
+        self._standby = StandbyListener(self._platform.loop, settings)
         self._directory = MetadataDirectory(files, settings.metadata_log_dir)
         if self._listener is None:
             logger.info(
@@ -146,6 +150,8 @@ class ControllerNode:
         """Store the tree and release the directory; also after a start that has failed."""
         if self._listener is not None:
             self._listener.close()
+        if self._standby is not None:
+            self._standby.close()
         self._platform.wheel.close()
         while self._work.is_running:
             await self._work.finish()

@@ -36,6 +36,7 @@ from odradek.broker.node.metadata_directory import MetadataDirectory
 from odradek.broker.node.monitoring import Monitoring, bind_monitoring
 from odradek.broker.node.parts import NodeParts
 from odradek.broker.node.platform import Platform
+from odradek.broker.node.standby_listener import StandbyListener
 from odradek.broker.node.start_error import StartError, StartInterrupted
 from odradek.broker.node.tree_listener import TreeListener, bind_tree_listener
 from odradek.broker.server.bound_listener import BoundListener, bind, cannot_listen
@@ -130,6 +131,7 @@ class Node:
         self.listeners: list[BoundListener] = []
         self._tree_listener: TreeListener | None = None
         self._monitoring: Monitoring | None = None
+        self._standby_listener: StandbyListener | None = None
         self._metadata_directory: MetadataDirectory | None = None
         self._is_built = False
         try:
@@ -464,6 +466,7 @@ class Node:
             self.listeners.append(bound)
         self._tree_listener = bind_tree_listener(settings, self._platform)
         self._monitoring = bind_monitoring(settings)
+        self._standby_listener = StandbyListener(self._loop, settings)
 
     def _close_metadata_directory(self) -> None:
         if self._metadata_directory is not None:
@@ -474,6 +477,8 @@ class Node:
             self._tree_listener.close()
         if self._monitoring is not None:
             self._monitoring.close()
+        if self._standby_listener is not None:
+            self._standby_listener.close()
         for listener in self.listeners:
             listener.socket.close()
 

@@ -32,6 +32,7 @@ from odradek.broker.settings.types import (
     split_list,
 )
 from odradek.runtime.java_properties import PropertiesError, parse_properties
+from odradek.runtime.own_address import is_own_address
 
 WITHOUT_FILE: Final = MappingProxyType(
     {"listeners": "PLAINTEXT://127.0.0.1:9092", "log.dirs": "data"}
@@ -165,7 +166,7 @@ def effective_values(written: Mapping[str, str], raw: Mapping[str, Value]) -> di
             "listener.security.protocol.map", values["listener.security.protocol.map"]
         ),
     )
-    quorum = quorum_config(written, values, protocols)
+    quorum = quorum_config(written, values, protocols, is_own_address)
     listeners = parse_listeners("listeners", values["listeners"], protocols, ports_differ=True)
     advertised = values["advertised.listeners"]
     advertised_listeners = (

@@ -5,7 +5,8 @@ and serves the tree on its controller listener; the others use that tree as thei
 
     controller.quorum.voters             the voter with the lowest id coordinates: the voters are a
                                          set, and each file may list them in another order
-    controller.quorum.bootstrap.servers  without voters: the node at the first address coordinates
+    controller.quorum.bootstrap.servers  without voters: the node at the first address coordinates,
+                                         by its advertised address or by what the name resolves to
 
 Source: Kafka's KafkaConfig.validateValues, QuorumConfig; KIP-631, KIP-853.
 """
@@ -16,7 +17,7 @@ Source: Kafka's KafkaConfig.validateValues, QuorumConfig; KIP-631, KIP-853.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from odradek.broker.settings.listeners import (
@@ -67,6 +68,8 @@ class QuorumConfig(NamedTuple):
     """How many controllers the settings name."""
     tree_listener: Listener | None
     """The listener on which this node serves the coordination; None: it joins `coordinator`."""
+    standby_listener: Listener | None
+    """The listener of a controller that joins `coordinator`; None for other nodes."""
     controller_listeners: tuple[str, ...]
     """Names of listeners that are not for clients."""
 
@@ -141,14 +144,19 @@ def is_kraft(written: Mapping[str, str]) -> bool:
 
 
 def quorum_config(
-    written: Mapping[str, str], values: Mapping[str, Any], protocols: Mapping[str, str]
+    written: Mapping[str, str],
+    values: Mapping[str, Any],
+    protocols: Mapping[str, str],
+    is_own_address: Callable[[str], bool],
 ) -> QuorumConfig | None:
     """The part of this node in the cluster; None without process.roles.
 
-    written    names and texts
-    values     the parsed value of each known setting
-    protocols  security protocols by listener name
-    raises     InvalidValueError
+    written         names and texts
+    values          the parsed value of each known setting
+    protocols       security protocols by listener name
+    is_own_address  whether a host is this machine; called where the advertised address of the
+                    controller is another
+    raises          InvalidValueError
     """
     if not is_kraft(written):
         return None
@@ -172,15 +180,13 @@ def quorum_config(
     else:
         _check_broker(node_id, voters, names, listeners, protocols, values)
     own = next((listener for listener in listeners if listener.name == names[0]), None)
-    for name in names:
-        allowed = f"Only PLAINTEXT is served on the listeners of the controller ({name})"
-        _require(protocols[name] == "PLAINTEXT", PROTOCOL_MAP, protocols[name], allowed)
+    _check_plaintext(names, protocols)
     if voters:
         coordinator = voters[0]
         serves = is_controller and coordinator.node_id == node_id
     else:
         coordinator = QuorumNode(None, *addresses[0])
-        serves = is_controller and _is_first(addresses, own, values, protocols)
+        serves = is_controller and _is_first(addresses, own, values, protocols, is_own_address)
         if serves:
             coordinator = coordinator._replace(node_id=node_id)
     if not serves:
@@ -194,8 +200,15 @@ def quorum_config(
         coordinator=coordinator,
         controller_count=len(voters) or len(addresses),
         tree_listener=own if serves else None,
+        standby_listener=own if is_controller and not serves else None,
         controller_listeners=names,
     )
+
+
+def _check_plaintext(names: Sequence[str], protocols: Mapping[str, str]) -> None:
+    for name in names:
+        allowed = f"Only PLAINTEXT is served on the listeners of the controller ({name})"
+        _require(protocols[name] == "PLAINTEXT", PROTOCOL_MAP, protocols[name], allowed)
 
 
 def _require(holds: bool, name: str, value: object, allowed: str) -> None:
@@ -268,6 +281,7 @@ def _is_first(
     own: Listener | None,
     values: Mapping[str, Any],
     protocols: Mapping[str, str],
+    is_own_address: Callable[[str], bool],
 ) -> bool:
     """Whether a controller is the one at the first address of controller.quorum.bootstrap.servers.
 
@@ -281,10 +295,11 @@ def _is_first(
     host, port = addresses[0]
     if known.port != port:
         return False
-    if host in LOOPBACK:
+    is_same = known.host not in ANY_HOST and known.host.lower() == host.lower()
+    if host in LOOPBACK or is_same or is_own_address(host):
         return True
     text = ",".join(values[BOOTSTRAP_SERVERS])
     allowed = f"Set the address of {own.name} in advertised.listeners, or {VOTERS}: {own} is not "
     allowed += "enough to tell which of the addresses is this node's"
     _require(known.host not in ANY_HOST, BOOTSTRAP_SERVERS, text, allowed)
-    return known.host.lower() == host.lower()
+    return False

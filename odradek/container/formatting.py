@@ -13,11 +13,14 @@ CLUSTER_ID: Final = "5L6g3nShT-eMCtK--X86sw"
 """The id for a container without one: that of Apache's image, so that nodes agree."""
 
 
-def format_directories(settings: Mapping[str, str], cluster_id: str | None) -> int:
+def format_directories(
+    settings: Mapping[str, str], cluster_id: str | None, *, keeps_stored_id: bool = False
+) -> int:
     """Format what is not formatted; returns the exit code.
 
-    settings    without process.roles nothing is done
-    cluster_id  None: that of a directory that is formatted, or else `CLUSTER_ID`
+    settings         without process.roles nothing is done
+    cluster_id       None: that of a directory that is formatted, or else `CLUSTER_ID`
+    keeps_stored_id  a directory that is formatted may have another id than `cluster_id`
     """
     if not settings.get(ROLES, "").strip():
         return 0
@@ -29,7 +32,8 @@ def format_directories(settings: Mapping[str, str], cluster_id: str | None) -> i
     try:
         os.write(descriptor, properties_text(settings).encode())
         path = f"/proc/self/fd/{descriptor}"
-        chosen = cluster_id or _stored_id(path) or CLUSTER_ID
+        stored = _stored_id(path) if keeps_stored_id or cluster_id is None else None
+        chosen = stored or cluster_id or CLUSTER_ID
         words = ["format", "--cluster-id", chosen, "--config", path, "--ignore-formatted"]
         return storage_command(words)
     finally:

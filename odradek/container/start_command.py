@@ -14,9 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from threading import Thread
-from typing import Final
 
-from odradek.bounded_files import read_file
 from odradek.broker.settings.types import SettingsError
 from odradek.container.config_command import add_variables, check, error_line
 from odradek.container.environment import ContainerConfig
@@ -25,18 +23,9 @@ from odradek.container.sources import read_config, read_properties
 from odradek.container.zookeeper_command import serve
 from odradek.container.zookeeper_config import zookeeper_properties
 from odradek.launcher import module_command
-from odradek.runtime.java_properties import PropertiesError, parse_properties
 from odradek.start import main as start
-from odradek.storage.checkpoints.meta_properties import BYTES_MAX, META_PROPERTIES_FILE
+from odradek.started_lines import print_started_lines
 from odradek.tools.settings_arguments import override
-
-STARTED: Final = (
-    "[KafkaServer id={broker_id}] started (kafka.server.KafkaServer)",
-    "[KafkaRaftServer nodeId={broker_id}] Kafka Server started (kafka.server.KafkaRaftServer)",
-    "[BrokerServer id={broker_id}] Transitioning from RECOVERY to RUNNING",
-)
-"""What programs that start containers of Kafka wait for: in ZooKeeper mode, in KRaft mode, and
-Testcontainers."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -49,6 +38,11 @@ def build_parser() -> argparse.ArgumentParser:
     add_variables(parser)
     parser.add_argument(
         "--config", metavar="FILE", help="a file with the settings, instead of the environment"
+    )
+    parser.add_argument(
+        "--keep-cluster-id",
+        action="store_true",
+        help="a directory that is formatted keeps its cluster id; the variable is for a new one",
     )
     parser.add_argument(
         "--override",
@@ -74,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
     except (SettingsError, OSError) as error:
         print(f"odradek: {error_line(error)}", file=sys.stderr)
         return 1
-    code = format_directories(settings, config.cluster_id)
+    code = format_directories(settings, config.cluster_id, keeps_stored_id=options.keep_cluster_id)
     if code != 0:
         return code
     words = [options.config or os.devnull, "--log-level", config.log_level]
@@ -83,15 +77,14 @@ def main(arguments: Sequence[str]) -> int:
     words += _overrides(options.override)
 
     def report_ready(address: str, log_dirs: tuple[str, ...], control: str | None) -> None:
-        broker_id = _broker_id(log_dirs[0])
-        for line in STARTED:
-            print(line.format(broker_id=broker_id), flush=True)
+        print_started_lines(log_dirs[0])
         if config.topics and address:
             # Containers often have no IPv6; who listens on each of its interfaces has IPv4, too.
             local = address.replace("[::1]:", "127.0.0.1:")
             Thread(target=_create_topics, args=(local, environment), daemon=True).start()
 
-    return start(words, report_ready)
+    source = "settings of the environment (odradek container-config prints them)"
+    return start(words, report_ready, None if options.config else source)
 
 
 def _overrides(texts: Iterable[str]) -> list[str]:
@@ -114,17 +107,6 @@ def _settings(config: ContainerConfig, options: argparse.Namespace) -> dict[str,
         name, _, value = text.partition("=")
         settings[name.strip()] = value
     return settings
-
-
-def _broker_id(log_dir: str) -> str:
-    """The id that the broker has written, which may be a generated one."""
-    try:
-        written = parse_properties(
-            read_file(os.path.join(log_dir, META_PROPERTIES_FILE), BYTES_MAX)
-        )
-    except (OSError, PropertiesError):
-        written = {}
-    return written.get("broker.id") or written.get("node.id") or "0"
 
 
 def _create_topics(address: str, environment: Mapping[str, str]) -> None:

@@ -18,8 +18,11 @@ order of a hash table.
 WRONG_USAGE: Final = 2
 """Exit code for a command line that cannot be parsed.
 
-Differs from Kafka: its tools exit with 1, as they do when an action fails.
+Differs from Kafka: its tools exit with 1, as they do when an action fails.  So do the scripts of
+`odradek shims`.
 """
+KAFKA_EXIT_CODES: Final = "--kafka-exit-codes"
+"""The word before a subcommand that makes 1 of WRONG_USAGE."""
 
 
 def run_tool(run: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> int:

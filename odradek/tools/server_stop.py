@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from odradek.bounded_files import system_error_text
+from odradek.tools.run import KAFKA_EXIT_CODES
 
 NONE: Final = "No kafka server to stop"
-STARTS: Final = ("start", "server-start")
+STARTS: Final = ("start", "server-start", "container-start")
 ID_SETTINGS: Final = ("broker.id", "node.id")
 
 
@@ -94,6 +95,7 @@ def _server(process: Path) -> Iterator[BrokerProcess]:
         folder = (process / "cwd").readlink()
     except OSError:
         return  # It has ended, or belongs to another user.
+    words = [word for word in words if word != KAFKA_EXIT_CODES]
     for index, (program, action) in enumerate(pairwise(words)):
         if os.path.basename(program) == "odradek" and action in STARTS:
             yield BrokerProcess(int(process.name), tuple(words[index + 2 :]), folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -162,6 +163,13 @@ def broker_ids(bootstrap: str) -> list[int]:
     return sorted(metadata.brokers)
 
 
+def accepts(node: KraftNode) -> bool:
+    """Whether health checks can connect to the port of the controller, more than a backlog."""
+    for _ in range(100):
+        socket.create_connection(("127.0.0.1", node.controller_port), WAIT_S).close()
+    return True
+
+
 @pytest.fixture
 def quorum(tmp_path: Path) -> Iterator[list[KraftNode]]:
     """Three formatted nodes, each broker and controller."""
@@ -191,6 +199,7 @@ def test_three_nodes_register_survive_a_kill_and_stop_together(
     for node in quorum:
         assert len(re.findall(r"WARNING .*on one node, 127\.0\.0\.1:\d+", node.log())) == 1
 
+    assert all(accepts(node) for node in quorum)
     topic(bootstrap, "kept", 3)
     values = sorted(b"before %d" % number for number in range(300))
     send(bootstrap, "kept", values)
@@ -305,6 +314,7 @@ def test_controllers_of_their_own_serve_brokers_and_no_clients(tmp_path: Path) -
             f"controller 2 stands by, the coordination is on {first.controller}" in standby.wait()
         )
         broker.wait()
+        assert accepts(standby)
         assert broker_ids(broker.address) == [3]
         with pytest.raises(KafkaException):
             AdminClient({"bootstrap.servers": first.controller}).list_topics(timeout=2)

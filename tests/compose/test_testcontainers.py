@@ -61,7 +61,7 @@ LANGUAGES: Final[Mapping[str, Language]] = {
 CONTAINERS: Final = (
     *(("java", name, "kafka:19092") for name in ("apache", "confluent", "zookeeper", "kraft")),
     *(("python", name, "kafka:9092") for name in ("zookeeper", "kraft")),
-    ("go", "random-id", "kafka:9092"),
+    *(("go", name, "kafka:9092") for name in ("random-id", "cluster-id")),
     *(("node", name, "kafka:9092") for name in ("zookeeper", "kraft")),
 )
 """Language, container, and the address of its second listener on the network."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -75,7 +76,19 @@ def test_script_runs_its_tool_with_all_arguments(folder: Path) -> None:
         assert run(folder / name, "--version") == (0, "3.9.2\n", "")
     code, _, errors = run(folder / "kafka-topics.sh", "--bootstrap-server", "a b", "--list")
     assert (code, errors) == (1, "'a b' is not an address of a broker (host:port)\n")
-    assert run(folder / "kafka-topics.sh", "--no such")[2].startswith("no such is not a recognized")
+    code, _, errors = run(folder / "kafka-topics.sh", "--no such")
+    assert errors.startswith("no such is not a recognized")
+    assert code == 1
+
+
+@pytest.mark.parametrize("name", ["kafka-topics.sh", "kafka-storage", "kafka-transactions.sh"])
+def test_script_exits_with_kafkas_code_for_a_wrong_command_line(folder: Path, name: str) -> None:
+    assert run(folder / name, "--no-such-option")[0] == 1
+    script = next(row for row in SCRIPTS if row.name == name.removesuffix(".sh"))
+    assert script.command is not None
+    with pytest.raises(SystemExit) as end:
+        sys.exit(main([script.command, "--no-such-option"]))
+    assert end.value.code == 2
 
 
 @pytest.mark.parametrize("script", [s for s in SCRIPTS if s.command is None], ids=lambda s: s.name)
@@ -167,6 +180,8 @@ def test_daemon_serves_until_it_is_stopped_by_its_node_id(folder: Path, tmp_path
     stop = (folder / "kafka-server-stop.sh", f"--node-id={node_id}")
     try:
         wait_until("the broker serves", lambda: "odradek is ready on" in output.read_text())
+        for line in (f"[KafkaServer id={node_id}] started", "Kafka Server started", "to RUNNING"):
+            assert line in output.read_text()
     finally:
         stopped = run(*stop)
     assert stopped == (0, "", "")
@@ -179,6 +194,7 @@ def test_daemon_serves_until_it_is_stopped_by_its_node_id(folder: Path, tmp_path
         (["/usr/bin/python3", "-I", "-m", "odradek", "start", "a.properties"], True),
         (["/usr/bin/python3", "/opt/odradek/bin/odradek", "server-start", "a.properties"], True),
         (["/usr/bin/python3", "/opt/odradek/bin/odradek", "cluster"], False),
+        (["/usr/bin/python3", "odradek", "--kafka-exit-codes", "server-start", "a"], True),
         (["/usr/bin/vim", "odradek", "notes"], False),
         (["java", "kafka.Kafka", "a.properties"], False),
     ],

@@ -81,7 +81,7 @@ def test_ready_line_names_listeners_and_settings_file(tmp_path: Path) -> None:
 def test_ready_line_reports_a_listener_on_every_interface(
     address: str, listening: str, reachable: str
 ) -> None:
-    line = ready_line([address], ["/data"], None)
+    line = ready_line([address], ["/data"], "defaults")
     assert line.startswith(f"odradek is ready on {listening}; ")
     assert f"kcat -P -b {reachable} " in line
 

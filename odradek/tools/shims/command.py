@@ -1,7 +1,7 @@
 """`odradek shims DIR`: write the scripts of Apache Kafka's bin/, with and without `.sh`.
 
-Each script runs the tool of this package that takes its flags.  A script whose work no tool does
-prints which program does it, and exits with 1.
+Each script runs the tool of this package that takes its flags, with the exit codes of Apache's.  A
+script whose work no tool does prints which program does it, and exits with 1.
 Exit codes: 0 success; 1 a file that cannot be written, or one of these names that is not a shim,
 after which nothing is changed; 2 an invalid command line.
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from odradek.launcher import command_of_user
-from odradek.tools.run import run_tool
+from odradek.tools.run import KAFKA_EXIT_CODES, run_tool
 from odradek.tools.shims.scripts import SCRIPTS, Script, not_served
 
 MARK: Final = "# Written by `odradek shims`, which replaces it."
@@ -78,7 +78,7 @@ def shim(script: Script, command: str) -> str:
     if script.command is None:
         action = f"echo {shlex.quote(not_served(script))} >&2\nexit 1"
     else:
-        action = f'exec {command} {script.command} "$@"'
+        action = f'exec {command} {KAFKA_EXIT_CODES} {script.command} "$@"'
     return f"#!/bin/sh\n{MARK}\n{action}\n"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -96,6 +97,12 @@ PARTS = [
         "at the second bootstrap server",
         {**DYNAMIC, "advertised.listeners": "PLAINTEXT://b:9092,CONTROLLER://b:9093"},
         "a:9093",
+        True,
+    ),
+    (
+        "at a bootstrap server by another name of this machine",
+        {**DYNAMIC, "controller.quorum.bootstrap.servers": f"{socket.gethostname()}:9093,b:9093"},
+        9093,
         True,
     ),
     (

@@ -23,7 +23,11 @@ func main() {
 	}
 	defer shared.Remove(ctx)
 	began := time.Now()
-	container, err := kafka.Run(ctx, "odradek:7.9.0", network.WithNetwork([]string{"kafka"}, shared))
+	options := []testcontainers.ContainerCustomizer{network.WithNetwork([]string{"kafka"}, shared)}
+	if os.Args[1] == "cluster-id" {
+		options = append(options, kafka.WithClusterID("test-cluster"))
+	}
+	container, err := kafka.Run(ctx, "odradek:7.9.0", options...)
 	defer testcontainers.TerminateContainer(container, testcontainers.StopTimeout(0))
 	if err != nil {
 		log.Print(err)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import stat
 import subprocess
 import sys
@@ -12,14 +13,19 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from odradek.container.config_command import main as config_command
 from odradek.runtime.java_properties import parse_properties
+from tests.cluster.acknowledged import read_all
+from tests.support.apache import apache_kafka
+from tests.support.apache_kraft import apache_kraft_node
 from tests.support.ports import free_port
 from tests.support.processes import LoggedProcess
+from tests.support.zookeeper import zookeeper
 
 READY_TIMEOUT_S: Final = 120.0
 COMMAND: Final = [sys.executable, "-I", "-m", "odradek"]
@@ -166,16 +172,98 @@ def test_node_with_roles_is_formatted_and_another_cluster_id_is_refused(tmp_path
         "CLUSTER_ID": "4L6g3nShT-eMCtK--X86sw",
     }
     command = [*COMMAND, "container-start"]
+    settings = "; settings of the environment (odradek container-config prints them) -- try"
     for cluster_id in (environment["CLUSTER_ID"], ""):
         given = {**environment, "CLUSTER_ID": cluster_id}
         with LoggedProcess(command, log=tmp_path / "log", environment=given) as process:
             process.wait_for_line(r"\[KafkaServer id=3\] started", timeout_s=READY_TIMEOUT_S)
             admin = AdminClient({"bootstrap.servers": f"localhost:{port}"})
             assert str(admin.list_topics(timeout=60).cluster_id) == environment["CLUSTER_ID"]
+            process.wait_for_line(re.escape(settings), timeout_s=READY_TIMEOUT_S)
             assert process.stop(timeout_s=10) == 0
+    before = contents(tmp_path / "data")
     other = "abcdefghijklmnopqrstuv"
-    given = {**CLEAN, **environment, "CLUSTER_ID": other}
-    done = subprocess.run(command, env=given, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert other in done.stderr
-    assert "Traceback" not in done.stderr
+    line = refused_start({**environment, "CLUSTER_ID": other})
+    assert other in line
+    assert contents(tmp_path / "data") == before
+
+    # Scripts that format a directory themselves call a part of the image with another id.
+    with LoggedProcess(
+        [*command, "--keep-cluster-id"],
+        log=tmp_path / "log",
+        environment={**environment, "CLUSTER_ID": other},
+    ) as process:
+        process.wait_for_line(r"\[KafkaServer id=3\] started", timeout_s=READY_TIMEOUT_S)
+        assert process.stop(timeout_s=10) == 0
+
+
+def refused_start(environment: Mapping[str, str]) -> str:
+    """The one line with which a container ends."""
+    done = subprocess.run(
+        [*COMMAND, "container-start"],
+        env={**CLEAN, **environment},
+        capture_output=True,
+        text=True,
+        timeout=READY_TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """The files below a folder, by path."""
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_port_in_use_is_one_line_and_nothing_is_written(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        environment = {
+            "KAFKA_LISTENERS": f"PLAINTEXT://127.0.0.1:{port}",
+            "KAFKA_LOG_DIRS": f"{tmp_path}/data",
+        }
+        assert f"cannot listen on PLAINTEXT://127.0.0.1:{port}" in refused_start(environment)
+    assert not list(tmp_path.iterdir())
+
+
+def test_volume_of_apache_kafka_with_kraft_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    with apache_kraft_node(tmp_path / "apache", version="3.9.2") as apache:
+        AdminClient({"bootstrap.servers": apache.address}).create_topics([NewTopic("t", 1, 1)])
+    before = contents(apache.data)
+    controller = free_port()
+    environment = {
+        "KAFKA_NODE_ID": "0",
+        "KAFKA_PROCESS_ROLES": "broker,controller",
+        "KAFKA_CONTROLLER_QUORUM_VOTERS": f"0@localhost:{controller}",
+        "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+        "KAFKA_LISTENERS": f"PLAINTEXT://localhost:0,CONTROLLER://localhost:{controller}",
+        "KAFKA_LOG_DIRS": str(apache.data),
+    }
+    line = refused_start(environment)
+    assert "has the metadata of a cluster of Apache Kafka in KRaft mode" in line
+    assert "MirrorMaker" in line
+    assert contents(apache.data) == before
+
+
+def test_volume_of_apache_kafka_with_zookeeper_is_taken_over(tmp_path: Path) -> None:
+    with zookeeper(tmp_path / "zookeeper") as address:
+        with apache_kafka(tmp_path / "apache", zookeeper_address=address) as apache:
+            producer = Producer({"bootstrap.servers": apache.address, "acks": "all"})
+            for number in range(100):
+                producer.produce("kept", b"%d" % number)
+            assert producer.flush(60) == 0
+        port = free_port()
+        environment = {
+            "KAFKA_BROKER_ID": "0",
+            "KAFKA_ZOOKEEPER_CONNECT": address,
+            "KAFKA_LISTENERS": f"PLAINTEXT://127.0.0.1:{port}",
+            "KAFKA_LOG_DIRS": str(apache.data),
+        }
+        with LoggedProcess(
+            [*COMMAND, "container-start"], log=tmp_path / "log", environment=environment
+        ) as process:
+            process.wait_for_line("odradek is ready", timeout_s=READY_TIMEOUT_S)
+            assert read_all(f"127.0.0.1:{port}", "kept", 1) == {0: list(range(100))}
+            assert process.stop(timeout_s=30) == 0

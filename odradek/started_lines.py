@@ -1,0 +1,38 @@
+"""Lines that programs wait for that start a Kafka broker, printed on stdout once it serves clients.
+
+Source: the log lines of Kafka's KafkaServer, KafkaRaftServer and BrokerServer.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from odradek.bounded_files import read_file
+from odradek.runtime.java_properties import PropertiesError, parse_properties
+from odradek.storage.checkpoints.meta_properties import BYTES_MAX, META_PROPERTIES_FILE
+
+STARTED: Final = (
+    "[KafkaServer id={broker_id}] started (kafka.server.KafkaServer)",
+    "[KafkaRaftServer nodeId={broker_id}] Kafka Server started (kafka.server.KafkaRaftServer)",
+    "[BrokerServer id={broker_id}] Transitioning from RECOVERY to RUNNING",
+)
+"""What programs wait for in ZooKeeper mode, in KRaft mode, and Testcontainers."""
+
+
+def print_started_lines(log_dir: str) -> None:
+    """Print them for the node of a log directory."""
+    broker_id = _broker_id(log_dir)
+    for line in STARTED:
+        print(line.format(broker_id=broker_id), flush=True)
+
+
+def _broker_id(log_dir: str) -> str:
+    """The id that the broker has written, which may be a generated one."""
+    try:
+        written = parse_properties(
+            read_file(os.path.join(log_dir, META_PROPERTIES_FILE), BYTES_MAX)
+        )
+    except (OSError, PropertiesError):
+        written = {}
+    return written.get("broker.id") or written.get("node.id") or "0"
