@@ -67,7 +67,7 @@ class Pipeline:
         self._table.setdefault(table, {})[name] = keys
         return self
 
-    def checked(self) -> model.Pipeline:
+    def checked(self) -> model.PipelineSpec:
         """The model of the pipeline.
 
         raises  SpecError with all errors

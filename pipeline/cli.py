@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from odradek.pipeline.check.findings import Finding
     from odradek.pipeline.jobs.lifecycle import Choices
     from odradek.pipeline.spec.document import Document
-    from odradek.pipeline.spec.model import Pipeline
+    from odradek.pipeline.spec.model import PipelineSpec
 
 FAILED = 1
 BAD_FILE = 2
@@ -57,8 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(missing_library(library, "pipeline"), file=sys.stderr)
         return FAILED
     except OSError as error:
-        said = error if error.filename is None else f"{error.filename}: {error.strerror}"
-        print(said, file=sys.stderr)
+        message = error if error.filename is None else f"{error.filename}: {error.strerror}"
+        print(message, file=sys.stderr)
         return BAD_FILE
     except KeyboardInterrupt:
         return 0
@@ -121,7 +121,7 @@ def _report(findings: Iterable[Finding], document: Document) -> None:
         raise SpecError(mistakes)
 
 
-def _inspect(pipeline: Pipeline, parsed: argparse.Namespace, findings: list[Finding]) -> int:
+def _inspect(pipeline: PipelineSpec, parsed: argparse.Namespace, findings: list[Finding]) -> int:
     from functools import partial
 
     from odradek.pipeline.jobs import inspection
@@ -135,8 +135,8 @@ def _inspect(pipeline: Pipeline, parsed: argparse.Namespace, findings: list[Find
     else:
         views = [*pipeline.sources, *pipeline.steps]
         if parsed.step not in (None, *views):
-            said = f"--step: no source or step {parsed.step!r}; there are: {', '.join(views)}"
-            print(f"{parsed.file}: {said}", file=sys.stderr)
+            message = f"--step: no source or step {parsed.step!r}; there are: {', '.join(views)}"
+            print(f"{parsed.file}: {message}", file=sys.stderr)
             return BAD_FILE
         work = partial(
             inspection.preview,
@@ -167,14 +167,14 @@ def _test(parsed: argparse.Namespace) -> int:
 
 def _schema(parsed: argparse.Namespace) -> int:
     from odradek.pipeline.spec.mirror import Mirror
-    from odradek.pipeline.spec.model import Pipeline
+    from odradek.pipeline.spec.model import PipelineSpec
     from odradek.pipeline.spec.reference import json_schema
 
-    print(json.dumps(json_schema(Mirror if parsed.mirror else Pipeline), indent=2))
+    print(json.dumps(json_schema(Mirror if parsed.mirror else PipelineSpec), indent=2))
     return 0
 
 
-def _counts(pipeline: Pipeline) -> str:
+def _counts(pipeline: PipelineSpec) -> str:
     counts = {
         "source": len(pipeline.sources),
         "step": len(pipeline.steps),
@@ -296,7 +296,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(pipeline: Pipeline, parsed: argparse.Namespace) -> int:
+def _run(pipeline: PipelineSpec, parsed: argparse.Namespace) -> int:
     from odradek.pipeline.jobs.lifecycle import run_file
 
     return run_file(pipeline, parsed.file, _choices(parsed))
@@ -354,8 +354,8 @@ def _train(parsed: argparse.Namespace) -> int:
                 )
         train(rows, parsed.text, parsed.label).save(str(parsed.model.resolve()))
     except (PySparkException, Py4JError, StepInputError) as error:
-        said = str(error) if isinstance(error, StepInputError) else error_line(error)
-        print(f"{parsed.table}: {said}", file=sys.stderr)
+        message = str(error) if isinstance(error, StepInputError) else error_line(error)
+        print(f"{parsed.table}: {message}", file=sys.stderr)
         return BAD_FILE if isinstance(error, StepInputError) else FAILED
     return 0
 

@@ -18,7 +18,7 @@ from odradek.pipeline.spec.bounded_files import read_bytes
 VERSION: Final = "v1"
 HEADER_LINES: Final = 2
 """Version and metadata; then one line for each source."""
-Offsets = dict[str, dict[str, int]]
+LoggedOffsets = dict[str, dict[str, int]]
 """Topic -> partition -> offset, as in the log."""
 
 
@@ -65,27 +65,27 @@ class OffsetLog:
 
         raises  UnknownLog
         """
-        found: list[OffsetRange] = []
+        ranges: list[OffsetRange] = []
         before = self._lines(number - 1)[HEADER_LINES:] if number else []
         for source, line in enumerate(self._lines(number)[HEADER_LINES:]):
             end = _offsets(line)
             if not end:
                 continue
-            begin: Offsets | None
+            begin: LoggedOffsets | None
             if number == 0:
                 begin = self._initial(source)
             else:
                 begin = _offsets(before[source]) if source < len(before) else None
             for topic, partitions in end.items():
-                known = (begin or {}).get(topic, {})
-                found += [
-                    OffsetRange(source, topic, int(partition), known.get(partition), offset)
+                first = (begin or {}).get(topic, {})
+                ranges += [
+                    OffsetRange(source, topic, int(partition), first.get(partition), offset)
                     for partition, offset in partitions.items()
-                    if known.get(partition) != offset
+                    if first.get(partition) != offset
                 ]
-        return found
+        return ranges
 
-    def _initial(self, source: int) -> Offsets:
+    def _initial(self, source: int) -> LoggedOffsets:
         """Where a source of Kafka starts.
 
         raises  UnknownLog
@@ -138,7 +138,7 @@ class OffsetLog:
         return lines
 
 
-def _offsets(line: str) -> Offsets | None:
+def _offsets(line: str) -> LoggedOffsets | None:
     """The offsets in a line of the log; None for a source that is not one of Kafka."""
     try:
         offsets: Any = parse_json(line)

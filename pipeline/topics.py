@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from odradek.pipeline.spark.gateway import java
 from odradek.pipeline.spec.ends import Cluster
 from odradek.pipeline.spec.key_lines import Path
-from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.model import PipelineSpec
 from odradek.pipeline.spec.parse_step import Parse
 from odradek.pipeline.spec.sinks import KafkaSink
 from odradek.pipeline.spec.sources import KafkaSource
@@ -25,7 +25,7 @@ KAFKA: Final = "org.apache.kafka"
 UNKNOWN: Final = f"{KAFKA}.common.errors.UnknownTopicOrPartitionException"
 
 
-def absent(spark: SparkSession, pipeline: Pipeline) -> tuple[Path, str] | None:
+def absent(spark: SparkSession, pipeline: PipelineSpec) -> tuple[Path, str] | None:
     """The first missing topic or partition: its place in the file, and the message; or None.
 
     A topic that is written to may be missing when the cluster creates topics.  Nothing is missing
@@ -37,18 +37,20 @@ def absent(spark: SparkSession, pipeline: Pipeline) -> tuple[Path, str] | None:
         if not read and not written:
             continue
         with suppress(Py4JError, OSError), admin_of(spark, cluster) as admin:
-            known = _partitions(spark, admin, {topic for _, topic in (*read, *written)})
+            partitions = _partitions(spark, admin, {topic for _, topic in (*read, *written)})
             for where, topic in read:
-                if known.get(topic) == 0:
+                if partitions.get(topic) == 0:
                     return where, f"topic {topic!r} does not exist on cluster {name}"
             for place, topic, partition in _assigned(pipeline, name):
-                if topic in known and partition >= known[topic]:
-                    said = f"topic {topic!r} has {known[topic]} partitions, so no {partition}"
-                    return place, said
+                if topic in partitions and partition >= partitions[topic]:
+                    reason = (
+                        f"topic {topic!r} has {partitions[topic]} partitions, so no {partition}"
+                    )
+                    return place, reason
             for where, topic in written:
-                if known.get(topic) == 0 and not _makes_topics(spark, admin):
-                    said = f"topic {topic!r} does not exist on cluster {name}, which makes none"
-                    return where, said
+                if partitions.get(topic) == 0 and not _makes_topics(spark, admin):
+                    reason = f"topic {topic!r} does not exist on cluster {name}, which makes none"
+                    return where, reason
     return None
 
 
@@ -63,14 +65,14 @@ def unreadable_record(
     jvm = java(spark)
     latest = jvm.org.apache.kafka.clients.admin.OffsetSpec.forTimestamp(TIMESTAMP_MAX_MS + 1)
     with suppress(Py4JError, OSError), admin_of(spark, cluster) as admin:
-        wanted = jvm.java.util.HashMap()
+        requests = jvm.java.util.HashMap()
         partitions = []
         for topic, count in sorted(_partitions(spark, admin, topics).items()):
             for number in range(count):
                 partition = jvm.org.apache.kafka.common.TopicPartition(topic, number)
                 partitions.append((topic, number, partition))
-                wanted.put(partition, latest)
-        results = admin.listOffsets(wanted)
+                requests.put(partition, latest)
+        results = admin.listOffsets(requests)
         for topic, number, partition in partitions:
             offset = int(results.partitionResult(partition).get().offset())
             if offset >= 0:
@@ -99,7 +101,7 @@ def said_of_unreadable(record: tuple[str, int, int]) -> str:
 
 
 def _named(
-    pipeline: Pipeline, cluster: str
+    pipeline: PipelineSpec, cluster: str
 ) -> tuple[list[tuple[Path, str]], list[tuple[Path, str]]]:
     """The topics that are read from a cluster and written to it, with their places in the file."""
     read: list[tuple[Path, str]] = []
@@ -119,7 +121,7 @@ def _named(
     return read, written
 
 
-def _assigned(pipeline: Pipeline, cluster: str) -> Iterator[tuple[Path, str, int]]:
+def _assigned(pipeline: PipelineSpec, cluster: str) -> Iterator[tuple[Path, str, int]]:
     for name, source in pipeline.sources.items():
         if isinstance(source, KafkaSource) and source.cluster == cluster:
             for topic, partitions in (source.assign or {}).items():
@@ -171,10 +173,10 @@ def _descriptions(
 ) -> Iterator[tuple[str, Any | None]]:
     """Yield topic and description; None for a missing topic, nothing when access is denied."""
     jvm = java(spark)
-    wanted = jvm.java.util.ArrayList()
+    names = jvm.java.util.ArrayList()
     for topic in sorted(topics):
-        wanted.add(topic)
-    futures = admin.describeTopics(wanted).topicNameValues()
+        names.add(topic)
+    futures = admin.describeTopics(names).topicNameValues()
     for topic in sorted(topics):
         try:
             description = futures.get(topic).get()

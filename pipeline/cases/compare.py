@@ -31,18 +31,18 @@ def differences(actual: Sequence[Row], expected: Sequence[Row], *, ordered: bool
     return list(_lines(missing, unexpected))
 
 
-def _take(rows: list[Row], wanted: Row) -> bool:
+def _take(rows: list[Row], expected: Row) -> bool:
     """Remove a row that equals the wanted one; returns whether there was one."""
     for number, row in enumerate(rows):
-        if _differing(row, wanted) == []:
+        if _differing(row, expected) == []:
             del rows[number]
             return True
     return False
 
 
 def _out_of_place(actual: Sequence[Row], expected: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-    for number, (row, wanted) in enumerate(zip(actual, expected, strict=False)):
-        if _differing(row, wanted):
+    for number, (row, expected_row) in enumerate(zip(actual, expected, strict=False)):
+        if _differing(row, expected_row):
             return list(expected[number:]), list(actual[number:])
     count = min(len(actual), len(expected))
     return list(expected[count:]), list(actual[count:])
@@ -50,18 +50,18 @@ def _out_of_place(actual: Sequence[Row], expected: Sequence[Row]) -> tuple[list[
 
 def _lines(missing: list[Row], unexpected: list[Row]) -> Iterator[str]:
     left = list(unexpected)
-    for wanted in missing[:SHOWN_MAX]:
-        near = _nearest(left, wanted)
+    for expected in missing[:SHOWN_MAX]:
+        near = _nearest(left, expected)
         if near is None:
-            yield f"missing     {_text(wanted)}"
+            yield f"missing     {_text(expected)}"
             continue
         left.remove(near)
-        names = _differing(near, wanted)
-        said = "; ".join(
-            f"{name} is {_text(near.get(name))}, expected {_text(wanted.get(name))}"
+        names = _differing(near, expected)
+        differences = "; ".join(
+            f"{name} is {_text(near.get(name))}, expected {_text(expected.get(name))}"
             for name in names
         )
-        yield f"differs     {_text(near)}: {said}"
+        yield f"differs     {_text(near)}: {differences}"
     if len(missing) > SHOWN_MAX:
         yield f"... and {len(missing) - SHOWN_MAX} more that are missing or differ"
         return
@@ -71,18 +71,18 @@ def _lines(missing: list[Row], unexpected: list[Row]) -> Iterator[str]:
         yield f"... and {len(left) - SHOWN_MAX} more that are unexpected"
 
 
-def _nearest(rows: Sequence[Row], wanted: Row) -> Row | None:
+def _nearest(rows: Sequence[Row], expected: Row) -> Row | None:
     """The row with the most equal columns, when they are half of them at least."""
-    best = min(rows, key=lambda row: len(_differing(row, wanted)), default=None)
+    best = min(rows, key=lambda row: len(_differing(row, expected)), default=None)
     if best is None:
         return None
-    names = best.keys() | wanted.keys()
-    return best if 2 * len(_differing(best, wanted)) <= len(names) else None
+    names = best.keys() | expected.keys()
+    return best if 2 * len(_differing(best, expected)) <= len(names) else None
 
 
-def _differing(row: Row, wanted: Row) -> list[str]:
-    names = dict.fromkeys([*wanted, *row])
-    return [name for name in names if not is_equal(row.get(name), wanted.get(name))]
+def _differing(row: Row, expected: Row) -> list[str]:
+    names = dict.fromkeys([*expected, *row])
+    return [name for name in names if not is_equal(row.get(name), expected.get(name))]
 
 
 def is_equal(actual: Any, expected: Any) -> bool:

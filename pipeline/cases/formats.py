@@ -12,11 +12,11 @@ from pyspark.sql.types import StructType
 
 from odradek.pipeline.jobs.given import GivenRowsError
 from odradek.pipeline.spec.bounded_files import read_bytes
-from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.model import PipelineSpec
 from odradek.pipeline.spec.parse_step import Parse
 
 
-def in_json(spark: SparkSession, pipeline: Pipeline, folder: Path) -> Pipeline:
+def in_json(spark: SparkSession, pipeline: PipelineSpec, folder: Path) -> PipelineSpec:
     """A pipeline with parse steps that read JSON where they read a registry's records, or Protobuf.
 
     folder  of the pipeline file

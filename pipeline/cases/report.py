@@ -26,7 +26,7 @@ from odradek.pipeline.spec.cases import cases_beside
 from odradek.pipeline.spec.document import Outside
 
 if TYPE_CHECKING:
-    from odradek.pipeline.spec.model import Pipeline
+    from odradek.pipeline.spec.model import PipelineSpec
 
 FAILED: Final = 1
 
@@ -101,15 +101,18 @@ def _lines(suite: Suite, result: CaseResult) -> list[str]:
     return [head, *(f"    {line}" for line in result.lines)]
 
 
-def _session(pipeline: Pipeline) -> SparkSession:
+def _session(pipeline: PipelineSpec) -> SparkSession:
     """raises  NoConnector"""
     theirs = {
         key: value for key, value in pipeline.pipeline.spark.items() if key not in LIST_SETTINGS
     }
     settings: dict[str, object] = {**FEW_ROWS, **theirs}
-    wanted = [need for need in needs(pipeline) if need == "avro"]
+    connectors = [need for need in needs(pipeline) if need == "avro"]
     spark = open_session(
-        f"{pipeline.pipeline.name} cases", needs=wanted, master=FEW_ROWS_MASTER, settings=settings
+        f"{pipeline.pipeline.name} cases",
+        needs=connectors,
+        master=FEW_ROWS_MASTER,
+        settings=settings,
     )
     quieten(spark)
     return spark

@@ -30,7 +30,7 @@ from odradek.pipeline.sinks.records import value_columns
 from odradek.pipeline.spec.cases import Case, CaseFile, Row, batches_of, check_names, load_cases
 from odradek.pipeline.spec.document import Document, Outside, read_document, text_of
 from odradek.pipeline.spec.load import Mode, pipeline_of
-from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.model import PipelineSpec
 from odradek.pipeline.spec.problems import SpecError
 from odradek.pipeline.spec.sinks import KafkaSink
 from odradek.pipeline.transforms.columns import column
@@ -47,7 +47,7 @@ class Suite:
 
     file: Path
     cases: CaseFile
-    pipelines: list[Pipeline]
+    pipelines: list[PipelineSpec]
     document: Document
 
 
@@ -105,7 +105,7 @@ def run_suite(spark: SparkSession, suite: Suite, pipeline_file: Path) -> Iterato
 def _run(
     spark: SparkSession,
     case: Case,
-    pipeline: Pipeline,
+    pipeline: PipelineSpec,
     suite: Suite,
     pipeline_file: Path,
     folder: Path,
@@ -131,7 +131,7 @@ def _run(
             yield f"{name}: {line}"
 
 
-def _rows(built: Built, pipeline: Pipeline, name: str, folder: Path) -> list[Row]:
+def _rows(built: Built, pipeline: PipelineSpec, name: str, folder: Path) -> list[Row]:
     """The rows of a source, step or sink, or the dead letters of a step."""
     mode = "append"
     rows, sink = built.outputs.get(name, (None, None))
@@ -227,7 +227,7 @@ def _floats(value: Any, kind: object) -> Any:
             return value
 
 
-def _forget(spark: SparkSession, pipeline: Pipeline) -> None:
+def _forget(spark: SparkSession, pipeline: PipelineSpec) -> None:
     """Remove the views, so that a case does not see those of another one."""
     names: Mapping[str, object] = {**pipeline.sources, **pipeline.steps}
     for name in names:

@@ -9,11 +9,11 @@ from odradek.pipeline.check.findings import Finding
 from odradek.pipeline.check.spark_settings import brings_tables, check_prefixes
 from odradek.pipeline.check.steps import Analysis
 from odradek.pipeline.spec.document import Document
-from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.model import PipelineSpec
 from odradek.pipeline.spec.problems import Problem, placed
 
 
-def analyse(pipeline: Pipeline, folder: Path) -> Analysis:
+def analyse(pipeline: PipelineSpec, folder: Path) -> Analysis:
     """Follow columns and types through a pipeline.
 
     folder  of the pipeline file

@@ -23,16 +23,16 @@ class Finding:
     is_warning: bool = False
 
 
-def similar(name: str, known: Iterable[str], cutoff: float = SIMILAR) -> str | None:
+def similar(name: str, candidates: Iterable[str], cutoff: float = SIMILAR) -> str | None:
     """The known name that is most similar to a written one, ignoring case; or None."""
-    names = {candidate.lower(): candidate for candidate in known}
-    found = get_close_matches(name.lower(), names, n=1, cutoff=cutoff)
-    return names[found[0]] if found else None
+    names = {candidate.lower(): candidate for candidate in candidates}
+    matches = get_close_matches(name.lower(), names, n=1, cutoff=cutoff)
+    return names[matches[0]] if matches else None
 
 
-def instead(name: str, known: Iterable[str]) -> str:
+def instead(name: str, candidates: Iterable[str]) -> str:
     """What may be meant by an unknown name, and what is known."""
-    names = list(known)
+    names = list(candidates)
     meant = similar(name, names)
     shown = ", ".join(names[:SHOWN_MAX]) + (", ..." if len(names) > SHOWN_MAX else "")
     there = f"there are: {shown}" if names else "there are none"

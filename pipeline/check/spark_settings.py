@@ -53,20 +53,20 @@ def check_prefixes(names: Iterable[str]) -> Iterator[Finding]:
             yield Finding(("pipeline", "spark", name), f"did you mean {PREFIX}{name}?")
 
 
-def check_settings(names: Iterable[str], known: Collection[str]) -> Iterator[Finding]:
+def check_settings(names: Iterable[str], registered: Collection[str]) -> Iterator[Finding]:
     """Yield the settings in a namespace of Spark that it does not register; they are warnings.
 
     Some settings are read without being registered (`spark.port.maxRetries`), and extensions have
     settings of their own in the namespaces of Spark.
 
-    known  the settings that Spark has registered
+    registered  the settings that Spark has registered
     """
-    namespaces = {name.split(".")[1] for name in known if name.startswith(PREFIX)}
+    namespaces = {name.split(".")[1] for name in registered if name.startswith(PREFIX)}
     for name in names:
-        if name in known or name.startswith(OPEN) or not name.startswith(PREFIX):
+        if name in registered or name.startswith(OPEN) or not name.startswith(PREFIX):
             continue
         where = ("pipeline", "spark", name)
-        meant = similar(name, known, SIMILAR)
+        meant = similar(name, registered, SIMILAR)
         if meant is not None:
             text = f"Spark does not name this setting; did you mean {meant}?"
             yield Finding(where, text, is_warning=True)

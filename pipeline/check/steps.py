@@ -24,7 +24,7 @@ from odradek.pipeline.check.findings import Finding, instead
 from odradek.pipeline.check.queries import check_expression, check_query
 from odradek.pipeline.spec.bounded_files import read_bytes, read_text
 from odradek.pipeline.spec.key_lines import Path
-from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.model import PipelineSpec
 from odradek.pipeline.spec.parse_step import DELETED, UNAVAILABLE, Parse
 from odradek.pipeline.spec.sources import FileSource, KafkaSource, RateSource
 from odradek.pipeline.spec.steps import (
@@ -93,7 +93,7 @@ class Analysis:
     has_others  there may be tables besides the views of the pipeline
     """
 
-    pipeline: Pipeline
+    pipeline: PipelineSpec
     folder: FilePath
     has_others: bool
     views: dict[str, Columns] = field(default_factory=dict)
@@ -224,8 +224,8 @@ class Analysis:
             kind = kind_of(self.column((*where, "equals", name), rows, name))
             allowed = {bool: ("boolean",), str: TEXTS}.get(type(value), NUMBERS)
             if kind is not None and kind not in allowed:
-                said = f"{name} is {kind.upper()} and never {value!r}; where takes any expression"
-                self.wrong((*where, "equals", name), said)
+                reason = f"{name} is {kind.upper()} and never {value!r}; where takes any expression"
+                self.wrong((*where, "equals", name), reason)
         if step.model is not None:
             self.column((*where, "text_column"), rows, step.text_column)
         return rows
@@ -235,8 +235,8 @@ class Analysis:
         types: dict[str, Type] = {}
         for number, name in enumerate(step.columns):
             if rows.own(name) is None and not rows.is_open:
-                said = f"there is no column {name!r}; {instead(name, rows.types)}"
-                self.wrong((*where, "columns", number), said)
+                reason = f"there is no column {name!r}; {instead(name, rows.types)}"
+                self.wrong((*where, "columns", number), reason)
             elif step.how != "null":
                 types[name] = type_named("STRING")
         return rows.plus(types)
@@ -244,21 +244,21 @@ class Analysis:
     def windows(self, where: Path, step: Window | Correlate | TopKeys, rows: Columns) -> Columns:
         """Check a step over windows; returns its columns."""
         self.column((*where, "time"), rows, step.time, TIMES)
-        found = typed(BOUNDS)
+        types = typed(BOUNDS)
         scope = {ROWS: rows}
         if isinstance(step, TopKeys):
             kind = self.column((*where, "column"), rows, step.column)
-            found |= {**typed({"rank": "INT"}), step.column: kind}
-            return Columns(found | typed({"count": "BIGINT", "share": "DOUBLE"}))
+            types |= {**typed({"rank": "INT"}), step.column: kind}
+            return Columns(types | typed({"count": "BIGINT", "share": "DOUBLE"}))
         for number, name in enumerate(step.group_by):
-            found[name] = self.column((*where, "group_by", number), rows, name)
+            types[name] = self.column((*where, "group_by", number), rows, name)
         if isinstance(step, Correlate):
             self.expression((*where, "x"), step.x, scope)
             self.expression((*where, "y"), step.y, scope)
-            return Columns(found | typed({"r": "DOUBLE", "count": "BIGINT"}))
+            return Columns(types | typed({"r": "DOUBLE", "count": "BIGINT"}))
         for name, text in step.aggregates.items():
-            found[name] = self.expression((*where, "aggregates", name), text, scope)
-        return Columns(found)
+            types[name] = self.expression((*where, "aggregates", name), text, scope)
+        return Columns(types)
 
     def join(self, where: Path, step: Join, left: Columns) -> Columns:
         """Check a join; returns its columns."""
@@ -291,11 +291,11 @@ class Analysis:
                 self.wrong((*where, "file"), f"{step.file}: {reason}")
                 return UNKNOWN
         assert text is not None, "a query or a file"
-        found, said = check_query(text, self.views, has_others=self.has_others)
+        columns, mistakes = check_query(text, self.views, has_others=self.has_others)
         key = "query" if step.query is not None else "file"
-        for mistake, is_warning in said:
+        for mistake, is_warning in mistakes:
             self.wrong((*where, key), mistake, is_warning=is_warning)
-        return found
+        return columns
 
     def sink(self, where: Path, sink: Any, rows: Columns) -> None:
         """Check the columns that a sink names."""
@@ -321,8 +321,8 @@ class Analysis:
         except NoSuchColumn as error:
             self.wrong(where, str(error))
             return None
-        found = kind_of(kind)
-        if allowed and found is not None and found not in allowed:
+        name_of_type = kind_of(kind)
+        if allowed and name_of_type is not None and name_of_type not in allowed:
             names = " or ".join(kind_allowed.upper() for kind_allowed in allowed)
             self.wrong(where, f"{name} is {shown(kind)}; allowed: {names}")
         return kind
@@ -368,5 +368,5 @@ def _avro_type(kind: Any) -> Type:
         if logical is not None:
             return type_named(logical)
         return _avro_type(kind.get("type")) if "logicalType" not in kind else None
-    known = AVRO.get(kind) if isinstance(kind, str) else None
-    return None if known is None else type_named(known)
+    name = AVRO.get(kind) if isinstance(kind, str) else None
+    return None if name is None else type_named(name)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.model import PipelineSpec
 from odradek.pipeline.spec.sinks import Sink
 from odradek.pipeline.transforms.parse import Decoding
 
@@ -22,7 +22,7 @@ class Built:
     decodings  of parse steps of a registry, or of Protobuf
     """
 
-    pipeline: Pipeline
+    pipeline: PipelineSpec
     folder: Path
     outputs: dict[str, tuple[DataFrame, Sink]]
     views: dict[str, DataFrame]

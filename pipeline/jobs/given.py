@@ -49,8 +49,8 @@ def read_given(
     raises  GivenRowsError
     """
     if _has_unknown_columns(source) and not any(batches):
-        said = f"a {source.kind} source needs a row, which gives it columns"
-        raise GivenRowsError(f"{folder.name}: {said}")
+        reason = f"a {source.kind} source needs a row, which gives it columns"
+        raise GivenRowsError(f"{folder.name}: {reason}")
     folder.mkdir(parents=True)
     offset = 0
     for number, rows in enumerate(batches):
@@ -114,8 +114,8 @@ def _lines(
 def _record(row: Mapping[str, Any], source: KafkaSource, offset: int) -> dict[str, Any]:
     for name in row:
         if name not in KAFKA_COLUMNS:
-            known = ", ".join(KAFKA_COLUMNS)
-            raise GivenRowsError(f"a record has no {name!r}; it has: {known}")
+            columns = ", ".join(KAFKA_COLUMNS)
+            raise GivenRowsError(f"a record has no {name!r}; it has: {columns}")
     headers = row.get("headers", {})
     if not isinstance(headers, dict):
         raise GivenRowsError("the headers of a record are a table")
@@ -146,7 +146,9 @@ def _records(rows: DataFrame, source: KafkaSource) -> DataFrame:
     if source.headers:
         columns["headers"] = F.transform(
             "headers",
-            lambda one: F.struct(one["key"].alias("key"), F.unbase64(one["value"]).alias("value")),
+            lambda header: F.struct(
+                header["key"].alias("key"), F.unbase64(header["value"]).alias("value")
+            ),
         )
     columns["timestampType"] = F.lit(0)
     return rows.select(*(column.alias(name) for name, column in columns.items()))

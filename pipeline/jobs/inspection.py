@@ -30,7 +30,7 @@ from odradek.pipeline.sources.read import read as read_source
 from odradek.pipeline.spark.connectors import NoConnector
 from odradek.pipeline.spark.gateway import java, java_rows
 from odradek.pipeline.spark.session import FEW_ROWS, FEW_ROWS_MASTER, close_session, open_session
-from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.model import PipelineSpec
 from odradek.pipeline.spec.sharing import said_of, shared_queries
 from odradek.pipeline.spec.sources import FileSource, KafkaSource, RateSource
 from odradek.pipeline.spec.steps import Filter
@@ -42,16 +42,18 @@ OF_STREAMS: Final = (KafkaSource, FileSource, RateSource)
 
 
 @contextmanager
-def session_of(pipeline: Pipeline, *, is_read: bool, jars: Path | None) -> Iterator[SparkSession]:
+def session_of(
+    pipeline: PipelineSpec, *, is_read: bool, jars: Path | None
+) -> Iterator[SparkSession]:
     """A small session.
 
     is_read  sources are read, and so their connectors are needed
     raises   NoConnector; PySparkException
     """
-    wanted = [need for need in needs(pipeline) if is_read or need != "kafka"]
+    connectors = [need for need in needs(pipeline) if is_read or need != "kafka"]
     spark = open_session(
         pipeline.pipeline.name,
-        needs=wanted,
+        needs=connectors,
         master=FEW_ROWS_MASTER,
         jars=jars,
         settings={**FEW_ROWS, **pipeline.pipeline.spark},
@@ -63,7 +65,7 @@ def session_of(pipeline: Pipeline, *, is_read: bool, jars: Path | None) -> Itera
         close_session(spark)
 
 
-def build_empty(spark: SparkSession, pipeline: Pipeline, folder: Path, empty: Path) -> Built:
+def build_empty(spark: SparkSession, pipeline: PipelineSpec, folder: Path, empty: Path) -> Built:
     """The views of a pipeline over sources without rows: streams, unless the mode is batch.
 
     Of a table of a database the columns are read.
@@ -83,7 +85,7 @@ def build_empty(spark: SparkSession, pipeline: Pipeline, folder: Path, empty: Pa
 
 
 def check_plans(
-    spark: SparkSession, pipeline: Pipeline, folder: Path, findings: list[Finding]
+    spark: SparkSession, pipeline: PipelineSpec, folder: Path, findings: list[Finding]
 ) -> None:
     """Let Spark analyse a pipeline on empty sources, and Java its regular expressions.
 
@@ -120,7 +122,7 @@ def known_settings(spark: SparkSession) -> set[str]:
     return set(getattr(entries, "MODULE$").knownConfigs().keySet())
 
 
-def _check_patterns(spark: SparkSession, pipeline: Pipeline) -> None:
+def _check_patterns(spark: SparkSession, pipeline: PipelineSpec) -> None:
     """Let Java parse the regular expressions of keys, which Spark does only for the first row.
 
     raises  PartFailed
@@ -139,7 +141,7 @@ def _check_patterns(spark: SparkSession, pipeline: Pipeline) -> None:
 
 
 def explain(
-    spark: SparkSession, pipeline: Pipeline, folder: Path, print_line: Callable[[str], None]
+    spark: SparkSession, pipeline: PipelineSpec, folder: Path, print_line: Callable[[str], None]
 ) -> None:
     """Print the columns of each source and step, and Spark's plan of each query.
 
@@ -168,7 +170,7 @@ def explain(
 
 def preview(
     spark: SparkSession,
-    pipeline: Pipeline,
+    pipeline: PipelineSpec,
     folder: Path,
     print_line: Callable[[str], None],
     *,
@@ -201,7 +203,9 @@ def preview(
                 _print(rejects[0], count, print_line)
 
 
-def _few(spark: SparkSession, pipeline: Pipeline, name: str, folder: Path, count: int) -> DataFrame:
+def _few(
+    spark: SparkSession, pipeline: PipelineSpec, name: str, folder: Path, count: int
+) -> DataFrame:
     """The first rows of a source, in memory: steps do not read it again; a table is read whole."""
     source = pipeline.sources[name]
     if source.is_static:
@@ -244,20 +248,20 @@ def _columns(schema: StructType) -> Iterator[str]:
         yield f"{field.name:<{width}}  {field.dataType.simpleString().upper()}{null}"
 
 
-def _place(pipeline: Pipeline, name: str) -> tuple[str, str]:
+def _place(pipeline: PipelineSpec, name: str) -> tuple[str, str]:
     return ("sources" if name in pipeline.sources else "steps", name)
 
 
-def _kind(pipeline: Pipeline, name: str) -> str:
+def _kind(pipeline: PipelineSpec, name: str) -> str:
     table, _ = _place(pipeline, name)
     part_of = pipeline.sources[name] if table == "sources" else pipeline.steps[name]
     above = getattr(part_of, "source", None)
-    said = f"{table.removesuffix('s')} {name}: {part_of.kind}"
-    return said if above is None else f"{said} from {above}"
+    text = f"{table.removesuffix('s')} {name}: {part_of.kind}"
+    return text if above is None else f"{text} from {above}"
 
 
 def inspected(
-    pipeline: Pipeline,
+    pipeline: PipelineSpec,
     path: Path,
     work: Callable[[SparkSession], None],
     *,

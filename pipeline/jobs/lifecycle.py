@@ -39,7 +39,7 @@ from odradek.pipeline.spec import mirror as mirror_spec
 from odradek.pipeline.spec import model
 from odradek.pipeline.spec.event_time import stateful_steps
 from odradek.pipeline.spec.mirror import Mirror
-from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.model import PipelineSpec
 
 FAILED: Final = 1
 BAD_COMMAND: Final = 2
@@ -100,16 +100,16 @@ class Job:
     """
 
     file: Path
-    head: model.Head | mirror_spec.Head
+    head: model.Head | mirror_spec.MirrorHead
     needs: Iterable[str]
     clusters: Sequence[tuple[str, Addressed]]
     table: str
     open: Callable[[], None]
     work: Callable[[SparkSession, Progress], None]
-    pipeline: Pipeline | None = None
+    pipeline: PipelineSpec | None = None
 
 
-def run_file(pipeline: Pipeline, path: Path, choices: Choices) -> int:
+def run_file(pipeline: PipelineSpec, path: Path, choices: Choices) -> int:
     """Run a pipeline file until it ends or is stopped; returns the exit code."""
     stop = Stop()
     head = pipeline.pipeline

@@ -23,7 +23,7 @@ from odradek.pipeline.report.failures import PartFailed, part
 from odradek.pipeline.spark.gateway import file_system
 from odradek.pipeline.spark.options import resolve_path
 from odradek.pipeline.spec.field_types import duration_ms
-from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.model import PipelineSpec
 from odradek.pipeline.spec.restart import Restart
 from odradek.pipeline.spec.sources import FileSource
 
@@ -74,10 +74,10 @@ class LookupTable:
         """Path, size and time of each file."""
         spark = self.rows.sparkSession
         system, path = file_system(spark, self.path)
-        found = system.listFiles(path, True)
+        statuses = system.listFiles(path, True)
         files = []
-        while found.hasNext():
-            status = found.next()
+        while statuses.hasNext():
+            status = statuses.next()
             path_text = status.getPath().toString()
             files.append((path_text, status.getLen(), status.getModificationTime()))
         return sorted(files)
@@ -124,7 +124,7 @@ def restart_after(built: Built, failure: PartFailed) -> Restart | None:
     A batch that was planned before its folder was read again reads the files of the old list.
     """
     cause = failure.__cause__
-    whole = "\n".join([failure.said, *([] if cause is None else messages(cause))])
+    whole = "\n".join([failure.reason, *([] if cause is None else messages(cause))])
     is_named = any(
         resolve_path(built.folder, source.path) in whole
         for source in built.pipeline.sources.values()
@@ -134,7 +134,7 @@ def restart_after(built: Built, failure: PartFailed) -> Restart | None:
 
 
 def _read_when_due(
-    pipeline: Pipeline,
+    pipeline: PipelineSpec,
     tables: list[LookupTable],
     ended: threading.Event,
     say: Callable[[PartFailed, str], object],

@@ -228,13 +228,13 @@ def written(results: DataFrame) -> Iterator[Written]:
     raises   ClusterFailed when the target rejects a record; pyspark.errors.PySparkException
     """
     try:
-        found = results.collect()
+        rows = results.collect()
     except PySparkException as error:
         # The error of an executor is the text of a traceback.
-        said = re.search(rf"{WriteFailed.__name__}: (.+)", str(error))
-        if said is None:
+        match = re.search(rf"{WriteFailed.__name__}: (.+)", str(error))
+        if match is None:
             raise
-        raise ClusterFailed(f"the target did not take a record: {said[1]}") from error
-    for row in found:
+        raise ClusterFailed(f"the target did not take a record: {match[1]}") from error
+    for row in rows:
         run = Run(row.source, row.target, row["count"])
         yield Written(row.topic, row.partition, run, row.skipped)

@@ -47,8 +47,8 @@ def check_clusters(
             if None in refused:
                 break
             if time.monotonic() >= deadline_s:
-                said = "; ".join(reason for reason in refused if reason is not None)
-                raise Unreachable(f"{table}{name}: no broker responds: {said}")
+                reasons = "; ".join(reason for reason in refused if reason is not None)
+                raise Unreachable(f"{table}{name}: no broker responds: {reasons}")
             wait(0.2)
 
 

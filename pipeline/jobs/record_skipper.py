@@ -24,7 +24,7 @@ from odradek.pipeline.sources.unreadable_records import (
     UnreadableReader,
 )
 from odradek.pipeline.spec.ends import Cluster
-from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.model import PipelineSpec
 from odradek.pipeline.spec.producer_properties import texts
 from odradek.pipeline.spec.sharing import shared_queries
 from odradek.pipeline.spec.sources import KafkaSource
@@ -56,7 +56,7 @@ class RecordSkipper:
     checkpoint  of the pipeline
     """
 
-    def __init__(self, pipeline: Pipeline, checkpoint: Path) -> None:
+    def __init__(self, pipeline: PipelineSpec, checkpoint: Path) -> None:
         self._pipeline = pipeline
         self._checkpoint = checkpoint
         self._written: set[Place] = set()

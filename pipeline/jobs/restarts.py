@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from odradek.pipeline.report.failures import PartFailed
 from odradek.pipeline.spec.field_types import duration_ms
-from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.model import PipelineSpec
 from odradek.pipeline.spec.restart import Restart
 from odradek.pipeline.spec.sharing import restarts_of
 
@@ -79,7 +79,7 @@ class Restarts:
 
     def __init__(
         self,
-        pipeline: Pipeline,
+        pipeline: PipelineSpec,
         start: Callable[[str], StreamingQuery],
         say: Callable[[PartFailed, str], object],
         default: Callable[[PartFailed], Restart | None] = lambda failure: None,

@@ -29,7 +29,7 @@ from odradek.pipeline.spec.bounded_files import read_bytes
 from odradek.pipeline.spec.ends import database_of
 from odradek.pipeline.spec.event_time import event_times
 from odradek.pipeline.spec.key_lines import Path
-from odradek.pipeline.spec.model import REJECTS, Pipeline
+from odradek.pipeline.spec.model import REJECTS, PipelineSpec
 from odradek.pipeline.spec.parse_step import Parse
 from odradek.pipeline.spec.sharing import SharedQuery, shared_queries
 from odradek.pipeline.spec.sinks import KafkaSink, Sink, SparkSink, TableSink
@@ -59,7 +59,7 @@ class WrongCheckpoint(Exception):
     """The checkpoint folder belongs to another pipeline."""
 
 
-def needs(pipeline: Pipeline) -> Iterator[str]:
+def needs(pipeline: PipelineSpec) -> Iterator[str]:
     """The connectors that a pipeline uses: elements of `connectors.NEEDS`, or `jdbc:DATABASE`."""
     for end in (*pipeline.sources.values(), *pipeline.sinks.values()):
         if isinstance(end, KafkaSource | KafkaSink):
@@ -82,7 +82,7 @@ def needs(pipeline: Pipeline) -> Iterator[str]:
         yield "avro"
 
 
-def build(spark: SparkSession, pipeline: Pipeline, folder: FilePath) -> Built:
+def build(spark: SparkSession, pipeline: PipelineSpec, folder: FilePath) -> Built:
     """Create the views of sources and steps; nothing runs yet.
 
     folder  the folder of the pipeline file
@@ -101,7 +101,7 @@ def build(spark: SparkSession, pipeline: Pipeline, folder: FilePath) -> Built:
 
 def build_from(
     spark: SparkSession,
-    pipeline: Pipeline,
+    pipeline: PipelineSpec,
     folder: FilePath,
     read: Callable[[str], DataFrame],
 ) -> Built:
@@ -143,7 +143,7 @@ def build_from(
     return Built(pipeline, folder, outputs, views, decodings)
 
 
-def _decoding(pipeline: Pipeline, step: AnyStep, folder: FilePath) -> Decoding | None:
+def _decoding(pipeline: PipelineSpec, step: AnyStep, folder: FilePath) -> Decoding | None:
     if not isinstance(step, Parse) or (step.format != "protobuf" and step.registry is None):
         return None
     # Imported here: most pipelines need none of its libraries.
@@ -152,13 +152,13 @@ def _decoding(pipeline: Pipeline, step: AnyStep, folder: FilePath) -> Decoding |
     return decoding_of(step, pipeline.registries, pipeline.topic_of(step.source), folder)
 
 
-def _check_topics(spark: SparkSession, pipeline: Pipeline) -> None:
+def _check_topics(spark: SparkSession, pipeline: PipelineSpec) -> None:
     missing = absent(spark, pipeline)
     if missing is not None:
         raise PartFailed(*missing)
 
 
-def claim(pipeline: Pipeline, folder: FilePath) -> FilePath:
+def claim(pipeline: PipelineSpec, folder: FilePath) -> FilePath:
     """Create or check the checkpoint folder of a pipeline; returns it.
 
     raises  WrongCheckpoint; OSError
@@ -221,13 +221,13 @@ def run_batch(built: Built) -> None:
             writer_of(sink, pipeline, built.folder).write(rows)
 
 
-def _where(pipeline: Pipeline, name: str) -> Path:
+def _where(pipeline: PipelineSpec, name: str) -> Path:
     """The part of a query: its sink, its first one, or the step whose dead letters it writes."""
     shared = _shared_query(pipeline, name)
     return place_of(pipeline, name if shared is None else shared.outputs[-1])
 
 
-def _shared_query(pipeline: Pipeline, name: str) -> SharedQuery | None:
+def _shared_query(pipeline: PipelineSpec, name: str) -> SharedQuery | None:
     return next((query for query in shared_queries(pipeline) if query.name == name), None)
 
 
@@ -344,7 +344,7 @@ def _start_shared(built: Built, query: SharedQuery, count: CountDeadLetters) -> 
 
 
 def wait(
-    pipeline: Pipeline,
+    pipeline: PipelineSpec,
     queries: list[StreamingQuery],
     *,
     topics: TopicIdentities | None = None,
@@ -390,7 +390,7 @@ def wait(
 
 
 def _has_ended(
-    pipeline: Pipeline,
+    pipeline: PipelineSpec,
     query: StreamingQuery,
     count: int,
     restarts: Restarts | None,
@@ -418,8 +418,8 @@ def _has_ended(
                     if _is_skipped(skipper, restarts, query.name, failure):
                         return True
                 except (RecordsFailed, OSError) as reason:
-                    said = f"{failure.said}; it is not passed over: {reason}"
-                    failure = PartFailed(failure.where, said)
+                    text = f"{failure.reason}; it is not passed over: {reason}"
+                    failure = PartFailed(failure.where, text)
         error = blamed(failure)
         if restarts is not None and restarts.postpone(
             query.name, error, has_worked=query.lastProgress is not None
@@ -448,7 +448,7 @@ def _is_skipped(
     return True
 
 
-def _unreadable(spark: SparkSession, pipeline: Pipeline, failure: PartFailed) -> PartFailed:
+def _unreadable(spark: SparkSession, pipeline: PipelineSpec, failure: PartFailed) -> PartFailed:
     """The failure of a source with a record that Spark cannot read; or the failure itself."""
     for name, source in pipeline.sources.items():
         if isinstance(source, KafkaSource):

@@ -20,7 +20,7 @@ from odradek.pipeline.sinks.write import WriteBatch
 from odradek.pipeline.spark.gateway import java_rows
 from odradek.pipeline.spec.event_time import event_times
 from odradek.pipeline.spec.key_lines import Path as Place
-from odradek.pipeline.spec.model import REJECTS, Pipeline
+from odradek.pipeline.spec.model import REJECTS, PipelineSpec
 from odradek.pipeline.spec.sharing import SharedQuery
 from odradek.pipeline.spec.sinks import Sink
 from odradek.pipeline.spec.steps import Join, Sql
@@ -82,7 +82,7 @@ class SharedBatches:
             with _in_memory() as keep:
                 self._write(batch, number, keep)
         except PartFailed as error:
-            raise PartFailed(error.where, error.said) from None
+            raise PartFailed(error.where, error.reason) from None
 
     def _write(self, batch: DataFrame, number: int, keep: Callable[[DataFrame], DataFrame]) -> None:
         rows = self._rows(batch, number, keep)
@@ -184,7 +184,7 @@ def batch_time_ms(checkpoint: Path, number: int) -> int:
     return int(parse_json(lines[1])["batchTimestampMs"])
 
 
-def place_of(pipeline: Pipeline, output: str) -> Place:
+def place_of(pipeline: PipelineSpec, output: str) -> Place:
     """The part of an output: its sink, or the step whose dead letters it has."""
     if output in pipeline.sinks:
         return ("sinks", output)
@@ -193,16 +193,16 @@ def place_of(pipeline: Pipeline, output: str) -> Place:
 
 def blamed(failure: PartFailed) -> PartFailed:
     """The failure of the part of a shared query that has failed, instead of that of the query."""
-    found = re.match(r"(sources|steps|sinks)\.(\w+): (.+)", failure.said, re.DOTALL)
-    if found is None:
+    match = re.match(r"(sources|steps|sinks)\.(\w+): (.+)", failure.reason, re.DOTALL)
+    if match is None:
         return failure
-    named = PartFailed((found[1], found[2]), found[3])
+    named = PartFailed((match[1], match[2]), match[3])
     named.__cause__ = failure.__cause__
     return named
 
 
 def check_stateless(
-    pipeline: Pipeline, query: SharedQuery, view: DataFrame, rows: Mapping[str, DataFrame]
+    pipeline: PipelineSpec, query: SharedQuery, view: DataFrame, rows: Mapping[str, DataFrame]
 ) -> None:
     """Check by Spark's plans that no step between a view and the sinks needs more than single rows.
 

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from odradek.bounded_parsing import parse_json
 from odradek.pipeline.report.failures import PartFailed
-from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.model import PipelineSpec
 from odradek.pipeline.spec.sources import KafkaSource
 from odradek.pipeline.topics import admin_of, topic_ids
 
@@ -37,7 +37,7 @@ class TopicIdentities:
     checkpoint  the folder of the pipeline's checkpoints
     """
 
-    def __init__(self, spark: SparkSession, pipeline: Pipeline, checkpoint: Path) -> None:
+    def __init__(self, spark: SparkSession, pipeline: PipelineSpec, checkpoint: Path) -> None:
         self._spark = spark
         self._checkpoint = checkpoint
         self._sources = {
@@ -86,8 +86,8 @@ class TopicIdentities:
             for topic, topic_id in sorted(ids.items()):
                 if topic in logged and recorded.get(topic, topic_id) != topic_id:
                     raise PartFailed(("sources", name), _said(topic, source.cluster))
-            known = {topic: recorded[topic] for topic in sorted(topics) if topic in recorded}
-            present.setdefault(source.cluster, {}).update(known | ids)
+            earlier = {topic: recorded[topic] for topic in sorted(topics) if topic in recorded}
+            present.setdefault(source.cluster, {}).update(earlier | ids)
         if present != self._ids:
             _write(self._checkpoint / FILE, present)
             self._ids = present

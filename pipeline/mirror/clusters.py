@@ -113,7 +113,7 @@ class GroupAtTarget:
     offsets: Mapping[PartitionKey, int]
 
 
-class Cluster:
+class ClusterClient:
     """Requests to one cluster of a mirror.
 
     is_stopped  when it returns true, waiting ends as after a time-out
@@ -131,8 +131,8 @@ class Cluster:
 
         raises  ClusterFailed when it does not respond
         """
-        found = self._metadata().cluster_id
-        return None if found is None else str(found)
+        cluster_id = self._metadata().cluster_id
+        return None if cluster_id is None else str(cluster_id)
 
     def topics(self) -> dict[str, int]:
         """Topic -> number of partitions.
@@ -164,8 +164,8 @@ class Cluster:
         if not names:
             return {}
         described = self._admin.describe_topics(TopicCollection(names))
-        found = {name: self._result(future).topic_id for name, future in described.items()}
-        return {name: str(value) for name, value in found.items() if value is not None}
+        topic_ids = {name: self._result(future).topic_id for name, future in described.items()}
+        return {name: str(value) for name, value in topic_ids.items() if value is not None}
 
     def first_offsets_from(
         self, timestamp_ms: int, partitions: Iterable[PartitionKey]
@@ -181,13 +181,13 @@ class Cluster:
         if not asked:
             return {}
         futures = self._admin.list_offsets(asked, request_timeout=RESPONSE_TIMEOUT_S)
-        found = {
+        results = {
             (place.topic, place.partition): self._result(future, unless=DELETED)
             for place, future in futures.items()
         }
         return {
             partition: result.offset
-            for partition, result in found.items()
+            for partition, result in results.items()
             if result is not None and result.offset >= 0
         }
 
@@ -227,19 +227,19 @@ class Cluster:
             for resource, future in self._admin.describe_configs(resources).items()
         }
 
-    def set_configs(self, wanted: Mapping[str, Mapping[str, str]]) -> None:
-        """Set the mirrored configs of topics to `wanted`; delete all others that are mirrored."""
+    def set_configs(self, configs: Mapping[str, Mapping[str, str]]) -> None:
+        """Set the mirrored configs of topics to `configs`; delete all others that are mirrored."""
         resources = []
-        for topic, present in self.topic_configs(wanted).items():
+        for topic, present in self.topic_configs(configs).items():
             entries = [
                 ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-                for name, value in wanted[topic].items()
+                for name, value in configs[topic].items()
                 if present.get(name) != value
             ]
             entries += [
                 ConfigEntry(name, None, incremental_operation=AlterConfigOpType.DELETE)
                 for name in present
-                if name not in wanted[topic]
+                if name not in configs[topic]
             ]
             if entries:
                 resources.append(
@@ -263,8 +263,8 @@ class Cluster:
                     consumer.committed([TopicPartition(topic, 0)], timeout=RESPONSE_TIMEOUT_S)
                 except KafkaException as error:
                     if time.monotonic() >= deadline_s:
-                        said = error.args[0].str()
-                        raise ClusterFailed(f"cluster {self.alias}: groups: {said}") from error
+                        reason = error.args[0].str()
+                        raise ClusterFailed(f"cluster {self.alias}: groups: {reason}") from error
                 else:
                     return
         finally:
@@ -315,12 +315,12 @@ class Cluster:
                     ConsumerGroupState.EMPTY,
                     ConsumerGroupState.DEAD,
                 )
-                known = {partition: offset for partition, (offset, _) in offsets.items()}
-                yield group, GroupAtTarget(is_active, known)
+                target_offsets = {partition: offset for partition, (offset, _) in offsets.items()}
+                yield group, GroupAtTarget(is_active, target_offsets)
 
     def _state(self, future: Future[Any]) -> Any:
-        found = self._result(future, unless=(KafkaError.GROUP_ID_NOT_FOUND,))
-        return ConsumerGroupState.DEAD if found is None else found.state
+        description = self._result(future, unless=(KafkaError.GROUP_ID_NOT_FOUND,))
+        return ConsumerGroupState.DEAD if description is None else description.state
 
     def commit(self, group: str, offsets: Mapping[PartitionKey, CommittedOffset]) -> None:
         """Commit offsets of a group; the cluster rejects this when the group has members.
@@ -391,8 +391,8 @@ def read_all(client: Mapping[str, str], topic: str) -> list[Stored]:
         }
     )
     deadline_s = time.monotonic() + READ_TIMEOUT_S
-    found: list[Stored] = []
-    said = "no response"
+    messages: list[Stored] = []
+    reason = "no response"
     try:
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
         while time.monotonic() < deadline_s:
@@ -403,21 +403,21 @@ def read_all(client: Mapping[str, str], topic: str) -> list[Stored]:
             if error is None:
                 headers = message.headers() or []
                 pairs = list(headers.items()) if isinstance(headers, dict) else headers
-                found.append((message.key(), message.value(), pairs))
+                messages.append((message.key(), message.value(), pairs))
             elif error.code() == KafkaError._PARTITION_EOF:
-                return found
+                return messages
             else:
                 # A new topic may have no leader yet.
-                said = error.str()
+                reason = error.str()
     finally:
         consumer.close()
-    raise ClusterFailed(f"topic {topic} could not be read within {READ_TIMEOUT_S:.0f} s: {said}")
+    raise ClusterFailed(f"topic {topic} could not be read within {READ_TIMEOUT_S:.0f} s: {reason}")
 
 
 class Publisher:
     """Writes the mirror's own records and waits for their acknowledgement."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterClient) -> None:
         self._alias = cluster.alias
         self._is_stopped = cluster.is_stopped
         self._producer = Producer(
@@ -447,8 +447,8 @@ class Publisher:
                 while not self._is_queued(topic, record, delivered):
                     self._wait(topic, deadline_s)
             except KafkaException as error:
-                said = error.args[0].str()
-                raise ClusterFailed(f"cluster {self._alias}: topic {topic}: {said}") from error
+                reason = error.args[0].str()
+                raise ClusterFailed(f"cluster {self._alias}: topic {topic}: {reason}") from error
         while self._producer.flush(WAIT_S):
             self._wait(topic, deadline_s)
         if errors:

@@ -18,7 +18,7 @@ from odradek.pipeline.mirror.write import (
     LOG_LEVEL,
     WAIT_S,
     Plan,
-    Record,
+    SourceRecord,
     WriteFailed,
     write_records,
 )
@@ -77,14 +77,16 @@ def write_ranges(
 
 def _partitions(
     consumer: Consumer, batches: Iterable[pa.RecordBatch]
-) -> Iterator[tuple[PartitionKey, Iterator[Record]]]:
+) -> Iterator[tuple[PartitionKey, Iterator[SourceRecord]]]:
     for batch in batches:
         for row in batch.to_pylist():
             partition = (row["topic"], row["partition"])
             yield partition, _records(consumer, partition, row["begin"], row["end"])
 
 
-def _records(consumer: Consumer, partition: PartitionKey, begin: int, end: int) -> Iterator[Record]:
+def _records(
+    consumer: Consumer, partition: PartitionKey, begin: int, end: int
+) -> Iterator[SourceRecord]:
     """Yield the records of a partition from offset `begin` up to `end`.
 
     raises  WriteFailed
@@ -116,7 +118,9 @@ def _records(consumer: Consumer, partition: PartitionKey, begin: int, end: int) 
         deadline_s = time.monotonic() + NO_RECORD_TIMEOUT_S
         headers = message.headers()
         pairs = list(headers.items()) if isinstance(headers, dict) else headers
-        yield Record(offset, message.timestamp()[1], message.key(), message.value(), pairs or None)
+        yield SourceRecord(
+            offset, message.timestamp()[1], message.key(), message.value(), pairs or None
+        )
         if offset == end - 1:
             return
     raise WriteFailed(f"{topic}-{number}: the source sent no record: {last_error}")

@@ -14,7 +14,7 @@ from odradek.pipeline.mirror.clusters import (
     COMPACTED,
     UNAVAILABLE_TIMEOUT_S,
     WAIT_S,
-    Cluster,
+    ClusterClient,
     ClusterFailed,
     ClusterUnavailable,
     Headers,
@@ -24,7 +24,7 @@ from odradek.pipeline.mirror.clusters import (
 )
 from odradek.pipeline.mirror.formats import Checkpoint, FormatError, Heartbeat, OffsetSync
 from odradek.pipeline.mirror.groups import Checkpoints, advances, translated
-from odradek.pipeline.mirror.offsets import Offsets, Run
+from odradek.pipeline.mirror.offsets import MirrorOffsets, Run
 from odradek.pipeline.mirror.write import Plan
 from odradek.pipeline.offset_log import OffsetRange
 from odradek.pipeline.spec.mirror import Mirror
@@ -79,11 +79,11 @@ class Flow:
         self._wanted = re.compile(self.pattern)
         self._wanted_group = re.compile(group_pattern(mirror.groups.pattern, mirror.groups.exclude))
         self._is_stopped = is_stopped
-        self._source = Cluster(mirror.source, is_stopped=is_stopped)
-        self._target = Cluster(mirror.target, is_stopped=is_stopped)
+        self._source = ClusterClient(mirror.source, is_stopped=is_stopped)
+        self._target = ClusterClient(mirror.target, is_stopped=is_stopped)
         self._to_target = Publisher(self._target)
         self._to_source = Publisher(self._source) if mirror.mirror.heartbeats else None
-        self._offsets = Offsets()
+        self._offsets = MirrorOffsets()
         self._checkpoints = Checkpoints()
         self._ids: dict[str, str] = {}
         self._names: dict[str, str] = {}
@@ -278,7 +278,9 @@ class Flow:
             return
         if self._mirror.topics.sync_configs:
             configs = self._source.topic_configs(names)
-            self._target.set_configs({names[topic]: found for topic, found in configs.items()})
+            self._target.set_configs(
+                {names[topic]: topic_configs for topic, topic_configs in configs.items()}
+            )
 
     def _send_heartbeat(self) -> None:
         if self._to_source is None:
@@ -294,11 +296,13 @@ class Flow:
         changed: list[Checkpoint] = []
         for group, offsets in self._source.offsets(groups):
             with self._lock:
-                found = list(
+                checkpoints = list(
                     translated(group, offsets, self._offsets.translate, self._policy.target_topic)
                 )
             changed += [
-                checkpoint for checkpoint in found if self._checkpoints.must_publish(checkpoint)
+                checkpoint
+                for checkpoint in checkpoints
+                if self._checkpoints.must_publish(checkpoint)
             ]
         self._to_target.publish(
             self._policy.checkpoints_topic,
@@ -310,8 +314,8 @@ class Flow:
             self._commit(groups)
 
     def _commit(self, groups: Iterable[str]) -> None:
-        known = [group for group in groups if self._checkpoints.of(group)]
-        for group, at_target in self._target.described(known):
+        mirrored = [group for group in groups if self._checkpoints.of(group)]
+        for group, at_target in self._target.described(mirrored):
             offsets = advances(self._checkpoints.of(group), at_target.offsets)
             if at_target.is_active or not offsets:
                 continue
@@ -323,5 +327,5 @@ class Flow:
 
 
 def _topic_id(headers: Headers) -> str:
-    found = dict(headers).get(TOPIC_ID_HEADER, b"")
-    return found.decode() if isinstance(found, bytes) else ""
+    topic_id = dict(headers).get(TOPIC_ID_HEADER, b"")
+    return topic_id.decode() if isinstance(topic_id, bytes) else ""

@@ -61,9 +61,9 @@ class _Reader:
 
     def version(self) -> None:
         """Read the version and check that it is the only known one."""
-        found = self.number(_SHORT)
-        if found != VERSION:
-            raise FormatError(f"version {found}; known: {VERSION}")
+        version = self.number(_SHORT)
+        if version != VERSION:
+            raise FormatError(f"version {version}; known: {VERSION}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,9 +67,9 @@ def translated(
     translate  (topic, partition, offset) of the source -> target offset; None: not mirrored
     """
     for (topic, partition), (offset, metadata) in offsets.items():
-        found = translate(topic, partition, offset)
-        if found is not None:
-            yield Checkpoint(group, target_topic(topic), partition, offset, found, metadata)
+        target_offset = translate(topic, partition, offset)
+        if target_offset is not None:
+            yield Checkpoint(group, target_topic(topic), partition, offset, target_offset, metadata)
 
 
 def advances(

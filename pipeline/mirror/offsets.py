@@ -137,7 +137,7 @@ class PartitionOffsets:
                 self._runs.append(Run(before.source, before.target, count))
 
 
-class Offsets:
+class MirrorOffsets:
     """The runs of all partitions of a mirror."""
 
     def __init__(self) -> None:
@@ -146,13 +146,13 @@ class Offsets:
     def load(self, sync: OffsetSync) -> None:
         """Add a published pair of any partition."""
         partition = (sync.topic, sync.partition)
-        known = self._partitions.setdefault(partition, PartitionOffsets())
-        known.note_pair(sync.source_offset, sync.target_offset)
+        offsets = self._partitions.setdefault(partition, PartitionOffsets())
+        offsets.note_pair(sync.source_offset, sync.target_offset)
 
     def note(self, topic: str, partition: int, run: Run) -> Iterator[OffsetSync]:
         """Add a written run; yields the pairs to publish."""
-        known = self._partitions.setdefault((topic, partition), PartitionOffsets())
-        for source, target in known.note(run):
+        offsets = self._partitions.setdefault((topic, partition), PartitionOffsets())
+        for source, target in offsets.note(run):
             yield OffsetSync(topic, partition, source, target)
 
     def restart(self, topic: str) -> Iterator[OffsetSync]:
@@ -160,20 +160,20 @@ class Offsets:
 
         The pair is before all offsets, so every offset translates to the start of the new topic.
         """
-        for (name, partition), known in self._partitions.items():
+        for (name, partition), offsets in self._partitions.items():
             if name == topic:
-                known.note_pair(-1, -1)
+                offsets.note_pair(-1, -1)
                 yield OffsetSync(topic, partition, -1, -1)
 
     def translate(self, topic: str, partition: int, offset: int) -> int | None:
         """`PartitionOffsets.translate` of a partition; None for an unknown one."""
-        known = self._partitions.get((topic, partition))
-        return None if known is None else known.translate(offset)
+        offsets = self._partitions.get((topic, partition))
+        return None if offsets is None else offsets.translate(offset)
 
     def last(self) -> dict[PartitionKey, tuple[int, int]]:
         """Both offsets of the last mirrored record of each partition."""
         return {
-            partition: known.last
-            for partition, known in self._partitions.items()
-            if known.last is not None
+            partition: offsets.last
+            for partition, offsets in self._partitions.items()
+            if offsets.last is not None
         }

@@ -63,7 +63,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class SourceRecord:
     """One record of the source.
 
     timestamp_ms  since 1970; -1: no timestamp
@@ -107,7 +107,7 @@ def write(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBa
 
 
 def write_records(
-    parts: Iterable[tuple[PartitionKey, Iterator[Record]]], plan: Plan
+    parts: Iterable[tuple[PartitionKey, Iterator[SourceRecord]]], plan: Plan
 ) -> Iterator[pa.RecordBatch]:
     """Write the records of a task, partition by partition; yields rows of OUTPUT_SCHEMA.
 
@@ -115,17 +115,17 @@ def write_records(
     """
     clients = _clients(plan.client)
     writer: _PartitionWriter | None = None
-    found: list[tuple[PartitionKey, Run, int]] = []
+    written: list[tuple[PartitionKey, Run, int]] = []
     try:
         for partition, records in parts:
             if writer is None or writer.partition != partition:
                 if writer is not None:
-                    found += writer.finish()
+                    written += writer.finish()
                 writer = _PartitionWriter(clients, plan, partition)
             for record in records:
                 writer.take(record)
         if writer is not None:
-            found += writer.finish()
+            written += writer.finish()
     except WriteFailed:
         _forget(plan.client)
         raise
@@ -141,7 +141,7 @@ def write_records(
             "count": run.count,
             "skipped": skipped,
         }
-        for (topic, number), run, skipped in found
+        for (topic, number), run, skipped in written
     ]
     schema = pa.schema(
         [
@@ -153,7 +153,7 @@ def write_records(
     yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
 
-def _partitions(batch: pa.RecordBatch) -> Iterator[tuple[PartitionKey, Iterator[Record]]]:
+def _partitions(batch: pa.RecordBatch) -> Iterator[tuple[PartitionKey, Iterator[SourceRecord]]]:
     """Split the rows where the partition of the source changes."""
     columns = [column.to_pylist() for column in batch.columns[2:6]]
     headers = batch.column(6)
@@ -178,9 +178,9 @@ def _record(
     key: bytes | None,
     value: bytes | None,
     headers: list[dict[str, Any]] | None,
-) -> Record:
+) -> SourceRecord:
     pairs = None if headers is None else [(header["key"], header["value"]) for header in headers]
-    return Record(offset, timestamp_ms, key, value, pairs)
+    return SourceRecord(offset, timestamp_ms, key, value, pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,7 @@ class _PartitionWriter:
         self._target_offsets: list[int] = []
         self._error: KafkaError | None = None
         self._skipped: list[tuple[int, int]] = []
-        self._compared: list[Record] = []
+        self._compared: list[SourceRecord] = []
         source, target = plan.last.get(partition, (-1, -1))
         begin, end = _ends(clients.consumer, self._topic, self._number)
         if end <= target:
@@ -264,7 +264,7 @@ class _PartitionWriter:
         elif self._left:
             self._tail = _read(clients.consumer, self._topic, self._number, target + 1, end)
 
-    def take(self, record: Record) -> None:
+    def take(self, record: SourceRecord) -> None:
         """Write a record, unless the target has it already."""
         if record.offset <= self._after_source:
             return
@@ -272,11 +272,11 @@ class _PartitionWriter:
             self._write(record)
             return
         self._compared.append(record)
-        found = next(self._tail, None)
-        if found is None or not _is_same(found, record):
+        message = next(self._tail, None)
+        if message is None or not _is_same(message, record):
             self._write_all()
             return
-        self._skipped.append((record.offset, _offset(found)))
+        self._skipped.append((record.offset, _offset(message)))
         self._left -= 1
         if self._left == 0:
             self._compared.clear()
@@ -313,7 +313,7 @@ class _PartitionWriter:
         for record in compared:
             self._write(record)
 
-    def _write(self, record: Record) -> None:
+    def _write(self, record: SourceRecord) -> None:
         producer = self._clients.producer
         while not self._is_queued(record):
             producer.poll(WAIT_S)
@@ -323,7 +323,7 @@ class _PartitionWriter:
         if len(self._sent) % POLL_RECORDS == 0:
             producer.poll(0)
 
-    def _is_queued(self, record: Record) -> bool:
+    def _is_queued(self, record: SourceRecord) -> bool:
         """Enqueue a record; returns False when the queue of the producer is full."""
 
         def produce() -> None:
@@ -368,12 +368,12 @@ def _refresh(client: Producer | Consumer, topic: str) -> None:
         client.list_topics(topic, timeout=REQUEST_TIMEOUT_S)
 
 
-def _is_same(found: Message, record: Record) -> bool:
-    kind, timestamp_ms = found.timestamp()
+def _is_same(message: Message, record: SourceRecord) -> bool:
+    kind, timestamp_ms = message.timestamp()
     return (
-        found.key() == record.key
-        and found.value() == record.value
-        and (found.headers() or []) == (record.headers or [])
+        message.key() == record.key
+        and message.value() == record.value
+        and (message.headers() or []) == (record.headers or [])
         and (kind == TIMESTAMP_LOG_APPEND_TIME or timestamp_ms == record.timestamp_ms)
     )
 

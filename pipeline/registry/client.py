@@ -64,18 +64,18 @@ class RegistryClient:
 
         raises  NoSuchSchema, RegistryFailed
         """
-        found = self._asked(lambda: self._client.get_latest_version(subject))
-        assert found.schema is not None, "a version has a schema"
-        return _schema_id(found), found.schema
+        version = self._asked(lambda: self._client.get_latest_version(subject))
+        assert version.schema is not None, "a version has a schema"
+        return _schema_id(version), version.schema
 
     def version(self, subject: str, version: int) -> Schema:
         """A version of a subject, to which another schema refers.
 
         raises  NoSuchSchema, RegistryFailed
         """
-        found = self._asked(lambda: self._client.get_version(subject, version)).schema
-        assert found is not None, "a version has a schema"
-        return found
+        schema = self._asked(lambda: self._client.get_version(subject, version)).schema
+        assert schema is not None, "a version has a schema"
+        return schema
 
     def register(self, subject: str, schema: Schema) -> int:
         """The id of a schema, which becomes a version of a subject unless it is one.
@@ -89,9 +89,9 @@ class RegistryClient:
 
         raises  NoSuchSchema, RegistryFailed
         """
-        found = self._asked(lambda: self._client.lookup_schema(subject, schema))
-        assert found.version is not None, "a response with a schema has its version"
-        return Version(_schema_id(found), found.version)
+        response = self._asked(lambda: self._client.lookup_schema(subject, schema))
+        assert response.version is not None, "a response with a schema has its version"
+        return Version(_schema_id(response), response.version)
 
     def _asked(self, ask: Callable[[], T]) -> T:
         try:
@@ -101,8 +101,8 @@ class RegistryClient:
                 raise NoSuchSchema(error.error_message) from None
             raise RegistryFailed(f"schema registry {self._url}: {_said(error)}") from None
         except Exception as error:  # noqa: BLE001 - those of the HTTP library
-            said = str(error) or type(error).__name__
-            raise RegistryFailed(f"schema registry {self._url}: {said}") from None
+            reason = str(error) or type(error).__name__
+            raise RegistryFailed(f"schema registry {self._url}: {reason}") from None
 
 
 def _said(error: SchemaRegistryError) -> str:
@@ -110,8 +110,8 @@ def _said(error: SchemaRegistryError) -> str:
     return f"{' '.join(str(error.error_message).split())} (HTTP {error.http_status_code})"
 
 
-def _schema_id(found: Any) -> int:
-    schema_id = found.schema_id
+def _schema_id(version: Any) -> int:
+    schema_id = version.schema_id
     assert isinstance(schema_id, int), "a response with a version has the id of its schema"
     return schema_id
 

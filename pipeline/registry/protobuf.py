@@ -48,7 +48,7 @@ WRAPPERS: Final = {
 }
 MESSAGES_MAX: Final = 64
 DEPTH_MAX: Final = 30
-Read = Callable[[bytes], bytes]
+ToAvro = Callable[[bytes], bytes]
 
 
 class BadDescriptor(Exception):
@@ -68,13 +68,13 @@ def message_type(descriptor_set: bytes, name: str) -> type[Message]:
         files.ParseFromString(descriptor_set)
         for file in files.file:
             pool.Add(file)
-        found = pool.FindMessageTypeByName(name)
+        descriptor = pool.FindMessageTypeByName(name)
     except (DecodeError, TypeError) as error:
         raise BadDescriptor(f"not a descriptor set with its imports: {error}") from error
     except KeyError:
-        known = ", ".join(_names(files)) or "none"
-        raise BadDescriptor(f"{name!r} is not a message there; there are: {known}") from None
-    kind: type[Message] = message_factory.GetMessageClass(found)
+        names = ", ".join(_names(files)) or "none"
+        raise BadDescriptor(f"{name!r} is not a message there; there are: {names}") from None
+    kind: type[Message] = message_factory.GetMessageClass(descriptor)
     return kind
 
 
@@ -89,7 +89,7 @@ def _names(files: descriptor_pb2.FileDescriptorSet) -> list[str]:
 
 def indexes_of(message: Descriptor) -> tuple[int, ...]:
     """Where a message is in its file: its place among those of the file or the outer message."""
-    found: list[int] = []
+    indexes: list[int] = []
     inner: Descriptor | None = message
     while inner is not None:
         outer = inner.containing_type
@@ -98,9 +98,9 @@ def indexes_of(message: Descriptor) -> tuple[int, ...]:
             if outer is None
             else list(outer.nested_types_by_name)
         )
-        found.append(siblings.index(inner.name))
+        indexes.append(siblings.index(inner.name))
         inner = outer
-    return tuple(reversed(found))
+    return tuple(reversed(indexes))
 
 
 def avro_schema(message: Descriptor) -> str:
@@ -142,7 +142,7 @@ def _single(field: FieldDescriptor, name: str, depth: int) -> Any:
     return WRAPPERS.get(inner) or _record(field.message_type, name, depth + 1)
 
 
-def translator(descriptor_set: bytes, name: str) -> Read:
+def translator(descriptor_set: bytes, name: str) -> ToAvro:
     """From the bytes of a message to those of its Avro record.
 
     raises  BadDescriptor; what it returns raises DecodeError, and ValueError or OverflowError for a
@@ -183,8 +183,8 @@ def _key(key: object) -> str:
 
 def _one(field: FieldDescriptor, value: Any) -> Any:
     if field.enum_type is not None:
-        known = field.enum_type.values_by_number.get(value)
-        return str(value) if known is None else known.name
+        enum_value = field.enum_type.values_by_number.get(value)
+        return str(value) if enum_value is None else enum_value.name
     if field.message_type is None:
         return value
     name = field.message_type.full_name
@@ -210,14 +210,14 @@ def schemas(descriptor_set: bytes, message: Descriptor) -> Mapping[str, bytes]:
     """The files that a message needs, as FileDescriptorProtos by name; its own comes last."""
     files = descriptor_pb2.FileDescriptorSet.FromString(descriptor_set)
     by_name = {file.name: file for file in files.file}
-    found: dict[str, bytes] = {}
+    texts: dict[str, bytes] = {}
 
     def add(name: str) -> None:
-        if name in found or name.startswith("google/protobuf/"):
+        if name in texts or name.startswith("google/protobuf/"):
             return
         for needed in by_name[name].dependency:
             add(needed)
-        found[name] = by_name[name].SerializeToString(deterministic=True)
+        texts[name] = by_name[name].SerializeToString(deterministic=True)
 
     add(message.file.name)
-    return found
+    return texts

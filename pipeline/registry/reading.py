@@ -140,8 +140,8 @@ def _applied(translate_in: Callable[[], Translate]) -> Callable[[Column], Column
 
 
 def _short(error: object) -> str:
-    said = " ".join(str(error).split())
-    return said if len(said) <= TEXT_MAX else said[: TEXT_MAX - 3] + "..."
+    text = " ".join(str(error).split())
+    return text if len(text) <= TEXT_MAX else text[: TEXT_MAX - 3] + "..."
 
 
 @lru_cache(maxsize=READERS_MAX)
@@ -156,11 +156,11 @@ def _message_reader(
             if frames.id_of(data) is None:
                 raise _Bad(frames.NOT_FRAMED)
             try:
-                found, place = frames.after_indexes(data)
+                present, place = frames.after_indexes(data)
             except ValueError as error:
                 raise _Bad(str(error)) from error
-            if found != indexes:
-                raise _Bad(f"another message of its file, {list(found)}, than {name}")
+            if present != indexes:
+                raise _Bad(f"another message of its file, {list(present)}, than {name}")
         try:
             return translate(data[place:])
         except Exception as error:
@@ -203,7 +203,7 @@ class _AvroReader:
         if time.monotonic() < self._unknown_until_s.get(schema_id, 0.0):
             raise _unknown(schema_id)
         try:
-            found = client_of(self._registry).by_id(schema_id)
+            schema = client_of(self._registry).by_id(schema_id)
         except NoSuchSchema:
             if len(self._unknown_until_s) >= UNKNOWN_MAX:
                 self._unknown_until_s.clear()
@@ -211,7 +211,7 @@ class _AvroReader:
             self._unknown_until_s[schema_id] = time.monotonic() + UNKNOWN_S
             raise _unknown(schema_id) from None
         try:
-            written = parse_json(avro_text(client_of(self._registry), found))
+            written = parse_json(avro_text(client_of(self._registry), schema))
             if written == self._written:
                 return lambda data: data
             writer = fastavro.parse_schema(written)
@@ -245,8 +245,8 @@ def _unknown(schema_id: int) -> _Bad:
     return _Bad(f"schema id {schema_id} is not in the registry")
 
 
-def _failing(said: str) -> Translate:
+def _failing(reason: str) -> Translate:
     def fail(data: bytes) -> bytes:
-        raise _Bad(said)
+        raise _Bad(reason)
 
     return fail

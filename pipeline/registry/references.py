@@ -17,25 +17,25 @@ SAID_MAX: Final = 200
 """Characters of the library's reason."""
 
 
-def avro_text(client: RegistryClient, found: Schema) -> str:
+def avro_text(client: RegistryClient, schema: Schema) -> str:
     """The text of a schema of a registry; what it refers to is written where it is first named.
 
     raises  NoSuchSchema, RegistryFailed, StepInputError for one that is not Avro, or that fastavro
             refuses
     """
-    kind = found.schema_type or "AVRO"
+    kind = schema.schema_type or "AVRO"
     if kind != "AVRO":
         raise StepInputError(f"the schema is {kind}, not AVRO")
-    assert found.schema_str is not None, "a schema has a text"
+    assert schema.schema_str is not None, "a schema has a text"
     try:
-        schema = parse_json(found.schema_str)
-        if not found.references:
-            return found.schema_str
-        named = _named(client, found)
-        parsed = fastavro.parse_schema(schema, named_schemas=dict(named))
+        parsed = parse_json(schema.schema_str)
+        if not schema.references:
+            return schema.schema_str
+        named = _named(client, schema)
+        whole = fastavro.parse_schema(parsed, named_schemas=dict(named))
     except (fastavro.schema.SchemaParseException, fastavro.schema.UnknownType, ValueError) as error:
         raise StepInputError(" ".join(str(error).split())[:SAID_MAX]) from error
-    return json.dumps(_whole(parsed, named, set()))
+    return json.dumps(_whole(whole, named, set()))
 
 
 def _named(client: RegistryClient, schema: Schema) -> dict[str, Any]:
@@ -44,11 +44,11 @@ def _named(client: RegistryClient, schema: Schema) -> dict[str, Any]:
     for reference in schema.references or ():
         assert reference.subject is not None, "a reference has a subject"
         assert reference.version is not None, "a reference has a version"
-        found = client.version(reference.subject, reference.version)
-        assert found.schema_str is not None, "a schema has a text"
-        of_reference = _named(client, found)
+        version = client.version(reference.subject, reference.version)
+        assert version.schema_str is not None, "a schema has a text"
+        of_reference = _named(client, version)
         # fastavro adds the schemas that it parses.
-        fastavro.parse_schema(parse_json(found.schema_str), named_schemas=of_reference)
+        fastavro.parse_schema(parse_json(version.schema_str), named_schemas=of_reference)
         named |= of_reference
     return named
 

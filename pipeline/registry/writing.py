@@ -81,9 +81,9 @@ def _avro(
     text = sink.row_schema
     schema_id: int | None = None
     if text is None and client is not None and not sink.register_schema:
-        schema_id, found = client.newest(sink.subject_name)
+        schema_id, schema = client.newest(sink.subject_name)
         try:
-            text = avro_text(client, found)
+            text = avro_text(client, schema)
         except RegistryFailed:
             raise
         except StepInputError as error:
@@ -105,16 +105,16 @@ def _in_order(text: str, chosen: list[str]) -> list[str]:
     except BadSchema as error:
         raise StepInputError(f"schema: {error}") from error
     fields = {field["name"]: field for field in parse_json(text)["fields"]}
-    known = {name.lower() for name in chosen}
-    found = []
+    columns = {name.lower() for name in chosen}
+    ordered = []
     for name in names:
-        if name.lower() in known:
-            found.append(name)
+        if name.lower() in columns:
+            ordered.append(name)
         elif "default" not in fields[name] or fields[name]["default"] is not None:
             there = ", ".join(chosen)
             raise StepInputError(f"the schema has a field {name}, the rows have: {there}")
     _check_all(chosen, names)
-    return found
+    return ordered
 
 
 def _check_all(chosen: list[str], names: list[str]) -> None:
@@ -183,9 +183,9 @@ def _from_json_text(descriptor_set: bytes, name: str, header: bytes) -> Callable
 def _json(chosen: list[str], sink: KafkaSink, client: RegistryClient | None) -> Encoding:
     assert client is not None, "the model has a registry"
     if sink.row_schema is None:
-        schema_id, found = client.newest(sink.subject_name)
-        if found.schema_type != "JSON":
-            kind = found.schema_type or "AVRO"
+        schema_id, schema = client.newest(sink.subject_name)
+        if schema.schema_type != "JSON":
+            kind = schema.schema_type or "AVRO"
             raise StepInputError(f"subject {sink.subject_name}: the schema is {kind}, not JSON")
     else:
         schema_id = _registered(client, sink, Schema(sink.row_schema, "JSON"))

@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from odradek.pipeline.spec.key_lines import Path
-from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.model import PipelineSpec
 from odradek.pipeline.spec.sources import KafkaSource
 
 CAUSES_MAX: Final = 20
@@ -37,21 +37,21 @@ _BEYOND: Final = re.compile(r"assertion failed: Beginning offset \d+ is after th
 _OF_A_SOURCE: Final = (_UNKNOWN, _DATA_LOSS, _OFFSETS, _BEYOND)
 
 
-def error_line(error: BaseException, pipeline: Pipeline | None = None) -> str:
+def error_line(error: BaseException, pipeline: PipelineSpec | None = None) -> str:
     """The cause of a failure in one line of at most LINE_LENGTH_MAX characters.
 
     pipeline  its topics are named where the error of Kafka has no name
     """
     ours: list[str] = _OURS.findall(str(error))
     if ours:
-        said = ours[-1]
+        line = ours[-1]
     elif isinstance(error, Py4JNetworkError) or (
         isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError)
     ):
-        said = "Spark's Java process has ended: it was killed, or had too little memory"
+        line = "Spark's Java process has ended: it was killed, or had too little memory"
     else:
-        said = _said(messages(error), pipeline)
-    return said if len(said) <= LINE_LENGTH_MAX else said[: LINE_LENGTH_MAX - 3] + "..."
+        line = _said(messages(error), pipeline)
+    return line if len(line) <= LINE_LENGTH_MAX else line[: LINE_LENGTH_MAX - 3] + "..."
 
 
 def messages(error: BaseException) -> list[str]:
@@ -70,12 +70,12 @@ def messages(error: BaseException) -> list[str]:
 
 def java_messages(origin: Any) -> list[str]:
     """`class: message` of a Java exception and of its causes, the root cause last."""
-    found: list[str] = []
-    while origin is not None and len(found) < CAUSES_MAX:
+    messages: list[str] = []
+    while origin is not None and len(messages) < CAUSES_MAX:
         name = origin.getClass().getName()
-        found.append(f"{name}: {(origin.getMessage() or '').strip()}".strip())
+        messages.append(f"{name}: {(origin.getMessage() or '').strip()}".strip())
         origin = origin.getCause()
-    return found
+    return messages
 
 
 def first_line(message: str) -> str:
@@ -83,13 +83,13 @@ def first_line(message: str) -> str:
     line = _SQL_STATE.sub("", message.strip().split("\n", 1)[0])
     name, colon, rest = line.partition(": ")
     is_class = colon and "." in name and " " not in name
-    said = (rest if is_class and rest.strip() else line).strip().rstrip(";")
-    return _CODE.sub("", said)
+    text = (rest if is_class and rest.strip() else line).strip().rstrip(";")
+    return _CODE.sub("", text)
 
 
-def _said(found: Sequence[str], pipeline: Pipeline | None) -> str:
-    deepest = found[-1]
-    whole = "\n".join(found)
+def _said(causes: Sequence[str], pipeline: PipelineSpec | None) -> str:
+    deepest = causes[-1]
+    whole = "\n".join(causes)
     absent = _ABSENT.search(whole)
     if absent is not None:
         return f"topic {absent[1]} does not exist, and the cluster does not create it"
@@ -117,7 +117,7 @@ def _said(found: Sequence[str], pipeline: Pipeline | None) -> str:
     return first_line(deepest)
 
 
-def _topics(pipeline: Pipeline | None) -> str:
+def _topics(pipeline: PipelineSpec | None) -> str:
     if pipeline is None:
         return ""
     named: list[str] = []
@@ -127,28 +127,28 @@ def _topics(pipeline: Pipeline | None) -> str:
     return f"; the sources read: {', '.join(dict.fromkeys(named))}" if named else ""
 
 
-def _lost(whole: str, pipeline: Pipeline | None) -> str:
+def _lost(whole: str, pipeline: PipelineSpec | None) -> str:
     changed = _CHANGED.search(whole)
     if changed is not None:
-        topic, partition, wanted, present = changed.groups()
+        topic, partition, offset, present = changed.groups()
         given = {} if pipeline is None else pipeline.sources
         for source in given.values():
             if not isinstance(source, KafkaSource) or isinstance(source.starting_offsets, str):
                 continue
-            if source.starting_offsets.get(topic, {}).get(partition) == int(wanted):
-                side = "ends" if int(wanted) > int(present) else "begins"
+            if source.starting_offsets.get(topic, {}).get(partition) == int(offset):
+                side = "ends" if int(offset) > int(present) else "begins"
                 return (
                     f"starting_offsets: partition {partition} of {topic} {side} at {present}, so"
-                    f" there is no {wanted}"
+                    f" there is no {offset}"
                 )
     reason = _LOST.search(whole)
-    said = (
+    text = (
         first_line(reason[1])
         if reason is not None
         else "the topic was deleted, or its records expired"
     )
     return (
-        f"records were deleted before they were read: {said}; with fail_on_data_loss = false the"
+        f"records were deleted before they were read: {text}; with fail_on_data_loss = false the"
         " source continues with the records that exist"
     )
 
@@ -165,7 +165,7 @@ def has_overflow(error: BaseException | None) -> bool:
     return error is not None and "long overflow" in "\n".join(messages(error))
 
 
-def failed_part(where: Path, error: BaseException, pipeline: Pipeline) -> Path:
+def failed_part(where: Path, error: BaseException, pipeline: PipelineSpec) -> Path:
     """The part to blame for a failure in `where`: a source, if only a source can cause it."""
     whole = "\n".join(messages(error))
     if _ABSENT.search(whole) or not any(pattern.search(whole) for pattern in _OF_A_SOURCE):

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from odradek.pipeline.report.causes import error_line, failed_part
 from odradek.pipeline.spec.document import written_lines
 from odradek.pipeline.spec.key_lines import Path
-from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.model import PipelineSpec
 from odradek.pipeline.spec.problems import SpecError, placed
 from odradek.pipeline.transforms.columns import StepInputError
 
@@ -28,10 +28,10 @@ LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 class PartFailed(Exception):
     """A source, step or sink failed."""
 
-    def __init__(self, where: Path, said: str) -> None:
-        super().__init__(f"{'.'.join(str(name) for name in where)}: {said}")
+    def __init__(self, where: Path, reason: str) -> None:
+        super().__init__(f"{'.'.join(str(name) for name in where)}: {reason}")
         self.where = where
-        self.said = said
+        self.reason = reason
 
     def line_of(self, path: FilePath) -> str:
         """The message with the part's line number in the file `path`."""
@@ -39,12 +39,12 @@ class PartFailed(Exception):
             lines = written_lines(path)
         except (OSError, SpecError):
             return f"{path}: {self}"
-        problem = placed(self.where, self.said, lines)
+        problem = placed(self.where, self.reason, lines)
         return f"{problem.file}: {problem}"
 
 
 @contextmanager
-def part(where: Path, pipeline: Pipeline) -> Iterator[None]:
+def part(where: Path, pipeline: PipelineSpec) -> Iterator[None]:
     """Within, an error of Spark, a step or a file becomes PartFailed of the part `where`.
 
     raises  PartFailed

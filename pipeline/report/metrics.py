@@ -19,37 +19,37 @@ Figure = Callable[[QueryProgress], float | None]
 Figures = Callable[[QueryProgress], Mapping[str, int]]
 
 COUNTERS: Final[tuple[tuple[str, str, Figure], ...]] = (
-    ("rows", "Rows read.", lambda one: one.rows_total),
-    ("batches", "Batches done.", lambda one: one.batches),
-    ("failures", "Times that the query failed.", lambda one: one.failures),
+    ("rows", "Rows read.", lambda query: query.rows_total),
+    ("batches", "Batches done.", lambda query: query.batches),
+    ("failures", "Times that the query failed.", lambda query: query.failures),
 )
 GAUGES: Final[tuple[tuple[str, str, Figure], ...]] = (
-    ("rows_per_second", "Rate of the last batch.", lambda one: one.rows_per_second),
-    ("batch_seconds", "Time of the last batch.", lambda one: one.batch_ms / 1_000),
+    ("rows_per_second", "Rate of the last batch.", lambda query: query.rows_per_second),
+    ("batch_seconds", "Time of the last batch.", lambda query: query.batch_ms / 1_000),
     (
         "offsets_behind",
         "Records that waited when the last batch began.",
-        lambda one: one.offsets_behind,
+        lambda query: query.offsets_behind,
     ),
-    ("running", "1 while it runs.", lambda one: one.state in ("running", "idle")),
+    ("running", "1 while it runs.", lambda query: query.state in ("running", "idle")),
     (
         "watermark_timestamp_seconds",
         "Event time of the watermark, since 1970; none before the first row.",
-        lambda one: None if one.watermark_ms is None else one.watermark_ms / 1_000,
+        lambda query: None if query.watermark_ms is None else query.watermark_ms / 1_000,
     ),
 )
 STEP_COUNTERS: Final[tuple[tuple[str, str, Figures], ...]] = (
-    ("late_rows", "Rows dropped as late, at least.", lambda one: one.late),
+    ("late_rows", "Rows dropped as late, at least.", lambda query: query.late),
     (
         "ahead_rows",
         "Rows dropped since their times were too far ahead of now.",
-        lambda one: one.ahead,
+        lambda query: query.ahead,
     ),
-    ("dead_letters", "Records that did not parse, written.", lambda one: one.dead_letters),
+    ("dead_letters", "Records that did not parse, written.", lambda query: query.dead_letters),
 )
 STEP_GAUGES: Final[tuple[tuple[str, str, Figures], ...]] = (
-    ("state_rows", "Rows that a step remembers.", lambda one: one.state_rows),
-    ("state_bytes", "Memory used for what a step remembers.", lambda one: one.state_bytes),
+    ("state_rows", "Rows that a step remembers.", lambda query: query.state_rows),
+    ("state_bytes", "Memory used for what a step remembers.", lambda query: query.state_bytes),
 )
 """Name without PREFIX, help, and the value of a query or of each of its steps.  Counters begin
 with the query, `failures` with the process."""
@@ -83,16 +83,16 @@ class ProgressCollector(Collector):
         yield self._clusters()
 
     def _parts(self, queries: list[QueryProgress]) -> Metric:
-        said = "Time of the last batch by Spark's parts."
-        family = GaugeMetricFamily(PREFIX + "batch_part_seconds", said, labels=("query", "part"))
+        meaning = "Time of the last batch by Spark's parts."
+        family = GaugeMetricFamily(PREFIX + "batch_part_seconds", meaning, labels=("query", "part"))
         for query in queries:
             for part, part_ms in query.batch_parts_ms.items():
                 family.add_metric([query.name, part], part_ms / 1_000)
         return family
 
     def _clusters(self) -> Metric:
-        said = "1 while a broker of the cluster accepts connections."
-        family = GaugeMetricFamily(PREFIX + "cluster_available", said, labels=("cluster",))
+        meaning = "1 while a broker of the cluster accepts connections."
+        family = GaugeMetricFamily(PREFIX + "cluster_available", meaning, labels=("cluster",))
         for name, is_available in list(self._progress.available.items()):
             family.add_metric([name], is_available)
         return family

@@ -127,22 +127,22 @@ class Progress(StreamingQueryListener):
         """Called by Spark after a batch."""
         done = event.progress
         name = done.name or str(done.id)
-        known = self._known(name)
+        before = self._known(name)
         steps = self._stateful_steps(name)
         self._put(
             replace(
-                known,
+                before,
                 batch_id=done.batchId,
                 rows=done.numInputRows,
-                rows_total=known.rows_total + done.numInputRows,
+                rows_total=before.rows_total + done.numInputRows,
                 rows_per_second=done.processedRowsPerSecond,
                 batch_ms=int(done.durationMs.get(WHOLE, 0)),
                 offsets_behind=sum(_lag(source) for source in done.sources),
                 state="running",
-                late=_added(known.late, _by_step(done, steps, "numRowsDroppedByWatermark")),
-                ahead=_added(known.ahead, _ahead(done)),
-                batches=known.batches + (done.batchId != known.batch_id),
-                dead_letters=_added(known.dead_letters, self._dead_letters(name, done)),
+                late=_added(before.late, _by_step(done, steps, "numRowsDroppedByWatermark")),
+                ahead=_added(before.ahead, _ahead(done)),
+                batches=before.batches + (done.batchId != before.batch_id),
+                dead_letters=_added(before.dead_letters, self._dead_letters(name, done)),
                 state_rows=_by_step(done, steps, "numRowsTotal"),
                 state_bytes=_by_step(done, steps, "memoryUsedBytes"),
                 watermark_ms=_watermark_ms(done),
@@ -152,8 +152,8 @@ class Progress(StreamingQueryListener):
 
     def count_dead_letters(self, query: str, step: str, number: int) -> None:
         """Count the dead letters of a step that a query has written besides the rows of sinks."""
-        known = self._known(query)
-        self._put(replace(known, dead_letters=_added(known.dead_letters, {step: number})))
+        before = self._known(query)
+        self._put(replace(before, dead_letters=_added(before.dead_letters, {step: number})))
 
     def stopping(self, name: str) -> None:
         """Note that this process stops a query: however it ends, it has not failed."""
@@ -186,25 +186,25 @@ class Progress(StreamingQueryListener):
 
     def _say(self, name: str, state: str) -> None:
         with self._lock:
-            known = self._queries.get(name)
-        if known is None:
+            before = self._queries.get(name)
+        if before is None:
             return
         is_behind = state in ("running", "failed", "stopped")
         self._put(
             replace(
-                known,
-                rows_per_second=known.rows_per_second if state == "running" else 0.0,
-                offsets_behind=known.offsets_behind if is_behind else 0,
-                failures=known.failures + (state == "failed"),
+                before,
+                rows_per_second=before.rows_per_second if state == "running" else 0.0,
+                offsets_behind=before.offsets_behind if is_behind else 0,
+                failures=before.failures + (state == "failed"),
                 state=state,
             )
         )
 
-    def _put(self, one: QueryProgress) -> None:
+    def _put(self, query: QueryProgress) -> None:
         with self._lock:
-            self._queries[one.name] = one
+            self._queries[query.name] = query
         for callback in self.on_change:
-            callback(one)
+            callback(query)
 
 
 def _started(name: str) -> QueryProgress:
@@ -247,12 +247,12 @@ def _distance(begin: dict[tuple[str, str], int], end: dict[tuple[str, str], int]
 
 def _by_step(done: Any, steps: Sequence[str], figure: str) -> dict[str, int]:
     """Step -> the sum of a figure over its stateful operators."""
-    found: dict[str, int] = {}
+    sums: dict[str, int] = {}
     for place, operator in enumerate(done.stateOperators):
         # A list that is too short ends with a SQL step, which may have many operators.
         step = steps[min(place, len(steps) - 1)] if steps else operator.operatorName
-        found[step] = found.get(step, 0) + int(getattr(operator, figure))
-    return found
+        sums[step] = sums.get(step, 0) + int(getattr(operator, figure))
+    return sums
 
 
 def _watermark_ms(done: Any) -> int | None:
@@ -269,32 +269,32 @@ def _parts_ms(done: Any) -> dict[str, int]:
 
 def _ahead(done: Any) -> dict[str, int]:
     """Step -> rows of the batch that it dropped because their time was beyond `ahead_max`."""
-    found: dict[str, int] = {}
+    rows: dict[str, int] = {}
     for metric, row in done.observedMetrics.items():
         kind, _, rest = metric.partition(":")
         if kind == AHEAD:
             step = rest.rpartition(":")[0]
-            found[step] = found.get(step, 0) + int(row["rows"])
-    return found
+            rows[step] = rows.get(step, 0) + int(row["rows"])
+    return rows
 
 
-def _added(known: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+def _added(counts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
     """The sums per key, without zeros."""
-    steps = dict.fromkeys((*known, *more))
-    sums = {step: known.get(step, 0) + more.get(step, 0) for step in steps}
+    steps = dict.fromkeys((*counts, *more))
+    sums = {step: counts.get(step, 0) + more.get(step, 0) for step in steps}
     return {step: count for step, count in sums.items() if count}
 
 
-def _losses(one: QueryProgress) -> Iterator[str]:
-    for step, count in one.late.items():
+def _losses(query: QueryProgress) -> Iterator[str]:
+    for step, count in query.late.items():
         yield (
-            f"{one.name}: step {step} has dropped at least {_rows(count)} as late:"
+            f"{query.name}: step {step} has dropped at least {_rows(count)} as late:"
             " their times were before the watermark"
         )
-    for step, count in one.ahead.items():
+    for step, count in query.ahead.items():
         yield (
-            f"{one.name}: step {step} has dropped {_rows(count)} whose times were further ahead of"
-            " now than ahead_max"
+            f"{query.name}: step {step} has dropped {_rows(count)} whose times were further"
+            " ahead of now than ahead_max"
         )
 
 
@@ -309,12 +309,12 @@ class LossWarner:
         self._say = say
         self._said: dict[str, int] = {}
 
-    def __call__(self, one: QueryProgress) -> None:
+    def __call__(self, query: QueryProgress) -> None:
         """Check the figures of a query."""
-        count = sum(one.late.values()) + sum(one.ahead.values())
-        if count and count >= 2 * self._said.get(one.name, 0):
-            self._said[one.name] = count
-            for line in _losses(one):
+        count = sum(query.late.values()) + sum(query.ahead.values())
+        if count and count >= 2 * self._said.get(query.name, 0):
+            self._said[query.name] = count
+            for line in _losses(query):
                 self._say(f"WARN {line}")
 
 
@@ -345,16 +345,17 @@ def show(progress: Progress, *, is_terminal: bool | None = None) -> Iterator[Non
             progress.on_change.remove(listener)
 
 
-def _print_line(one: QueryProgress) -> None:
-    if one.batch_id < 0 and one.state != "running":
-        print(f"{one.name}: no batch, {one.state}", file=sys.stderr)
-    elif one.rows or one.state != "running":
-        dropped = {"late": sum(one.late.values()), "ahead": sum(one.ahead.values())}
+def _print_line(query: QueryProgress) -> None:
+    if query.batch_id < 0 and query.state != "running":
+        print(f"{query.name}: no batch, {query.state}", file=sys.stderr)
+    elif query.rows or query.state != "running":
+        dropped = {"late": sum(query.late.values()), "ahead": sum(query.ahead.values())}
         print(
-            f"{one.name}: batch {one.batch_id}, {one.rows} rows, {one.rows_per_second:.0f} rows/s,"
-            f" {one.batch_ms} ms, {one.offsets_behind} behind,"
+            f"{query.name}: batch {query.batch_id}, {query.rows} rows,"
+            f" {query.rows_per_second:.0f} rows/s, {query.batch_ms} ms,"
+            f" {query.offsets_behind} behind,"
             f"{''.join(f' {count} {name},' for name, count in dropped.items() if count)}"
-            f" {one.state}",
+            f" {query.state}",
             file=sys.stderr,
         )
 
@@ -381,8 +382,8 @@ def record(progress: Progress, path: Path) -> None:
     """Append a line of JSON per batch to a file: the fields of QueryProgress, and `at_ms`."""
     file = path.open("a", encoding="utf-8", buffering=1)
 
-    def write(one: QueryProgress) -> None:
-        if one.batch_id >= 0:
-            file.write(json.dumps({"at_ms": int(time.time() * 1_000), **asdict(one)}) + "\n")
+    def write(query: QueryProgress) -> None:
+        if query.batch_id >= 0:
+            file.write(json.dumps({"at_ms": int(time.time() * 1_000), **asdict(query)}) + "\n")
 
     progress.on_change.append(write)

@@ -150,22 +150,22 @@ class Transactions:
             _retried(self._producer.init_transactions)
             # The request for metadata creates the topic when the cluster does that.
             _retried(self._await_topic)
-            (found,) = _retried(
+            (committed,) = _retried(
                 lambda timeout_s: self._consumer.committed([self._place()], timeout_s)
             )
         except KafkaException as error:
             raise self._failed(error.args[0]) from error
-        if found.error is not None:
-            raise self._failed(found.error)
+        if committed.error is not None:
+            raise self._failed(committed.error)
         self._last = None
-        if found.offset != OFFSET_INVALID:
-            self._last = WrittenBatch(found.offset - 1, found.metadata or "")
+        if committed.offset != OFFSET_INVALID:
+            self._last = WrittenBatch(committed.offset - 1, committed.metadata or "")
         return self._last
 
     def _await_topic(self, timeout_s: float) -> None:
-        found = self._producer.list_topics(self.topic, timeout_s).topics[self.topic]
-        if found.error is not None:
-            raise KafkaException(found.error)
+        topic = self._producer.list_topics(self.topic, timeout_s).topics[self.topic]
+        if topic.error is not None:
+            raise KafkaException(topic.error)
 
     def _place(self, batch: WrittenBatch | None = None) -> TopicPartition:
         if batch is None:
@@ -196,10 +196,10 @@ class Transactions:
         raises  TransactionFailed, also when another run has written a batch
         """
         before = self._last
-        found = self.open()
-        if found not in (before, batch):
+        last = self.open()
+        if last not in (before, batch):
             raise self._taken_over()
-        return found == batch
+        return last == batch
 
     def _attempt(self, records: Iterable[Record], batch: WrittenBatch) -> None:
         self._refused = None
@@ -286,8 +286,8 @@ class Transactions:
             try:
                 self._producer.abort_transaction(WAIT_S)
             except KafkaException as cause:
-                found: KafkaError = cause.args[0]
-                return found
+                cause_of_abort: KafkaError = cause.args[0]
+                return cause_of_abort
         return error
 
     def _abort(self) -> KafkaError | None:

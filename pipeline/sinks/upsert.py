@@ -100,8 +100,8 @@ def upsert(rows: DataFrame, url: str, sink: TableSink, *, owner: str) -> None:
                 # MariaDB commits before it drops a table.
                 _execute(connection, f"DROP TABLE {staging}")
     except Py4JJavaError as error:
-        said = first_line(java_messages(error.java_exception)[-1])
-        raise UpsertFailed(f"table {sink.table} of {without_options(url)}: {said}") from error
+        reason = first_line(java_messages(error.java_exception)[-1])
+        raise UpsertFailed(f"table {sink.table} of {without_options(url)}: {reason}") from error
 
 
 def batch_writer(url: str, sink: TableSink, *, owner: str) -> Callable[[DataFrame, int], None]:
@@ -133,8 +133,8 @@ def staging_name(table: str, owner: str) -> str:
 def _database(url: str) -> str:
     parts = url.split(":")
     if len(parts) < 3 or parts[0] != "jdbc" or parts[1] not in DATABASES:
-        known = ", ".join(f"jdbc:{name}:" for name in DATABASES)
-        raise UpsertFailed(f"{without_options(url)} is not the address of {known}")
+        prefixes = ", ".join(f"jdbc:{name}:" for name in DATABASES)
+        raise UpsertFailed(f"{without_options(url)} is not the address of {prefixes}")
     return parts[1]
 
 
@@ -142,13 +142,13 @@ def _check(rows: DataFrame, sink: TableSink) -> None:
     named = [name for name in (sink.latest_by, sink.delete_by, sink.keep_by) if name is not None]
     for name in (*sink.keys, *named, *sink.omit):
         if name not in rows.columns:
-            known = ", ".join(rows.columns)
-            raise UpsertFailed(f"the rows have no column {name!r}; they have: {known}")
+            columns = ", ".join(rows.columns)
+            raise UpsertFailed(f"the rows have no column {name!r}; they have: {columns}")
     if sink.delete_by is not None:
         kind = rows.schema[sink.delete_by].dataType
         if not isinstance(kind, BooleanType):
-            said = f"column {sink.delete_by} is {kind.simpleString().upper()}"
-            raise UpsertFailed(f"delete_by: {said}, and not BOOLEAN")
+            reason = f"column {sink.delete_by} is {kind.simpleString().upper()}"
+            raise UpsertFailed(f"delete_by: {reason}, and not BOOLEAN")
     unstored = (*sink.omit, *([] if sink.keep_by is None else [sink.keep_by]))
     for field in rows.drop(*unstored).schema.fields:
         if isinstance(field.dataType, ArrayType | MapType | StructType):
@@ -172,8 +172,8 @@ def _one_per_key(rows: DataFrame, sink: TableSink) -> DataFrame:
         chosen = grouped.agg(greatest.alias("_greatest"))
     else:
         kept = [name for name in _stored(rows, sink) if name not in (*sink.keys, sink.latest_by)]
-        known = [_newest_known(name, sink).alias(f"_k{n}") for n, name in enumerate(kept)]
-        chosen = grouped.agg(greatest.alias("_greatest"), *known)
+        newest = [_newest_known(name, sink).alias(f"_k{n}") for n, name in enumerate(kept)]
+        chosen = grouped.agg(greatest.alias("_greatest"), *newest)
         names = values[sink.keep_by]
         unknown = []
         for number, name in enumerate(kept):
@@ -268,18 +268,20 @@ def _stage(rows: DataFrame, url: str, staging: str) -> None:
         rows.write.format("jdbc").options(**options).mode("append").save()
     except PySparkException as error:
         origin = getattr(error, "_origin", None)
-        said = java_messages(origin)[-1] if origin is not None else str(error)
-        raise UpsertFailed(f"rows for {without_options(url)}: {first_line(said)}") from error
+        message = java_messages(origin)[-1] if origin is not None else str(error)
+        raise UpsertFailed(f"rows for {without_options(url)}: {first_line(message)}") from error
 
 
 def _check_columns(connection: Any, rows: DataFrame, sink: TableSink, database: str) -> None:
     statement = connection.createStatement()
     try:
-        found = statement.executeQuery(f"SELECT * FROM {sink.table} WHERE 1 = 0").getMetaData()
-        known = [found.getColumnName(number + 1) for number in range(found.getColumnCount())]
+        metadata = statement.executeQuery(f"SELECT * FROM {sink.table} WHERE 1 = 0").getMetaData()
+        columns = [
+            metadata.getColumnName(number + 1) for number in range(metadata.getColumnCount())
+        ]
     finally:
         statement.close()
-    ours = {name.lower() if database == "sqlite" else name for name in known}
+    ours = {name.lower() if database == "sqlite" else name for name in columns}
     missing = [
         name
         for name in rows.columns
@@ -287,7 +289,7 @@ def _check_columns(connection: Any, rows: DataFrame, sink: TableSink, database: 
     ]
     if missing:
         raise UpsertFailed(
-            f"table {sink.table} has no column {', '.join(missing)}; it has: {', '.join(known)}"
+            f"table {sink.table} has no column {', '.join(missing)}; it has: {', '.join(columns)}"
         )
 
 
@@ -296,10 +298,10 @@ def _check_unique(connection: Any, sink: TableSink) -> None:
     indexes: dict[str, set[str]] = {}
     statement = connection.createStatement()
     try:
-        found = statement.executeQuery(f"SHOW INDEX FROM {sink.table} WHERE Non_unique = 0")
-        while found.next():
-            index = indexes.setdefault(found.getString("Key_name"), set())
-            index.add(found.getString("Column_name"))
+        columns = statement.executeQuery(f"SHOW INDEX FROM {sink.table} WHERE Non_unique = 0")
+        while columns.next():
+            index = indexes.setdefault(columns.getString("Key_name"), set())
+            index.add(columns.getString("Column_name"))
     finally:
         statement.close()
     if set(sink.keys) not in indexes.values():
@@ -313,9 +315,9 @@ def _check_keys(connection: Any, merge: Merge) -> None:
     empty = " OR ".join(f"{placed[key]} IS NULL" for key in merge.keys)
     statement = connection.createStatement()
     try:
-        found = statement.executeQuery(f"SELECT 1 FROM {merge.staging} WHERE {empty} LIMIT 1")
-        is_there = found.next()
-        found.close()
+        nulls = statement.executeQuery(f"SELECT 1 FROM {merge.staging} WHERE {empty} LIMIT 1")
+        is_there = nulls.next()
+        nulls.close()
     finally:
         statement.close()
     if is_there:
@@ -330,12 +332,12 @@ def _check_kept(connection: Any, merge: Merge) -> None:
         return
     statement = connection.createStatement()
     try:
-        found = statement.executeQuery(query)
+        results = statement.executeQuery(query)
         key = None
-        if found.next():
-            values = [found.getString(number + 1) for number in range(len(merge.keys))]
+        if results.next():
+            values = [results.getString(number + 1) for number in range(len(merge.keys))]
             key = ", ".join(f"{n} = {value}" for n, value in zip(merge.keys, values, strict=True))
-        found.close()
+        results.close()
     finally:
         statement.close()
     if key is not None:

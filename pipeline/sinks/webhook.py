@@ -235,9 +235,9 @@ def _request(pool: PoolManager, sink: HttpSink, outage: Outage, body: bytes, key
     if 200 <= response.status < 300 or response.status in sink.drop_statuses:
         outage.note_success()
         return
-    said = response.data[:SAID_BYTES_MAX].decode(errors="replace").partition("\n")[0]
+    text = response.data[:SAID_BYTES_MAX].decode(errors="replace").partition("\n")[0]
     tried = f" after {sink.retries + 1} attempts" if response.status in RETRIED else ""
-    raise RequestFailed(f"{_place(sink)}: status {response.status}{tried}: {said or 'no text'}")
+    raise RequestFailed(f"{_place(sink)}: status {response.status}{tried}: {text or 'no text'}")
 
 
 def _place(sink: HttpSink) -> str:

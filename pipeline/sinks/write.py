@@ -23,7 +23,7 @@ from odradek.pipeline.sinks.webhook import batch_writer as webhook_writer
 from odradek.pipeline.sinks.webhook import send
 from odradek.pipeline.sinks.written_batch import query_id
 from odradek.pipeline.spark.options import kafka_options, resolve_path, resolve_url, texts
-from odradek.pipeline.spec.model import Head, Pipeline
+from odradek.pipeline.spec.model import Head, PipelineSpec
 from odradek.pipeline.spec.producer_properties import producer_properties
 from odradek.pipeline.spec.sinks import (
     ConsoleSink,
@@ -77,7 +77,7 @@ class SinkWriter(Protocol):
         """
 
 
-def writer_of(sink: Sink, pipeline: Pipeline, folder: Path) -> SinkWriter:
+def writer_of(sink: Sink, pipeline: PipelineSpec, folder: Path) -> SinkWriter:
     """The writer of a sink of a pipeline, whose file is in `folder`."""
     match sink:
         case KafkaSink():
@@ -118,7 +118,7 @@ class KafkaWriter:
     """Writes records: with Spark's connector, or exactly once in transactions of the driver."""
 
     sink: KafkaSink
-    pipeline: Pipeline
+    pipeline: PipelineSpec
     folder: Path
     table: str | None = None
 

@@ -81,12 +81,12 @@ class UnreadableReader:
         """The first unreadable record of a partition, which may have been read by another query."""
         place = TopicPartition(offsets.topic, offsets.partition, TIMESTAMP_MAX_MS + 1)
         try:
-            (found,) = self._consumer.offsets_for_times([place], timeout=REQUEST_TIMEOUT_S)
+            (unreadable,) = self._consumer.offsets_for_times([place], timeout=REQUEST_TIMEOUT_S)
         except KafkaException as error:
             raise RecordsFailed(error.args[0].str()) from error
-        if found.error is not None:
-            raise RecordsFailed(found.error.str())
-        return found.offset if found.offset >= 0 else None
+        if unreadable.error is not None:
+            raise RecordsFailed(unreadable.error.str())
+        return unreadable.offset if unreadable.offset >= 0 else None
 
     def _read(
         self, offsets: OffsetRange, begin: int, reject: Callable[[Message], object] | None
@@ -143,8 +143,10 @@ class DeadLetterWriter:
             "offset": record.offset(),
             "timestamp": record.timestamp()[1],
         }
-        found = record.headers() or []
-        theirs = list(found.items()) if isinstance(found, dict) else found
+        record_headers = record.headers() or []
+        theirs = (
+            list(record_headers.items()) if isinstance(record_headers, dict) else record_headers
+        )
         headers = [
             *((name, value) for name, value in theirs if not name.startswith(HEADER_PREFIX)),
             *((HEADER_PREFIX + name, str(value).encode()) for name, value in ours.items()),

@@ -85,37 +85,37 @@ def packages(needs: Iterable[str], version: str) -> list[str]:
     version  of Spark
     raises   NoConnector for an unknown need
     """
-    found: list[str] = []
+    artifacts: list[str] = []
     for need in dict.fromkeys(needs):
         if need.startswith(PACKAGE):
-            found.append(need.removeprefix(PACKAGE))
+            artifacts.append(need.removeprefix(PACKAGE))
             continue
         if need in LAKES:
-            found.append(_lake(need, version))
+            artifacts.append(_lake(need, version))
             continue
         if need == S3:
-            found += _s3()
+            artifacts += _s3()
             continue
         if need not in NEEDS:
             raise NoConnector(
                 f"there is no connector for {need}: fetched are those for {', '.join(NEEDS)};"
                 " put its driver and the other connectors into a folder and say --jars FOLDER"
             )
-        found += [f"{SPARK}:{artifact}:{version}" for artifact in SPARK_ARTIFACTS.get(need, ())]
-        found += OTHER_ARTIFACTS.get(need, ())
-    return found
+        artifacts += [f"{SPARK}:{artifact}:{version}" for artifact in SPARK_ARTIFACTS.get(need, ())]
+        artifacts += OTHER_ARTIFACTS.get(need, ())
+    return artifacts
 
 
 def _lake(need: str, version: str) -> str:
     """raises  NoConnector"""
-    known = LAKES[need]
+    versions = LAKES[need]
     minor = ".".join(map(str, _minor(version)))
-    if minor not in known:
+    if minor not in versions:
         raise NoConnector(
-            f"no artifact of {need} is known for PySpark {version}, but for {', '.join(known)};"
+            f"no artifact of {need} is known for PySpark {version}, but for {', '.join(versions)};"
             ' name one: packages = ["GROUP:ARTIFACT:VERSION"], or say --jars FOLDER'
         )
-    return known[minor]
+    return versions[minor]
 
 
 def _s3() -> list[str]:
@@ -133,12 +133,12 @@ def _s3() -> list[str]:
 
 def settings(needs: Iterable[str]) -> dict[str, str]:
     """The settings of the Spark session that connectors need."""
-    found: dict[str, str] = {}
+    merged: dict[str, str] = {}
     for need in dict.fromkeys(needs):
         for name, value in SETTINGS.get(need, {}).items():
-            is_list = name == EXTENSIONS and name in found
-            found[name] = f"{found[name]},{value}" if is_list else value
-    return found
+            is_list = name == EXTENSIONS and name in merged
+            merged[name] = f"{merged[name]},{value}" if is_list else value
+    return merged
 
 
 def cache() -> Path:
@@ -162,8 +162,8 @@ def cache() -> Path:
 
 def fallback_version(artifact: str, version: str) -> str:
     """The newest known version of an artifact up to `version`, or else the oldest."""
-    wanted = _minor(version)
-    fitting = [version for version in KNOWN[artifact] if _minor(version) <= wanted]
+    newest = _minor(version)
+    fitting = [version for version in KNOWN[artifact] if _minor(version) <= newest]
     return fitting[-1] if fitting else KNOWN[artifact][0]
 
 
@@ -197,26 +197,26 @@ def ivy_settings(version: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def replaced(said: str) -> Iterator[str]:
+def replaced(output: str) -> Iterator[str]:
     """One line for each artifact for which Ivy took a fallback version.
 
-    said  the output of Spark's start
+    output  the output of Spark's start
     """
-    for artifact, version, rest in _FOUND.findall(said):
+    for artifact, version, rest in _FOUND.findall(output):
         other = rest.partition(":")[0]
         yield f"{artifact} {version} is not on Maven Central: {other} is used"
 
 
-def missing(said: str, version: str) -> str | None:
+def missing(output: str, version: str) -> str | None:
     """The artifacts that Ivy did not find, in one line; None when Spark failed for another reason.
 
     version  of Spark
     """
-    absent = list(dict.fromkeys(_MISSING.findall(said)))
+    absent = list(dict.fromkeys(_MISSING.findall(output)))
     if not absent:
         return None
     names = ", ".join(":".join(artifact) for artifact in absent)
-    if _UNREACHED.search(said):
+    if _UNREACHED.search(output):
         return (
             f"Maven Central cannot be reached, and {names} was not fetched before;"
             " put the jars into a folder and say --jars FOLDER"

@@ -91,9 +91,9 @@ def open_session(
     # Workers use this interpreter, and so its packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     is_local = (master or os.environ.get("MASTER", "local")).startswith("local")
-    wanted = list(needs)
-    ours = {**ALWAYS, **(LOCAL if is_local else {}), **_connectors(wanted, jars)}
-    ours |= connector_settings(wanted)
+    connectors = list(needs)
+    ours = {**ALWAYS, **(LOCAL if is_local else {}), **_connectors(connectors, jars)}
+    ours |= connector_settings(connectors)
     chosen = _merged(ours, settings or {})
     builder = SparkSession.builder.appName(name)
     if master is not None:
@@ -125,11 +125,11 @@ def _launched(settings: Mapping[str, str], master: str | None) -> StartLog:
     try:
         log = launch(given)
     except LaunchFailed as error:
-        said = str(error)
-        wanted = missing(said, pyspark.__version__)
-        if wanted is not None:
-            raise NoConnector(wanted) from error
-        sys.stderr.write(said)
+        output = str(error)
+        reason = missing(output, pyspark.__version__)
+        if reason is not None:
+            raise NoConnector(reason) from error
+        sys.stderr.write(output)
         raise NoSpark("Spark's Java process did not start; its output is above") from error
     if "spark.log.level" in settings:
         sys.stderr.write(log.text())
@@ -164,8 +164,8 @@ def _connectors(needs: Iterable[str], jars: Path | None) -> dict[str, str]:
         if not files:
             raise NoConnector(f"{jars} contains no jars")
         return {JARS: ",".join(files)}
-    wanted = packages(needs, pyspark.__version__)
-    if not wanted:
+    artifacts = packages(needs, pyspark.__version__)
+    if not artifacts:
         return {}
     folder = cache()
     settings = folder / f"settings-{pyspark.__version__}.xml"
@@ -173,7 +173,7 @@ def _connectors(needs: Iterable[str], jars: Path | None) -> dict[str, str]:
     temporary.write_text(ivy_settings(pyspark.__version__))
     temporary.replace(settings)
     return {
-        PACKAGES: ",".join(wanted),
+        PACKAGES: ",".join(artifacts),
         "spark.jars.ivySettings": str(settings),
         "spark.jars.ivy": str(folder),
     }

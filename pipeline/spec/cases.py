@@ -21,7 +21,7 @@ from odradek.pipeline.spec.document import Document, Outside, read_document, tex
 from odradek.pipeline.spec.field_types import Names, Options, Part, Text
 from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.load import checked
-from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.model import PipelineSpec
 from odradek.pipeline.spec.problems import SpecError, placed
 from odradek.pipeline.spec.written_float import WrittenFloat
 
@@ -93,7 +93,7 @@ def load_cases(path: FilePath) -> tuple[CaseFile, Document]:
     return checked(document, CaseFile, allowed=_allowed, faults=_faults), document
 
 
-def check_names(number: int, case: Case, pipeline: Pipeline, document: Document) -> None:
+def check_names(number: int, case: Case, pipeline: PipelineSpec, document: Document) -> None:
     """Check what a case names.
 
     number  of the case in its file, from 0
@@ -101,15 +101,15 @@ def check_names(number: int, case: Case, pipeline: Pipeline, document: Document)
     """
     outputs = [*pipeline.sources, *pipeline.steps, *pipeline.sinks, *pipeline.dead_letter_steps()]
     problems = []
-    for table, names, known in (
+    for table, names, existing in (
         ("given", case.given, list(pipeline.sources)),
         ("expected", case.expected, outputs),
     ):
         for name in names:
-            if name not in known:
+            if name not in existing:
                 where = ("case", number, table, name)
-                said = f"the pipeline has no {name!r}; there are: {', '.join(known)}"
-                problems.append(placed(where, said, document.lines))
+                problem = f"the pipeline has no {name!r}; there are: {', '.join(existing)}"
+                problems.append(placed(where, problem, document.lines))
     for name, rows in case.given.items():
         source = pipeline.sources.get(name)
         if source is not None and source.is_static and has_batches(rows):

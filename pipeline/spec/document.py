@@ -146,8 +146,8 @@ def _with_includes(text: str, path: FilePath) -> tuple[dict[str, Any], dict[Path
     own, own_lines = _parsed(text, path)
     names = own.pop(INCLUDE, [])
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
-        said = 'must be an array of file names: include = ["shared.toml"]'
-        raise SpecError([placed((INCLUDE,), said, own_lines)])
+        problem = 'must be an array of file names: include = ["shared.toml"]'
+        raise SpecError([placed((INCLUDE,), problem, own_lines)])
     table: dict[str, Any] = {}
     lines: dict[Path, Line] = {}
     for number, name in enumerate(names):
@@ -155,11 +155,11 @@ def _with_includes(text: str, path: FilePath) -> tuple[dict[str, Any], dict[Path
         try:
             included, included_lines = _parsed(text_of(file), file)
         except OSError as error:
-            said = f"{name}: {error.strerror}"
-            raise SpecError([placed((INCLUDE, number), said, own_lines)]) from error
+            problem = f"{name}: {error.strerror}"
+            raise SpecError([placed((INCLUDE, number), problem, own_lines)]) from error
         if INCLUDE in included:
-            said = "an included file cannot include others"
-            raise SpecError([placed((INCLUDE,), said, included_lines)])
+            problem = "an included file cannot include others"
+            raise SpecError([placed((INCLUDE,), problem, included_lines)])
         del included_lines[()]
         _merge(table, included)
         lines |= included_lines
@@ -218,8 +218,8 @@ def _set(table: dict[str, Any], where: Path, value: object) -> None:
     for number, name in enumerate(where[:-1]):
         place = place.setdefault(name, {}) if isinstance(place, dict) else place[name]
         if not isinstance(place, dict | list):
-            said = ".".join(map(str, where[: number + 1]))
-            raise ValueError(f"{'.'.join(map(str, where))}: {said} is a value, not a table")
+            parent = ".".join(map(str, where[: number + 1]))
+            raise ValueError(f"{'.'.join(map(str, where))}: {parent} is a value, not a table")
     place[where[-1]] = value
 
 
@@ -273,13 +273,13 @@ def _expanded(text: str, environment: Mapping[str, str], hide: Callable[[str, st
     raises  ValueError
     """
 
-    def value(found: re.Match[str]) -> str:
-        if found[1] is None:
+    def value(match: re.Match[str]) -> str:
+        if match[1] is None:
             return "${"
-        named = _NAMED.fullmatch(found[1])
-        if named is None or not found[2]:
+        named = _NAMED.fullmatch(match[1])
+        if named is None or not match[2]:
             raise ValueError(
-                f"{found[0]!r} is not a variable: write ${{NAME}} or ${{NAME:-default}}, $${{ for"
+                f"{match[0]!r} is not a variable: write ${{NAME}} or ${{NAME:-default}}, $${{ for"
                 " the text ${"
             )
         name, default = named[1], named[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from odradek.pipeline.spec.model import REJECTS, Pipeline
+from odradek.pipeline.spec.model import REJECTS, PipelineSpec
 from odradek.pipeline.spec.parse_step import Parse
 from odradek.pipeline.spec.row_schema import columns_of
 from odradek.pipeline.spec.sharing import shared_queries
@@ -27,24 +27,24 @@ from odradek.pipeline.spec.steps import (
 )
 
 
-def event_times(pipeline: Pipeline) -> dict[str, list[str]]:
+def event_times(pipeline: PipelineSpec) -> dict[str, list[str]]:
     """Parse step -> its columns that a later step uses for a watermark.
 
     A column is followed through steps that keep or rename it; not through queries, joins and
     expressions.
     """
-    found: dict[str, list[str]] = {}
+    times: dict[str, list[str]] = {}
     for view, column in _watermarked(pipeline):
         origin = _origin(pipeline.steps, view, column)
         if origin is not None:
             name, time = origin
-            columns = found.setdefault(name, [])
+            columns = times.setdefault(name, [])
             if time not in columns:
                 columns.append(time)
-    return found
+    return times
 
 
-def _watermarked(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
+def _watermarked(pipeline: PipelineSpec) -> Iterator[tuple[str, str]]:
     """Yield view and column of each watermark."""
     for step in pipeline.steps.values():
         match step:
@@ -73,8 +73,8 @@ def _origin(steps: Mapping[str, AnyStep], view: str, column: str) -> tuple[str, 
             ):
                 return view, column
         elif isinstance(step, Map):
-            known = {name.lower(): text for name, text in step.columns.items()}
-            text = known.get(column.lower(), None if step.only else column)
+            expressions = {name.lower(): text for name, text in step.columns.items()}
+            text = expressions.get(column.lower(), None if step.only else column)
             # Any other expression computes a new time.
             if text is None or re.fullmatch(r"[\w.]+", text.strip()) is None:
                 return None
@@ -89,7 +89,7 @@ def _origin(steps: Mapping[str, AnyStep], view: str, column: str) -> tuple[str, 
     return None
 
 
-def stateful_steps(pipeline: Pipeline, query: str) -> list[str]:
+def stateful_steps(pipeline: PipelineSpec, query: str) -> list[str]:
     """The step of each stateful operator of a query, in Spark's order: the last of the plan first.
 
     A SQL or Python step ends the list, since its operators are unknown.
@@ -101,7 +101,7 @@ def stateful_steps(pipeline: Pipeline, query: str) -> list[str]:
     return list(_above(pipeline, sink.source if sink else query.removesuffix(REJECTS)))
 
 
-def _above(pipeline: Pipeline, view: str) -> Iterator[str]:
+def _above(pipeline: PipelineSpec, view: str) -> Iterator[str]:
     step = pipeline.steps.get(view)
     if step is None:
         return
@@ -122,7 +122,7 @@ def _above(pipeline: Pipeline, view: str) -> Iterator[str]:
     yield from _above(pipeline, step.source)
 
 
-def _is_table(pipeline: Pipeline, view: str) -> bool:
+def _is_table(pipeline: PipelineSpec, view: str) -> bool:
     """Whether a view depends on tables only, and so is not a stream."""
     above = pipeline.sources_of(view)
     return all(pipeline.sources[name].is_static for name in above)

@@ -68,9 +68,9 @@ def _parts(duration: str) -> list[tuple[str, str]]:
         return [(number, unit) for unit, number in iso.groupdict().items() if number is not None]
     if _WORDS.fullmatch(duration) is None:
         return []
-    found = [(number, UNITS.get(unit.lower())) for number, unit in _WORD.findall(duration)]
-    known = [(number, unit) for number, unit in found if unit is not None]
-    return known if len(known) == len(found) else []
+    parts = [(number, UNITS.get(unit.lower())) for number, unit in _WORD.findall(duration)]
+    with_units = [(number, unit) for number, unit in parts if unit is not None]
+    return with_units if len(with_units) == len(parts) else []
 
 
 def _bounded(duration: str) -> str:
@@ -107,7 +107,7 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 Text = Annotated[str, Field(min_length=1)]
 Names = Annotated[list[Text], AfterValidator(_unique)]
 """Names of columns, without duplicates."""
-Columns = Annotated[list[Text], Field(min_length=1), AfterValidator(_unique)]
+ColumnNames = Annotated[list[Text], Field(min_length=1), AfterValidator(_unique)]
 """Names of columns, without duplicates, at least one."""
 Topic = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
 Duration = Annotated[

@@ -43,25 +43,25 @@ class Hidden:
     def __bool__(self) -> bool:
         return bool(self._values)
 
-    def text(self, said: str) -> str:
+    def text(self, line: str) -> str:
         """A line as it may be printed."""
         for value in sorted(self._values, key=len, reverse=True):
-            said = said.replace(value, self._values[value])
-        return said
+            line = line.replace(value, self._values[value])
+        return line
 
-    def at(self, where: Path, said: str) -> str:
+    def at(self, where: Path, message: str) -> str:
         """A message on a place as it may be printed; what it quotes may be a part of a value."""
         for place, (value, written) in self._places.items():
             if place[: len(where)] == where:
-                said = said.replace(json.dumps(value, ensure_ascii=False), written)
-                said = _QUOTED.sub(_unless_in(value, written), said)
-                if any(word in said for word in _WORD.findall(value)):
-                    said = f"the value of {written} is not allowed here"
-        return self.text(said)
+                message = message.replace(json.dumps(value, ensure_ascii=False), written)
+                message = _QUOTED.sub(_unless_in(value, written), message)
+                if any(word in message for word in _WORD.findall(value)):
+                    message = f"the value of {written} is not allowed here"
+        return self.text(message)
 
 
 def _unless_in(value: str, written: str) -> Callable[[re.Match[str]], str]:
-    return lambda found: f"'{written}'" if found[1] in value else found[0]
+    return lambda match: f"'{written}'" if match[1] in value else match[0]
 
 
 class HidingStream:

@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 from odradek.pipeline.spec.document import Document, Outside, read_document, text_of
 from odradek.pipeline.spec.ends import Cluster
 from odradek.pipeline.spec.key_lines import Path
-from odradek.pipeline.spec.model import Head, Pipeline, faults
+from odradek.pipeline.spec.model import Head, PipelineSpec, faults
 from odradek.pipeline.spec.problems import Problem, SpecError, placed
 from odradek.pipeline.spec.registries import Registry
 from odradek.pipeline.spec.sharing import sharing_faults
@@ -50,7 +50,7 @@ HEADS: Final = {"pipeline": "run, or check", "mirror": "mirror, with --check to 
 """Head table of a file -> the commands that take such a file."""
 
 
-def load(path: FilePath, mode: Mode | None = None, outside: Outside | None = None) -> Pipeline:
+def load(path: FilePath, mode: Mode | None = None, outside: Outside | None = None) -> PipelineSpec:
     """Read a pipeline file.
 
     mode     overrides the mode in the file
@@ -61,7 +61,7 @@ def load(path: FilePath, mode: Mode | None = None, outside: Outside | None = Non
     return pipeline_of(read_document(text_of(path), path, taken), mode)
 
 
-def parse(text: str, path: FilePath, mode: Mode | None = None) -> Pipeline:
+def parse(text: str, path: FilePath, mode: Mode | None = None) -> PipelineSpec:
     """Parse the text of a pipeline file without variables; `path` is its name in errors.
 
     raises  SpecError
@@ -69,21 +69,21 @@ def parse(text: str, path: FilePath, mode: Mode | None = None) -> Pipeline:
     return pipeline_of(read_document(text, path, Outside()), mode)
 
 
-def pipeline_of(document: Document, mode: Mode | None = None) -> Pipeline:
+def pipeline_of(document: Document, mode: Mode | None = None) -> PipelineSpec:
     """The pipeline that a document describes.
 
     mode    overrides the mode in the file
     raises  SpecError
     """
 
-    def moded(pipeline: Pipeline) -> Pipeline:
+    def moded(pipeline: PipelineSpec) -> PipelineSpec:
         return pipeline if mode is None else pipeline.in_mode(mode)
 
-    def wrong(pipeline: Pipeline) -> Iterable[tuple[Path, str]]:
+    def wrong(pipeline: PipelineSpec) -> Iterable[tuple[Path, str]]:
         whole = moded(pipeline)
         return list(faults(whole)) or sharing_faults(whole)
 
-    return moded(checked(document, Pipeline, allowed=_allowed, faults=wrong))
+    return moded(checked(document, PipelineSpec, allowed=_allowed, faults=wrong))
 
 
 def checked(
@@ -101,9 +101,9 @@ def checked(
     """
     for table, command in HEADS.items():
         if table in document.table and table not in model.model_fields:
-            said = f"a file with a table [{table}] is for: odradek pipeline {command}"
+            message = f"a file with a table [{table}] is for: odradek pipeline {command}"
             line = document.lines.get((table,), document.lines[()])
-            raise SpecError([Problem(*line, "", said)])
+            raise SpecError([Problem(*line, "", message)])
     try:
         whole = _validated(document, model)
     except ValidationError as error:
@@ -112,8 +112,8 @@ def checked(
         problems = [_problem(detail, document, allowed) for detail in details]
         raise SpecError(problems, more=max(0, len(errors) - ERRORS_MAX)) from error
     wrong = [
-        placed(where, document.hidden.at(where, said), document.lines)
-        for where, said in faults(whole)
+        placed(where, document.hidden.at(where, message), document.lines)
+        for where, message in faults(whole)
     ]
     if wrong:
         raise SpecError(wrong)
@@ -141,8 +141,8 @@ def _problem(
     document: Document,
     allowed: Callable[[Path, dict[Any, Any]], list[str]],
 ) -> Problem:
-    where, said = _message(error, document.table, allowed)
-    return placed(where, document.hidden.at(where, said), document.lines)
+    where, message = _message(error, document.table, allowed)
+    return placed(where, document.hidden.at(where, message), document.lines)
 
 
 def _message(
@@ -155,26 +155,26 @@ def _message(
     kind = error["type"]
     context = error.get("ctx", {})
     if kind == "missing":
-        said = "must be given"
+        message = "must be given"
         if where[-1] == "kind" and where[0] in PARTS:
-            said += f"; allowed: {', '.join(map(repr, PARTS[where[0]]))}"
+            message += f"; allowed: {', '.join(map(repr, PARTS[where[0]]))}"
     elif kind == "extra_forbidden":
-        said = f"an unknown key; allowed: {', '.join(allowed(where, document))}"
+        message = f"an unknown key; allowed: {', '.join(allowed(where, document))}"
     elif kind in ("union_tag_invalid", "union_tag_not_found"):
         where = (*where, "kind")
         tags = context.get("expected_tags", "")
-        found = context.get("tag")
-        given = "must be given" if found is None else f"{found!r} is not allowed"
+        tag = context.get("tag")
+        given = "must be given" if tag is None else f"{tag!r} is not allowed"
         if not tags and where[0] in PARTS:
             tags = ", ".join(map(repr, PARTS[where[0]]))
         return where, f"{given}; allowed: {tags}" if tags else given
     else:
-        said = error["msg"].removeprefix("Value error, ")
+        message = error["msg"].removeprefix("Value error, ")
         if kind != "value_error":
-            said = f"{_shown(error['input'])} is not allowed: {_in_toml(said)}"
+            message = f"{_shown(error['input'])} is not allowed: {_in_toml(message)}"
         if kind == "string_type" and isinstance(error["input"], dict):
-            said += f"; quote a key with dots: {_dotted(where[-1], error['input'])}"
-    return where, said
+            message += f"; quote a key with dots: {_dotted(where[-1], error['input'])}"
+    return where, message
 
 
 def _merged(errors: Sequence[ErrorDetails], document: Any) -> list[ErrorDetails]:
@@ -185,7 +185,7 @@ def _merged(errors: Sequence[ErrorDetails], document: Any) -> list[ErrorDetails]
     3. Further type errors of one place are joined to the first.
     """
     places = [_in_file(error["loc"], document, error["type"]) for error in errors]
-    found: dict[Path, ErrorDetails] = {}
+    first_errors: dict[Path, ErrorDetails] = {}
     kept: list[ErrorDetails] = []
     for error, place in zip(errors, places, strict=True):
         is_of_kind = error["type"].endswith("_type") or error["type"] == "literal_error"
@@ -193,19 +193,19 @@ def _merged(errors: Sequence[ErrorDetails], document: Any) -> list[ErrorDetails]
             kept.append(error)
         elif any(other[: len(place)] == place and other != place for other in places):
             continue
-        elif place in found:
+        elif place in first_errors:
             more = error["msg"].removeprefix("Input should be ")
-            found[place]["msg"] += f", or {more}"
+            first_errors[place]["msg"] += f", or {more}"
         else:
-            found[place] = error.copy()
-            kept.append(found[place])
+            first_errors[place] = error.copy()
+            kept.append(first_errors[place])
     return kept
 
 
-def _in_toml(said: str) -> str:
+def _in_toml(message: str) -> str:
     """Replace Python's names of types in a message by those of TOML."""
-    said = re.sub(r"valid dictionary( or (instance|object) .*)?$", "table", said)
-    return said.replace("a valid dictionary", "a table").replace("a valid list", "an array")
+    message = re.sub(r"valid dictionary( or (instance|object) .*)?$", "table", message)
+    return message.replace("a valid dictionary", "a table").replace("a valid list", "an array")
 
 
 def _dotted(name: object, value: dict[str, Any]) -> str:
@@ -235,12 +235,12 @@ def _in_file(location: tuple[int | str, ...], document: Any, kind: str) -> Path:
 
 def _allowed(where: Path, document: dict[Any, Any]) -> list[str]:
     """The allowed keys of the table that contains the unknown key at `where`."""
-    part: type[BaseModel] = Pipeline
+    part: type[BaseModel] = PipelineSpec
     if len(where) > 1 and where[0] in PARTS:
         place = document[where[0]]
         if where[0] != "pipeline":
             place = place[where[1]]
-        part = PARTS[where[0]].get(place.get("kind"), Pipeline)
+        part = PARTS[where[0]].get(place.get("kind"), PipelineSpec)
     return [field.alias or name for name, field in part.model_fields.items()]
 
 

@@ -29,7 +29,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from odradek.pipeline.spec.document import Document, Outside, read_document
-from odradek.pipeline.spec.field_types import Columns, Duration, Options, Part, Text
+from odradek.pipeline.spec.field_types import ColumnNames, Duration, Options, Part, Text
 from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.load import checked
 from odradek.pipeline.spec.replication_policy import GROUPS_EXCLUDED, TOPICS_EXCLUDED
@@ -49,7 +49,7 @@ Alias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")]
 """The name of a cluster, without dots, since it is a prefix of topic names."""
 
 
-class Head(Part):
+class MirrorHead(Part):
     """The table `[mirror]`.
 
     checkpoint  the folder of the mirror's progress
@@ -103,7 +103,7 @@ class Topics(Part):
                              records that can be written twice
     """
 
-    names: Columns | None = None
+    names: ColumnNames | None = None
     """Topics; this or `pattern` must be given."""
     pattern: Pattern | None = None
     """A regular expression for whole names, in the common syntax of Java and Python."""
@@ -142,7 +142,7 @@ class Groups(Part):
 class Mirror(Part):
     """A mirror file."""
 
-    mirror: Head
+    mirror: MirrorHead
     source: SourceEnd
     target: End
     topics: Topics
@@ -150,7 +150,7 @@ class Mirror(Part):
 
 
 PARTS: Final[dict[str | int, type[BaseModel]]] = {
-    "mirror": Head,
+    "mirror": MirrorHead,
     "source": SourceEnd,
     "target": End,
     "topics": Topics,
@@ -184,7 +184,7 @@ def _faults(mirror: Mirror) -> Iterator[tuple[Path, str]]:
     if source.alias == target.alias:
         yield ("target", "alias"), f"{target.alias!r} is the source's alias; they must differ"
     if source.bootstrap_servers == target.bootstrap_servers:
-        said = "is the source's; a cluster is not mirrored into itself"
-        yield ("target", "bootstrap_servers"), f"{target.bootstrap_servers!r} {said}"
+        reason = "is the source's; a cluster is not mirrored into itself"
+        yield ("target", "bootstrap_servers"), f"{target.bootstrap_servers!r} {reason}"
     if mirror.mirror.trigger is not None and mirror.mirror.mode != "stream":
         yield ("mirror", "trigger"), 'a trigger needs mode = "stream"'

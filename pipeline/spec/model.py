@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from os.path import normpath
 from typing import Final, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from odradek.pipeline.spec.ends import Cluster
 from odradek.pipeline.spec.field_types import Duration, Name, Options, Part, Text
@@ -61,8 +61,10 @@ class Head(Part):
     """Start queries again that have failed; None: a failure ends the pipeline."""
 
 
-class Pipeline(Part):
+class PipelineSpec(Part):
     """A pipeline file."""
+
+    model_config = ConfigDict(title="Pipeline")
 
     pipeline: Head
     clusters: dict[str, Cluster] = {}
@@ -71,7 +73,7 @@ class Pipeline(Part):
     steps: dict[Name, AnyStep] = {}
     sinks: dict[Name, Sink] = Field(min_length=1)
 
-    def in_mode(self, mode: Literal["stream", "available_now", "batch"]) -> Pipeline:
+    def in_mode(self, mode: Literal["stream", "available_now", "batch"]) -> PipelineSpec:
         """A copy with another mode; the trigger is kept for streams only."""
         trigger = self.pipeline.trigger if mode == "stream" else None
         head = self.pipeline.model_copy(update={"mode": mode, "trigger": trigger})
@@ -92,24 +94,24 @@ class Pipeline(Part):
         policies = {**dict.fromkeys(self.dead_letter_steps(), default), **own}
         return {name: policy for name, policy in policies.items() if policy is not None}
 
-    def only_for(self, names: Iterable[str]) -> Pipeline:
+    def only_for(self, names: Iterable[str]) -> PipelineSpec:
         """A copy with the parts that some sources, steps and sinks, and dead letters, depend on."""
         rejects = self.dead_letter_steps()
-        wanted = [rejects.get(name, name) for name in names]
-        sinks = {name: self.sinks[name] for name in wanted if name in self.sinks}
-        wanted += [sink.source for sink in sinks.values()]
+        pending = [rejects.get(name, name) for name in names]
+        sinks = {name: self.sinks[name] for name in pending if name in self.sinks}
+        pending += [sink.source for sink in sinks.values()]
         steps = list(self.steps)
         views: set[str] = set()
-        while wanted:
-            view = wanted.pop()
+        while pending:
+            view = pending.pop()
             if view in views or view in sinks:
                 continue
             views.add(view)
             step = self.steps.get(view)
             if isinstance(step, Sql):
-                wanted += [*self.sources, *steps[: steps.index(view)]]
+                pending += [*self.sources, *steps[: steps.index(view)]]
             elif step is not None:
-                wanted += [step.source, step.right] if isinstance(step, Join) else [step.source]
+                pending += [step.source, step.right] if isinstance(step, Join) else [step.source]
         return self.model_copy(
             update={
                 "sources": {name: source for name, source in self.sources.items() if name in views},
@@ -130,21 +132,21 @@ class Pipeline(Part):
 
     def sources_of(self, name: str) -> set[str]:
         """The sources that a sink or step depends on; for a SQL step, all sources."""
-        found: set[str] = set()
-        wanted = [self.sinks[name].source if name in self.sinks else name]
-        while wanted:
-            view = wanted.pop()
+        sources: set[str] = set()
+        pending = [self.sinks[name].source if name in self.sinks else name]
+        while pending:
+            view = pending.pop()
             step = self.steps.get(view)
             if step is None:
-                found.add(view)
+                sources.add(view)
             elif isinstance(step, Sql):
-                found |= set(self.sources)
+                sources |= set(self.sources)
             else:
-                wanted += [step.source, step.right] if isinstance(step, Join) else [step.source]
-        return found
+                pending += [step.source, step.right] if isinstance(step, Join) else [step.source]
+        return sources
 
 
-def faults(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
+def faults(pipeline: PipelineSpec) -> Iterator[tuple[Path, str]]:
     """Yield the errors between valid parts: place and message."""
     head = pipeline.pipeline
     if head.mode != "batch" and head.checkpoint is None:
@@ -163,10 +165,10 @@ def faults(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
         for view in step.watermarks if isinstance(step, Sql) else ():
             if view not in views:
                 yield ("steps", name, "watermarks", view), _unknown(view, "view above", views)
-        wanted = {} if isinstance(step, Sql) else {"from": step.source}
+        inputs = {} if isinstance(step, Sql) else {"from": step.source}
         if isinstance(step, Join):
-            wanted["right"] = step.right
-        for key, view in wanted.items():
+            inputs["right"] = step.right
+        for key, view in inputs.items():
             if view not in views:
                 yield ("steps", name, key), _unknown(view, "source or earlier step", views)
         views[name] = None
@@ -179,16 +181,16 @@ def faults(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
             yield ("sinks", name, "from"), _unknown(sink.source, "source or step", views)
 
 
-def _restarts(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
-    said = "a batch is not started again; allowed in modes stream and available_now"
+def _restarts(pipeline: PipelineSpec) -> Iterator[tuple[Path, str]]:
+    reason = "a batch is not started again; allowed in modes stream and available_now"
     if pipeline.pipeline.restart is not None:
-        yield ("pipeline", "restart"), said
+        yield ("pipeline", "restart"), reason
     for name, sink in pipeline.sinks.items():
         if sink.restart is not None:
-            yield ("sinks", name, "restart"), said
+            yield ("sinks", name, "restart"), reason
 
 
-def _names(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
+def _names(pipeline: PipelineSpec) -> Iterator[tuple[Path, str]]:
     """Check that names of views are unique, ignoring case, and names of queries, too."""
     seen: dict[str, str] = {}
     for table, names in (("sources", pipeline.sources), ("steps", pipeline.steps)):
@@ -198,29 +200,35 @@ def _names(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
                 seen[name.lower()] = name
             else:
                 what = "source" if other in pipeline.sources else "step"
-                said = "" if other == name else f" ({other}: SQL ignores case)"
-                yield (table, name), f"a {what} has this name already{said}; names are views of SQL"
+                written = "" if other == name else f" ({other}: SQL ignores case)"
+                yield (
+                    (table, name),
+                    f"a {what} has this name already{written}; names are views of SQL",
+                )
     for name, step in pipeline.steps.items():
         if isinstance(step, Parse) and step.rejects and name + REJECTS in pipeline.sinks:
-            said = f"the query of step {name} that writes its rejects has this name already"
-            yield ("sinks", name + REJECTS), said
+            written = f"the query of step {name} that writes its rejects has this name already"
+            yield ("sinks", name + REJECTS), written
 
 
-def _of_mode(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
+def _of_mode(pipeline: PipelineSpec) -> Iterator[tuple[Path, str]]:
     if pipeline.pipeline.mode != "batch":
         return
     for name, source in pipeline.sources.items():
         if isinstance(source, RateSource):
             yield ("sources", name, "kind"), "a rate never ends: it is not for mode batch"
         elif isinstance(source, KafkaSource) and source.starting_offsets == "latest":
-            said = "a batch that begins at the latest offset reads nothing; allowed: earliest, or"
-            yield ("sources", name, "starting_offsets"), f"{said} offsets"
+            reason = "a batch that begins at the latest offset reads nothing; allowed: earliest, or"
+            yield ("sources", name, "starting_offsets"), f"{reason} offsets"
         if isinstance(source, KafkaSource) and source.rejects is not None:
-            said = "a batch has no checkpoint, and passes over no record"
-            yield ("sources", name, "rejects"), f"{said}; allowed in modes stream and available_now"
+            reason = "a batch has no checkpoint, and passes over no record"
+            yield (
+                ("sources", name, "rejects"),
+                f"{reason}; allowed in modes stream and available_now",
+            )
 
 
-def _unavailable(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
+def _unavailable(pipeline: PipelineSpec) -> Iterator[tuple[Path, str]]:
     """Check that no sink of a database stores null for a value that is not known."""
     for name, sink in pipeline.sinks.items():
         if not isinstance(sink, TableSink):
@@ -230,33 +238,35 @@ def _unavailable(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
             view = step.source
         is_kept = isinstance(step, Parse) and step.unavailable == "keep"
         if sink.keep_by is not None and not is_kept:
-            said = "the rows of a parse step with unavailable, and of filter steps after it, have"
-            yield ("sinks", name, "keep_by"), f"{said} the names of columns that are not known"
+            reason = "the rows of a parse step with unavailable, and of filter steps after it, have"
+            yield ("sinks", name, "keep_by"), f"{reason} the names of columns that are not known"
         elif sink.keep_by is None and is_kept:
-            said = 'keep_by = "unavailable" must be given: columns that are not known would be null'
-            yield ("sinks", name), said
+            reason = (
+                'keep_by = "unavailable" must be given: columns that are not known would be null'
+            )
+            yield ("sinks", name), reason
 
 
-def _exactly_once(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
+def _exactly_once(pipeline: PipelineSpec) -> Iterator[tuple[Path, str]]:
     """Check the sinks that write transactions."""
     for name, sink in pipeline.sinks.items():
         cluster = pipeline.clusters.get(sink.cluster) if isinstance(sink, KafkaSink) else None
         if not isinstance(sink, KafkaSink) or not sink.is_exactly_once or cluster is None:
             continue
         if pipeline.pipeline.mode == "batch":
-            said = "a batch has no checkpoint, so a run that is repeated writes all rows again"
-            yield ("sinks", name, "delivery_guarantee"), f"{said}; allowed: at_least_once"
+            reason = "a batch has no checkpoint, so a run that is repeated writes all rows again"
+            yield ("sinks", name, "delivery_guarantee"), f"{reason}; allowed: at_least_once"
         of_cluster = client_fault(cluster.options)
         if of_cluster is not None:
-            said = f"sink {name} is exactly_once and takes the properties of librdkafka"
-            yield ("clusters", sink.cluster, "options"), f"{said}: {of_cluster}"
+            reason = f"sink {name} is exactly_once and takes the properties of librdkafka"
+            yield ("clusters", sink.cluster, "options"), f"{reason}: {of_cluster}"
             continue
         of_sink = client_fault({**cluster.options, **sink.options})
         if of_sink is not None:
             yield ("sinks", name, "options"), of_sink
 
 
-def _source_rejects(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
+def _source_rejects(pipeline: PipelineSpec) -> Iterator[tuple[Path, str]]:
     """Check that librdkafka, which reads and writes these records, takes the clusters' options."""
     for name, source in pipeline.sources.items():
         if not isinstance(source, KafkaSource) or source.rejects_cluster is None:
@@ -266,11 +276,11 @@ def _source_rejects(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
                 continue
             fault = client_fault(pipeline.clusters[cluster].options)
             if fault is not None:
-                said = f"source {name} has rejects and takes the properties of librdkafka"
-                yield ("clusters", cluster, "options"), f"{said}: {fault}"
+                reason = f"source {name} has rejects and takes the properties of librdkafka"
+                yield ("clusters", cluster, "options"), f"{reason}: {fault}"
 
 
-def _paths(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
+def _paths(pipeline: PipelineSpec) -> Iterator[tuple[Path, str]]:
     """Check that each folder has one writer: its commit log belongs to one query."""
     users = {
         normpath(source.path): f"source {name} reads"
@@ -284,7 +294,7 @@ def _paths(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
                 yield ("sinks", name, "path"), f"{other} {sink.path!r} already; give another folder"
 
 
-def _watermarks(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
+def _watermarks(pipeline: PipelineSpec) -> Iterator[tuple[Path, str]]:
     """Check that each path from a source to a sink has one watermark, before its first use.
 
     An anomalies step ends a watermark; after it a new one may be set.
@@ -301,8 +311,8 @@ def _watermarks(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
         if not isinstance(step, Deduplicate | Window | Correlate | TopKeys):
             continue
         if step.watermark is not None and above is not None:
-            said = f"step {above} above has set the watermark already; leave it out here"
-            yield ("steps", name, "watermark"), said
+            reason = f"step {above} above has set the watermark already; leave it out here"
+            yield ("steps", name, "watermark"), reason
         elif step.watermark is None and above is None and pipeline.pipeline.mode != "batch":
             is_sure = _is_plain(pipeline, step.source)
             if is_sure:
@@ -311,7 +321,7 @@ def _watermarks(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
             set_by[name] = name
 
 
-def _is_plain(pipeline: Pipeline, view: str) -> bool:
+def _is_plain(pipeline: PipelineSpec, view: str) -> bool:
     """Whether a view has no query, function and join above it, whose watermarks are unknown."""
     while view in pipeline.steps:
         step = pipeline.steps[view]
@@ -321,44 +331,44 @@ def _is_plain(pipeline: Pipeline, view: str) -> bool:
     return True
 
 
-def _clusters(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
-    wanted: list[tuple[Path, str]] = []
+def _clusters(pipeline: PipelineSpec) -> Iterator[tuple[Path, str]]:
+    references: list[tuple[Path, str]] = []
     for name, source in pipeline.sources.items():
         if isinstance(source, KafkaSource):
-            wanted.append((("sources", name, "cluster"), source.cluster))
+            references.append((("sources", name, "cluster"), source.cluster))
             if source.rejects_cluster is not None:
-                wanted.append((("sources", name, "rejects_cluster"), source.rejects_cluster))
+                references.append((("sources", name, "rejects_cluster"), source.rejects_cluster))
     for name, step in pipeline.steps.items():
         if isinstance(step, Parse) and step.rejects_cluster is not None:
-            wanted.append((("steps", name, "rejects_cluster"), step.rejects_cluster))
+            references.append((("steps", name, "rejects_cluster"), step.rejects_cluster))
     for name, sink in pipeline.sinks.items():
         if isinstance(sink, KafkaSink):
-            wanted.append((("sinks", name, "cluster"), sink.cluster))
-    for path, cluster in wanted:
+            references.append((("sinks", name, "cluster"), sink.cluster))
+    for path, cluster in references:
         if cluster not in pipeline.clusters:
             yield path, _unknown(cluster, "cluster", pipeline.clusters)
 
 
-def _registries(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
-    wanted: list[tuple[Path, str | None]] = []
+def _registries(pipeline: PipelineSpec) -> Iterator[tuple[Path, str]]:
+    references: list[tuple[Path, str | None]] = []
     for name, step in pipeline.steps.items():
         if isinstance(step, Parse):
-            wanted.append((("steps", name, "registry"), step.registry))
+            references.append((("steps", name, "registry"), step.registry))
             is_newest = step.format == "avro" and step.row_schema is None and not step.subject
             if step.registry and is_newest and pipeline.topic_of(step.source) is None:
                 yield ("steps", name), "subject must be given: there is not one topic above"
     for name, sink in pipeline.sinks.items():
         if isinstance(sink, KafkaSink):
-            wanted.append((("sinks", name, "registry"), sink.registry))
+            references.append((("sinks", name, "registry"), sink.registry))
     for name, registry in pipeline.registries.items():
         fault = options_fault(registry)
         if fault is not None:
             yield ("registries", name, "options"), fault
-    for path, wanted_name in wanted:
-        if wanted_name is not None and wanted_name not in pipeline.registries:
-            yield path, _unknown(wanted_name, "registry", pipeline.registries)
+    for path, registry_name in references:
+        if registry_name is not None and registry_name not in pipeline.registries:
+            yield path, _unknown(registry_name, "registry", pipeline.registries)
 
 
-def _unknown(name: str, what: str, known: object) -> str:
-    names = ", ".join(known) if isinstance(known, dict) and known else "none"
+def _unknown(name: str, what: str, existing: object) -> str:
+    names = ", ".join(existing) if isinstance(existing, dict) and existing else "none"
     return f"{name!r} is not a {what}; there are: {names}"

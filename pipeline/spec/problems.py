@@ -52,10 +52,10 @@ class SpecError(Exception):
 
 def placed(where: Path, text: str, lines: dict[Path, Line]) -> Problem:
     """A problem with the line of its key, or of the nearest enclosing table."""
-    known = where
-    while known not in lines:
-        known = known[:-1]
-    line = lines[known]
+    nearest = where
+    while nearest not in lines:
+        nearest = nearest[:-1]
+    line = lines[nearest]
     return Problem(
         line.file, line.number, ".".join(_key(name) for name in where) or "the file", text
     )

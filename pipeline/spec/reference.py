@@ -19,7 +19,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from odradek.pipeline.spec.load import PARTS
 from odradek.pipeline.spec.mirror import PARTS as MIRROR_PARTS
 from odradek.pipeline.spec.mirror import Mirror
-from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.model import PipelineSpec
 from odradek.pipeline.spec.restart import Restart
 
 VARIABLE: Final = {"type": "string", "pattern": r"\$\{[A-Za-z_]", "description": "${NAME}"}
@@ -83,7 +83,7 @@ def mirror_tables() -> list[Table]:
     return list(_tables(parts, named=()))
 
 
-def json_schema(model: type[Pipeline | Mirror]) -> dict[str, Any]:
+def json_schema(model: type[PipelineSpec | Mirror]) -> dict[str, Any]:
     """The JSON Schema of a file, for editors: keys with their meanings, variables allowed."""
     schema = model.model_json_schema(by_alias=True)
     parts = [part for kinds in PARTS.values() for part in kinds.values()]
@@ -132,29 +132,29 @@ def _about(model: type[BaseModel]) -> str:
 
 def _meanings(model: type[BaseModel]) -> dict[str, str]:
     """Key -> what the docstrings of a model and its bases say of it."""
-    found: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     for ancestor in reversed(model.__mro__):
         if not issubclass(ancestor, BaseModel) or ancestor is BaseModel:
             continue
-        said = {
+        entries = {
             name: text
             for names, text in _ENTRY.findall(inspect.cleandoc(ancestor.__doc__ or ""))
             for name in names.split(", ")
         }
-        said |= _attribute_docstrings(ancestor)
-        for field, text in said.items():
+        entries |= _attribute_docstrings(ancestor)
+        for field, text in entries.items():
             if field in model.model_fields:
                 alias = model.model_fields[field].alias or field
-                found[alias] = " ".join(text.split())
+                meanings[alias] = " ".join(text.split())
             elif any(info.alias == field for info in model.model_fields.values()):
-                found[field] = " ".join(text.split())
-    return found
+                meanings[field] = " ".join(text.split())
+    return meanings
 
 
 def _attribute_docstrings(model: type[BaseModel]) -> dict[str, str]:
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
     assert isinstance(definition, ast.ClassDef), "the source of a class is one"
-    found: dict[str, str] = {}
+    docstrings: dict[str, str] = {}
     for node, after in zip(definition.body, definition.body[1:], strict=False):
         if (
             isinstance(node, ast.AnnAssign)
@@ -163,8 +163,8 @@ def _attribute_docstrings(model: type[BaseModel]) -> dict[str, str]:
             and isinstance(after.value, ast.Constant)
             and isinstance(after.value.value, str)
         ):
-            found[node.target.id] = after.value.value
-    return found
+            docstrings[node.target.id] = after.value.value
+    return docstrings
 
 
 def _type(value: dict[str, Any], definitions: dict[str, Any]) -> str:

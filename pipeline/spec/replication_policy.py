@@ -73,9 +73,9 @@ class Policy:
         of their name is its alias).  With the identity policy names have no alias, so there the
         second rule covers heartbeats only.
         """
-        wanted = pattern if names is None else "|".join(re.escape(name) for name in names)
-        assert wanted is not None, "one of the two is given"
-        included = f"(?!(?:{'|'.join(exclude)})$)(?:{wanted})" if exclude else f"(?:{wanted})"
+        topics = pattern if names is None else "|".join(re.escape(name) for name in names)
+        assert topics is not None, "one of the two is given"
+        included = f"(?!(?:{'|'.join(exclude)})$)(?:{topics})" if exclude else f"(?:{topics})"
         returned = rf"(?:.*\.)?{re.escape(self.target)}\..*[^.].*"
         loops = returned if self.kind == "default" else f"(?=.*{HEARTBEATS}$){returned}"
         if heartbeats:

@@ -106,16 +106,16 @@ def _unique(names: list[str]) -> list[str]:
 
 
 def _tokens(text: str) -> list[str]:
-    found: list[str] = []
+    tokens: list[str] = []
     place = 0
     end = len(text.rstrip())
     while place < end:
         match = TOKEN.match(text, place)
         if match is None:
             raise BadSchema(f"{text[place:].strip()[:20]!r} is not understood")
-        found.append(match.group().strip())
+        tokens.append(match.group().strip())
         place = match.end()
-    return found
+    return tokens
 
 
 @dataclass(slots=True)
@@ -141,8 +141,8 @@ class _Reader:
         """Consume a punctuation mark."""
         token = self.take()
         if token != mark:
-            said = repr(token) if token else "nothing"
-            raise BadSchema(f"{said} found where {mark!r} is expected after {after}")
+            text = repr(token) if token else "nothing"
+            raise BadSchema(f"{text} found where {mark!r} is expected after {after}")
 
     def fields(self, above: str) -> list[str]:
         """Parse names with types, separated by commas; returns the names."""
@@ -156,8 +156,8 @@ class _Reader:
         """Parse a name, its type, and NOT NULL and COMMENT; returns the name."""
         token = self.take()
         if not re.fullmatch(r"\w+|`.+`", token):
-            said = repr(token) if token else "nothing"
-            raise BadSchema(f"{said} found where the name of a column is expected")
+            text = repr(token) if token else "nothing"
+            raise BadSchema(f"{text} found where the name of a column is expected")
         name = token[1:-1].replace("``", "`") if token.startswith("`") else token
         path = above + name
         if self.peek() == ":":
@@ -201,9 +201,10 @@ class _Reader:
         elif name in TYPES.split(", "):
             self.details(name, path)
         else:
-            said = f"{token!r} is not a type" if token else "a type is missing"
+            reason = f"{token!r} is not a type" if token else "a type is missing"
             raise BadSchema(
-                f"column {path}: {said}; there are: {TYPES}, ARRAY<...>, MAP<..., ...>, STRUCT<...>"
+                f"column {path}: {reason}; there are: {TYPES}, ARRAY<...>, MAP<..., ...>,"
+                " STRUCT<...>"
             )
 
     def details(self, name: str, path: str) -> None:
@@ -236,5 +237,5 @@ class _Reader:
         if not 1 <= int(sizes[0]) <= PRECISION_MAX:
             raise BadSchema(f"column {path}: {name} has 1 to {PRECISION_MAX} digits")
         if len(sizes) > 1 and int(sizes[1]) > int(sizes[0]):
-            said = f"{sizes[1]} of {sizes[0]} digits cannot follow the decimal point"
-            raise BadSchema(f"column {path}: {name}: {said}")
+            reason = f"{sizes[1]} of {sizes[0]} digits cannot follow the decimal point"
+            raise BadSchema(f"column {path}: {name}: {reason}")

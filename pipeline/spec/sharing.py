@@ -16,7 +16,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from odradek.pipeline.spec.key_lines import Path
-from odradek.pipeline.spec.model import REJECTS, Pipeline
+from odradek.pipeline.spec.model import REJECTS, PipelineSpec
 from odradek.pipeline.spec.parse_step import Parse
 from odradek.pipeline.spec.restart import Restart
 from odradek.pipeline.spec.sinks import Sink, SparkSink
@@ -64,7 +64,7 @@ class SharedQuery:
     output_mode: str
 
 
-def shared_queries(pipeline: Pipeline) -> list[SharedQuery]:
+def shared_queries(pipeline: PipelineSpec) -> list[SharedQuery]:
     """The queries of several sinks; sinks that are in none have queries of their own."""
     if pipeline.pipeline.queries != "shared" or pipeline.pipeline.mode == "batch":
         return []
@@ -85,7 +85,7 @@ def shared_queries(pipeline: Pipeline) -> list[SharedQuery]:
     ]
 
 
-def _outputs(pipeline: Pipeline) -> Iterator[tuple[str, str, Sink | None]]:
+def _outputs(pipeline: PipelineSpec) -> Iterator[tuple[str, str, Sink | None]]:
     """Yield the name of what is written, the view that it is made of, and the sink if it is one."""
     for name, step in pipeline.steps.items():
         if isinstance(step, Parse) and step.rejects is not None:
@@ -94,7 +94,9 @@ def _outputs(pipeline: Pipeline) -> Iterator[tuple[str, str, Sink | None]]:
         yield name, sink.source, sink
 
 
-def _query(pipeline: Pipeline, anchor: str, mode: str, paths: dict[str, list[str]]) -> SharedQuery:
+def _query(
+    pipeline: PipelineSpec, anchor: str, mode: str, paths: dict[str, list[str]]
+) -> SharedQuery:
     first, *others = paths.values()
     view = next(candidate for candidate in first if all(candidate in path for path in others))
     used = {step for path in paths.values() for step in path[: path.index(view)]}
@@ -108,7 +110,7 @@ def _query(pipeline: Pipeline, anchor: str, mode: str, paths: dict[str, list[str
     )
 
 
-def _path(pipeline: Pipeline, view: str) -> list[str]:
+def _path(pipeline: PipelineSpec, view: str) -> list[str]:
     """A view and those above it, up to the last one that does not depend on single rows alone."""
     path = [view]
     while (above := _input(pipeline, path[-1])) is not None:
@@ -116,7 +118,7 @@ def _path(pipeline: Pipeline, view: str) -> list[str]:
     return path
 
 
-def _input(pipeline: Pipeline, view: str) -> str | None:
+def _input(pipeline: PipelineSpec, view: str) -> str | None:
     """The view whose rows a step takes one by one; None for sources and all other steps."""
     step = pipeline.steps.get(view)
     match step:
@@ -139,7 +141,7 @@ def _expressions(step: Map | Route) -> list[str]:
     return [*(step.columns if isinstance(step, Map) else step.rules).values()]
 
 
-def _input_of_join(pipeline: Pipeline, step: Join) -> str | None:
+def _input_of_join(pipeline: PipelineSpec, step: Join) -> str | None:
     """The stream of a join with a table whose rows have no state: those of the table are found."""
     if step.watermark is not None or any(map(_CLOCK.search, [step.on, *step.columns.values()])):
         return None
@@ -151,7 +153,7 @@ def _input_of_join(pipeline: Pipeline, step: Join) -> str | None:
     return None
 
 
-def _input_of_sql(pipeline: Pipeline, name: str, step: Sql) -> str | None:
+def _input_of_sql(pipeline: PipelineSpec, name: str, step: Sql) -> str | None:
     """The stream of a query that is known to take rows one by one."""
     if step.query is None or step.watermarks or _CLOCK.search(step.query):
         return None
@@ -172,13 +174,13 @@ def _input_of_sql(pipeline: Pipeline, name: str, step: Sql) -> str | None:
     return streams[0] if None not in read and len(streams) == 1 else None
 
 
-def _is_static(pipeline: Pipeline, view: str) -> bool:
+def _is_static(pipeline: PipelineSpec, view: str) -> bool:
     """Whether a view depends on tables only, and so is not a stream."""
     above = pipeline.sources_of(view)
     return all(pipeline.sources[name].is_static for name in above)
 
 
-def _has_state(pipeline: Pipeline, view: str) -> bool:
+def _has_state(pipeline: PipelineSpec, view: str) -> bool:
     """Whether the rows of a batch may depend on the output mode."""
     while view not in pipeline.sources:
         step = pipeline.steps[view]
@@ -193,7 +195,7 @@ def _is_shareable(sink: Sink) -> bool:
     return not isinstance(sink, SparkSink) or sink.foreach_batch or sink.format == "delta"
 
 
-def restarts_of(pipeline: Pipeline) -> dict[str, Restart]:
+def restarts_of(pipeline: PipelineSpec) -> dict[str, Restart]:
     """Query -> when it is started again, shared queries included."""
     of_sinks = pipeline.restarts()
     shared = shared_queries(pipeline)
@@ -202,18 +204,18 @@ def restarts_of(pipeline: Pipeline) -> dict[str, Restart]:
     }
 
 
-def sharing_faults(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
+def sharing_faults(pipeline: PipelineSpec) -> Iterator[tuple[Path, str]]:
     """Yield the errors of shared queries: place and message."""
     for query in shared_queries(pipeline):
         sinks = [output for output in query.outputs if output in pipeline.sinks]
         for name in sinks[1:]:
             if pipeline.sinks[name].restart != pipeline.sinks[sinks[0]].restart:
-                said = f"sinks {sinks[0]} and {name} share a query, which has one policy"
-                yield ("sinks", name, "restart"), f"{said}; allowed: the same at all its sinks"
+                reason = f"sinks {sinks[0]} and {name} share a query, which has one policy"
+                yield ("sinks", name, "restart"), f"{reason}; allowed: the same at all its sinks"
         for output in (*pipeline.sinks, *pipeline.dead_letter_steps()):
             if output == query.name:
-                said = f"the query of {' and '.join(query.outputs)} has this name already"
-                yield ("sinks", output), said
+                reason = f"the query of {' and '.join(query.outputs)} has this name already"
+                yield ("sinks", output), reason
 
 
 def said_of(query: SharedQuery) -> str:

@@ -17,7 +17,7 @@ from odradek.pipeline.spec.ends import (
     without_options,
 )
 from odradek.pipeline.spec.field_types import (
-    Columns,
+    ColumnNames,
     Duration,
     Length,
     Name,
@@ -42,7 +42,7 @@ OutputMode = Annotated[
 ]
 
 
-class End(Part):
+class Destination(Part):
     """A sink."""
 
     source: Name = Field(alias="from")
@@ -51,7 +51,7 @@ class End(Part):
     """Start the query of this sink again when it has failed; None: as `[pipeline.restart]` says."""
 
 
-class KafkaSink(End):
+class KafkaSink(Destination):
     """A Kafka topic.
 
     delivery_guarantee  at_least_once: Spark's connector writes, and a batch that is repeated after
@@ -72,7 +72,7 @@ class KafkaSink(End):
     topic: Topic | None = None
     """None: the topic is in the column `topic`."""
     key: Text | None = None
-    value: Columns | Literal["*", "value"] | None = "*"
+    value: ColumnNames | Literal["*", "value"] | None = "*"
     format: Literal["json", "avro", "protobuf", "json_schema"] = "json"
     """How `value` is encoded; `json_schema` is JSON with the id of a schema before it."""
     row_schema: Text | None = Field(None, alias="schema")
@@ -130,20 +130,20 @@ class KafkaSink(End):
         return self
 
 
-class FileSink(End):
+class FileSink(Destination):
     """A folder of files, exactly once: Spark's commit log in it lists the committed files."""
 
     kind: Literal["files"]
     path: Text
     """The folder, relative to the pipeline file; or a URI that Spark writes."""
     format: FileFormat
-    partition_by: Columns | None = None
+    partition_by: ColumnNames | None = None
     """Columns whose values name folders, as `day=2026-01-01/`.  Spark's `partitionBy`."""
     options: Options = {}
     """Further options of Spark's writer of the format."""
 
 
-class TableSink(End):
+class TableSink(Destination):
     """A table of a database with upserts by key, so a repeated batch changes nothing.
 
     keys       the columns of the primary key
@@ -163,7 +163,7 @@ class TableSink(End):
     MariaDB stores texts in keys as VARCHAR(255), and times in UTC."""
     table: Text
     """The table; `schema.table` in PostgreSQL."""
-    keys: Columns
+    keys: ColumnNames
     latest_by: Text | None = None
     delete_by: Text | None = None
     keep_by: Text | None = None
@@ -177,8 +177,8 @@ class TableSink(End):
     @classmethod
     def _known_database(cls, url: str) -> str:
         if database_of(url) not in DATABASES:
-            known = ", ".join(f"jdbc:{name}:..." for name in DATABASES)
-            raise ValueError(f"{without_options(url)!r} is not allowed; allowed: {known}")
+            prefixes = ", ".join(f"jdbc:{name}:..." for name in DATABASES)
+            raise ValueError(f"{without_options(url)!r} is not allowed; allowed: {prefixes}")
         return url
 
     @model_validator(mode="after")
@@ -195,7 +195,7 @@ class TableSink(End):
         return self
 
 
-class ConsoleSink(End):
+class ConsoleSink(Destination):
     """Standard output."""
 
     kind: Literal["console"]
@@ -204,7 +204,7 @@ class ConsoleSink(End):
     """Rows of a batch that are printed.  Spark's `numRows`."""
 
 
-class SparkSink(End):
+class SparkSink(Destination):
     """Any connector of Spark, by its format and options; Delta Lake and Iceberg among them.
 
     The guarantee is that of the connector's streaming writer: Delta Lake and Iceberg write each
@@ -219,7 +219,7 @@ class SparkSink(End):
     table: Text | None = Field(None, examples=["lake.shop.orders"])
     """Instead of `path`, the table in a catalog of `[pipeline.spark]`, which is created.  Spark's
     `toTable`."""
-    partition_by: Columns | None = None
+    partition_by: ColumnNames | None = None
     """Columns by whose values a new table is divided.  Spark's `partitionBy`."""
     output_mode: OutputMode = "append"
     foreach_batch: bool = False
@@ -244,7 +244,7 @@ def _http_address(url: str) -> str:
     return url
 
 
-class HttpSink(End):
+class HttpSink(Destination):
     """An HTTP endpoint, one request per row, at least once: a webhook.
 
     A batch that is repeated after a crash sends its requests again, with the same idempotency keys.
@@ -263,7 +263,7 @@ class HttpSink(End):
     """The address, with http or https."""
     method: Literal["POST", "PUT", "PATCH"] = "POST"
     """Method of each request."""
-    value: Columns | Literal["*", "value"] = "*"
+    value: ColumnNames | Literal["*", "value"] = "*"
     """Columns of the JSON object that is sent, "*" for all; or "value": the column `value` as it
     is."""
     headers: dict[str, str] = {}

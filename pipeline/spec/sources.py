@@ -17,7 +17,7 @@ Partition = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})$")]
 Offset = Annotated[int, Field(ge=-2, le=(1 << 63) - 1)]
 
 
-Offsets = Literal["earliest", "latest"] | dict[Topic, dict[Partition, Offset]]
+StartingOffsets = Literal["earliest", "latest"] | dict[Topic, dict[Partition, Offset]]
 """One position for all partitions, or topic -> partition -> offset (-2 earliest, -1 latest)."""
 
 
@@ -58,10 +58,10 @@ class KafkaSource(Origin):
     """A regular expression of Java for topics, later ones included.  Spark's `subscribePattern`."""
     assign: Assigned | None = None
     """Topic -> numbers of partitions.  Spark's `assign`."""
-    starting_offsets: Offsets = "earliest"
+    starting_offsets: StartingOffsets = "earliest"
     """Where the first run starts, or topic -> partition -> offset (-2 earliest, -1 latest);
     later ones continue from the checkpoint.  Spark's `startingOffsets`."""
-    ending_offsets: Offsets = "latest"
+    ending_offsets: StartingOffsets = "latest"
     """In batch mode only."""
     starting_timestamp_ms: Annotated[int, Field(ge=0)] | None = None
     """Instead of `starting_offsets`: the first record at or after this time, in ms since 1970;

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from odradek.pipeline.spec.field_types import (
-    Columns,
+    ColumnNames,
     Duration,
     Length,
     Name,
@@ -33,7 +33,7 @@ Watermark = Annotated[
     ),
 ]
 EventTime = Annotated[Text, Field(description="The column with the event time, a TIMESTAMP.")]
-Groups = Annotated[Names, Field(description="Columns; without them all rows are one group.")]
+GroupColumns = Annotated[Names, Field(description="Columns; without them all rows are one group.")]
 
 
 BOUNDS: Final = ("window_start", "window_end")
@@ -79,7 +79,7 @@ class Mask(Step):
     """Masks the values of columns: `hash` (SHA-256, salted), `last4`, `null` or `constant`."""
 
     kind: Literal["mask"]
-    columns: Columns
+    columns: ColumnNames
     """The columns that are masked."""
     how: Literal["hash", "last4", "null", "constant"]
     """`hash`: SHA-256 of salt and value in hexadecimal; `last4`: `*` for all but the last four
@@ -106,7 +106,7 @@ class Deduplicate(Step):
     """Keeps one row per key; a stream stores keys for the time `watermark`."""
 
     kind: Literal["deduplicate"]
-    keys: Columns
+    keys: ColumnNames
     """Columns in which rows with equal values are one."""
     time: EventTime
     watermark: Watermark = None
@@ -141,7 +141,7 @@ class Window(Step):
     """Length of tumbling and sliding windows."""
     slide: Length | None = None
     gap: Length | None = None
-    group_by: Groups = []
+    group_by: GroupColumns = []
     aggregates: Expressions
     """Column -> SQL aggregate, such as `count(*)`, `sum(amount)`."""
 
@@ -201,7 +201,7 @@ class Correlate(Step):
     """From one window to the next; None: `length`."""
     x: Text
     y: Text
-    group_by: Groups = []
+    group_by: GroupColumns = []
 
     @model_validator(mode="after")
     def _overlapping(self) -> Self:
@@ -249,7 +249,7 @@ class Anomalies(Step):
     time: EventTime
     value: Text
     """The column that is judged."""
-    group_by: Groups = []
+    group_by: GroupColumns = []
     threshold: Annotated[float, Field(gt=0)] = 4.0
     """A row with a score above it, or below its negative, is an anomaly."""
     history: Annotated[int, Field(ge=2, le=10_000)] = 100
@@ -306,7 +306,7 @@ class Udf(Step):
     function: Reference
     """`module:name` of the function.  Modules in the folder of the pipeline file are sent to the
     workers; others must be installed there."""
-    inputs: Columns
+    inputs: ColumnNames
     """The columns that the function gets."""
     column: Text
     """The column that is added or replaced."""

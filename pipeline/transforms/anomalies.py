@@ -140,18 +140,18 @@ def _value(rows: DataFrame, step: Anomalies) -> Column:
 
 def _carried(rows: DataFrame, name: str) -> Column:
     """Convert a column that pandas would change: integers with nulls, and times after 2262."""
-    known, kind = F.col(quoted(name)), rows.schema[name].dataType
+    value, kind = F.col(quoted(name)), rows.schema[name].dataType
     if isinstance(kind, TimestampType):
-        return F.unix_micros(known).cast(StringType())
+        return F.unix_micros(value).cast(StringType())
     if isinstance(kind, LongType | TimestampNTZType):
-        return known.cast(StringType())
-    return known
+        return value.cast(StringType())
+    return value
 
 
 def _brought_back(rows: DataFrame, name: str) -> Column:
-    known, kind = F.col(quoted(name)), rows.schema[name].dataType
+    value, kind = F.col(quoted(name)), rows.schema[name].dataType
     if isinstance(kind, TimestampType):
-        return F.timestamp_micros(known.cast(LongType()))
+        return F.timestamp_micros(value.cast(LongType()))
     if isinstance(kind, LongType | TimestampNTZType):
-        return known.cast(kind)
-    return known
+        return value.cast(kind)
+    return value

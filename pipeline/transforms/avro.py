@@ -19,7 +19,7 @@ TIMES: Final = ("timestamp-millis", "timestamp-micros", "date")
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class DecodedRows:
     """Rows with the decoded struct as an added column.
 
     is_readable  whether the bytes are exactly one record of the schema
@@ -32,7 +32,7 @@ class Read:
     texts: dict[str, Column]
 
 
-def read_avro(rows: DataFrame, data: Column, schema_text: str, name: str) -> Read:
+def read_avro(rows: DataFrame, data: Column, schema_text: str, name: str) -> DecodedRows:
     """Add the column `name` with the fields of the record.
 
     Trailing bytes are detected when every field is plain: a number, text, bytes, a time, or one of
@@ -57,20 +57,20 @@ def read_avro(rows: DataFrame, data: Column, schema_text: str, name: str) -> Rea
     }
     if all(_is_plain(field["type"]) for field in fields):
         # A null that the schema forbids: encoding it would raise an error.
-        wanted = [
+        required = [
             parsed[avro_field["name"]].isNotNull()
             for avro_field in fields
             if not _is_nullable(avro_field)
         ]
-        is_there = reduce(lambda one, other: one & other, wanted, parsed.isNotNull())
+        is_there = reduce(lambda left, right: left & right, required, parsed.isNotNull())
         again = F.when(is_there, to_avro(parsed, schema_text))
         is_readable = F.coalesce(again == data, F.lit(False))
     else:
         present = [parsed[field].isNotNull() for field in structure.names]
-        is_readable = reduce(lambda one, other: one | other, present)
+        is_readable = reduce(lambda left, right: left | right, present)
     for is_text in texts.values():
         is_readable = is_readable & is_text
-    return Read(rows, structure, is_readable, texts)
+    return DecodedRows(rows, structure, is_readable, texts)
 
 
 def _is_plain(kind: Any) -> bool:

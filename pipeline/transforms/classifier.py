@@ -23,18 +23,18 @@ def train(rows: DataFrame, text_column: str, class_column: str) -> PipelineModel
 
     raises  StepInputError for rows of fewer than two classes
     """
-    known = rows.select(
+    labelled = rows.select(
         F.coalesce(column(rows, text_column).cast("string"), F.lit("")).alias("_text"),
         column(rows, class_column).cast("string").alias("_label"),
     )
-    known = known.where(F.col("_label").isNotNull())
-    if known.select("_label").distinct().count() < CLASSES_MIN:
+    labelled = labelled.where(F.col("_label").isNotNull())
+    if labelled.select("_label").distinct().count() < CLASSES_MIN:
         raise StepInputError(
             f"{class_column!r} has fewer than {CLASSES_MIN} classes: nothing to learn"
         )
     classes = StringIndexer(
         inputCol="_label", outputCol="_known", stringOrderType="alphabetAsc"
-    ).fit(known)
+    ).fit(labelled)
     stages: list[Any] = [
         RegexTokenizer(inputCol="_text", outputCol="_words", pattern=r"\W+"),
         HashingTF(inputCol="_words", outputCol="_features", numFeatures=FEATURES),
@@ -43,6 +43,6 @@ def train(rows: DataFrame, text_column: str, class_column: str) -> PipelineModel
         ),
         IndexToString(inputCol="_index", outputCol="_class", labels=classes.labels),
     ]
-    model = Pipeline(stages=stages).fit(classes.transform(known))
+    model = Pipeline(stages=stages).fit(classes.transform(labelled))
     assert isinstance(model, PipelineModel), "a pipeline is fitted to a model"
     return model

@@ -17,8 +17,8 @@ def quoted(name: str) -> str:
 
 def path_of(rows: DataFrame, name: str) -> str:
     """The path of the column with this whole name, or else of a field: `order.price`."""
-    known = {column.lower() for column in rows.columns}
-    return quoted(name) if name.lower() in known else name
+    names = {column.lower() for column in rows.columns}
+    return quoted(name) if name.lower() in names else name
 
 
 def column(rows: DataFrame, name: str) -> Column:

@@ -86,8 +86,8 @@ def _marked(text: Column) -> Column:
 
 def texts_of(schema: StructType) -> StructType:
     """The columns and fields that are or contain a STRING, and nothing else."""
-    found = ((field.name, _texts(field.dataType)) for field in schema.fields)
-    return StructType([StructField(name, kind) for name, kind in found if kind is not None])
+    texts = ((field.name, _texts(field.dataType)) for field in schema.fields)
+    return StructType([StructField(name, kind) for name, kind in texts if kind is not None])
 
 
 def _texts(kind: DataType) -> DataType | None:

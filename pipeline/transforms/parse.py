@@ -140,7 +140,7 @@ def _from_text_column(
     schema = StructType.fromDDL(schema_text)
     assert isinstance(schema, StructType), "a schema names columns"
     # Columns that the schema declares NOT NULL are required.
-    wanted = [field.name for field in schema.fields if not field.nullable]
+    required = [field.name for field in schema.fields if not field.nullable]
     if step.format == "csv":
         text = F.rtrim(text, F.lit("\r\n"))
     plain = as_texts(schema)
@@ -159,7 +159,7 @@ def _from_text_column(
         schema,
         is_whole & F.col(PARSED).isNotNull() & F.col(PARSED)[CORRUPT].isNull(),
         _reason(reason, text, plain, step),
-        list(dict.fromkeys([*step.required, *wanted])),
+        list(dict.fromkeys([*step.required, *required])),
         F.lit(False) if envelope is None else envelope.is_deletion,
     )
 
@@ -170,8 +170,8 @@ def _with_times(parsed: _Parsed, step: Parse) -> _Parsed:
     is_good, reason = parsed.is_good, parsed.reason
     for path, value, kind in _times(parsed.schema, F.col(PARSED)):
         is_bad = is_wrong(value, kind, step.epoch, path, is_text=is_text)
-        said = f"{path} is not {_kind(kind)}"
-        for condition, why in reasons(value, kind, step.epoch, path, said, is_text=is_text):
+        default = f"{path} is not {_kind(kind)}"
+        for condition, why in reasons(value, kind, step.epoch, path, default, is_text=is_text):
             reason = reason.when(is_bad & condition, F.lit(why))
         is_good = is_good & ~is_bad
     return replace(parsed, is_good=is_good, reason=reason)
@@ -193,13 +193,13 @@ def _with_placeholders(parsed: _Parsed, step: Parse) -> _Parsed:
         ]
         refused = F.array_intersect(unknown, F.array(*structs).cast("array<string>"))
     is_refused = (F.size(refused) > 0) & ~F.coalesce(parsed.is_deletion, F.lit(False))
-    said = F.concat(F.try_element_at(refused, F.lit(1)), F.lit(" is not known: a placeholder"))
+    text = F.concat(F.try_element_at(refused, F.lit(1)), F.lit(" is not known: a placeholder"))
     return replace(
         parsed,
         rows=rows,
         unknown=unknown,
         is_good=parsed.is_good & ~is_refused,
-        reason=parsed.reason.when(is_refused, said),
+        reason=parsed.reason.when(is_refused, text),
     )
 
 
@@ -267,7 +267,7 @@ def _divided(
     if bound is not None and step.rejects is not None and bound.is_of_stream(parsed.rows):
         for path in bound.columns:
             is_ahead = bound.is_ahead(_at(path, columns))
-            reason = reason.when(is_ahead, F.lit(f"{path} {bound.said}"))
+            reason = reason.when(is_ahead, F.lit(f"{path} {bound.reason}"))
             is_good = is_good & ~is_ahead
     is_good = F.coalesce(is_good, F.lit(False))
     is_deletion = parsed.is_deletion
@@ -293,11 +293,11 @@ def _divided(
 
 def _at(path: str, columns: Mapping[str, Column]) -> Column:
     """The column of a path: a column with this whole name, or else a field."""
-    known = {name.lower(): value for name, value in columns.items()}
-    if path.lower() in known:
-        return known[path.lower()]
+    by_name = {name.lower(): value for name, value in columns.items()}
+    if path.lower() in by_name:
+        return by_name[path.lower()]
     top, *fields = path.split(".")
-    return reduce(lambda value, field: value[field], fields, known[top.lower()])
+    return reduce(lambda value, field: value[field], fields, by_name[top.lower()])
 
 
 def _from_text(text: Column, schema: StructType, step: Parse) -> Column:
@@ -350,16 +350,16 @@ def _leaves(
 ) -> Iterator[tuple[str, StructType]]:
     """Yield a text for each field, and a schema of that field; structs before their fields."""
     for field in schema.fields:
-        said = f"{above}{field.name} is not {_kind(field.dataType)}"
+        text = f"{above}{field.name} is not {_kind(field.dataType)}"
         if not isinstance(field.dataType, StructType):
-            yield said, around(field)
+            yield text, around(field)
             continue
 
-        def inside(one: StructField, name: str = field.name) -> StructType:
-            return around(StructField(name, StructType([one])))
+        def inside(inner: StructField, name: str = field.name) -> StructType:
+            return around(StructField(name, StructType([inner])))
 
         # Any object matches a struct whose fields are all missing.
-        yield said, inside(StructField(CORRUPT, StringType()))
+        yield text, inside(StructField(CORRUPT, StringType()))
         yield from _leaves(field.dataType, inside, f"{above}{field.name}.")
 
 
@@ -394,7 +394,7 @@ def _headers(bad: DataFrame, reason: Column) -> Column:
     ours = F.array(*added)
     if not _are_headers(kinds.get("headers")):
         return ours
-    theirs = F.filter(F.col("headers"), lambda one: ~one["key"].startswith(HEADER_PREFIX))
+    theirs = F.filter(F.col("headers"), lambda header: ~header["key"].startswith(HEADER_PREFIX))
     # The column is null for a record without headers.
     return F.coalesce(F.concat(theirs, ours), ours)
 

@@ -24,7 +24,7 @@ def add_column(rows: DataFrame, step: Udf, folder: Path) -> DataFrame:
 
     raises  StepInputError
     """
-    function = found(step.function, folder)
+    function = function_named(step.function, folder)
     inputs = [column(rows, name) for name in step.inputs]
     if step.pandas:
         of_series: Any = pandas_udf
@@ -50,7 +50,7 @@ def transformed(rows: DataFrame, step: Python, folder: Path) -> DataFrame:
 
     raises  StepInputError
     """
-    function = found(step.step, folder)
+    function = function_named(step.step, folder)
     try:
         result = function(rows, **step.options)
     except (PySparkException, Py4JError):
@@ -63,7 +63,7 @@ def transformed(rows: DataFrame, step: Python, folder: Path) -> DataFrame:
     return result
 
 
-def found(reference: str, folder: Path) -> Callable[..., Any]:
+def function_named(reference: str, folder: Path) -> Callable[..., Any]:
     """The function `module:name`; modules in the folder come first, and are sent to the workers.
 
     raises  StepInputError
@@ -86,8 +86,10 @@ def found(reference: str, folder: Path) -> Callable[..., Any]:
     _send(folder)
     function: Callable[..., Any] | None = getattr(module, attribute, None)
     if function is None or not callable(function):
-        known = ", ".join(attribute for attribute in vars(module) if not attribute.startswith("_"))
-        raise StepInputError(f"{name} has no function {attribute}; it has: {known}")
+        attributes = ", ".join(
+            attribute for attribute in vars(module) if not attribute.startswith("_")
+        )
+        raise StepInputError(f"{name} has no function {attribute}; it has: {attributes}")
     return function
 
 

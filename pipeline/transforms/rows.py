@@ -36,7 +36,7 @@ def keep(rows: DataFrame, step: Filter, model: PipelineModel | None) -> DataFram
         conditions.append(column(rows, name).cast("string").rlike(pattern))
     conditions += [_is_equal(rows, name, value) for name, value in step.equals.items()]
     if conditions:
-        rows = rows.where(reduce(lambda one, other: one & other, conditions))
+        rows = rows.where(reduce(lambda left, right: left & right, conditions))
     if model is None:
         return rows
     names = rows.columns
@@ -47,8 +47,8 @@ def keep(rows: DataFrame, step: Filter, model: PipelineModel | None) -> DataFram
 
 def _is_equal(rows: DataFrame, name: str, value: str | float | bool) -> Column:
     """The comparison with a value; Spark would fail for a value of another type."""
-    known = column(rows, name)
-    kind = rows.select(known).schema.fields[0].dataType
+    value_of_row = column(rows, name)
+    kind = rows.select(value_of_row).schema.fields[0].dataType
     fits = {
         bool: isinstance(kind, BooleanType),
         str: isinstance(kind, StringType | BinaryType),
@@ -58,7 +58,9 @@ def _is_equal(rows: DataFrame, name: str, value: str | float | bool) -> Column:
         raise StepInputError(
             f"equals: {name} is {shown} and never {value!r}; where takes any expression"
         )
-    return (known.cast("string") if isinstance(kind, BinaryType) else known) == F.lit(value)
+    return (value_of_row.cast("string") if isinstance(kind, BinaryType) else value_of_row) == F.lit(
+        value
+    )
 
 
 def change(rows: DataFrame, step: Map) -> DataFrame:
@@ -76,9 +78,9 @@ def mask(rows: DataFrame, step: Mask) -> DataFrame:
 
     raises  StepInputError for a name that is not a column of the rows, such as a field of one
     """
-    known = {name.lower() for name in rows.columns}
+    names = {name.lower() for name in rows.columns}
     for name in step.columns:
-        if name.lower() not in known:
+        if name.lower() not in names:
             # withColumn would add a second column, and keep the values of the first.
             raise StepInputError(f"{name} is not a column; there are: {', '.join(rows.columns)}")
     return rows.withColumns({name: _masked(rows[quoted(name)], step) for name in step.columns})

@@ -107,11 +107,13 @@ def read(value: Column, kind: DataType, epoch: Epoch, path: str, *, is_text: boo
             return F.when(value.isNotNull(), F.struct(*fields))
         case ArrayType():
             inner = kind.elementType
-            return F.transform(value, lambda one: read(one, inner, epoch, path, is_text=is_text))
+            return F.transform(
+                value, lambda element: read(element, inner, epoch, path, is_text=is_text)
+            )
         case MapType():
             inner = kind.valueType
             return F.transform_values(
-                value, lambda _, one: read(one, inner, epoch, path, is_text=is_text)
+                value, lambda _, element: read(element, inner, epoch, path, is_text=is_text)
             )
         case _:
             return value
@@ -134,15 +136,17 @@ def is_wrong(
                 for field in kind.fields
                 if has_times(field.dataType)
             ]
-            return reduce(lambda one, other: one | other, parts, F.lit(False))
+            return reduce(lambda left, right: left | right, parts, F.lit(False))
         case ArrayType():
             inner = kind.elementType
         case MapType():
             inner, value = kind.valueType, F.map_values(value)
         case _:
             return value.isNotNull() & read(value, kind, epoch, path, is_text=is_text).isNull()
-    found = F.exists(value, lambda one: is_wrong(one, inner, epoch, path, is_text=is_text))
-    return F.coalesce(found, F.lit(False))
+    has_wrong = F.exists(
+        value, lambda element: is_wrong(element, inner, epoch, path, is_text=is_text)
+    )
+    return F.coalesce(has_wrong, F.lit(False))
 
 
 def _is_kept(micros: Column) -> Column:
@@ -166,11 +170,11 @@ def _from_text(text: Column, unit: str | None) -> Column:
 
 
 def reasons(
-    value: Column, kind: DataType, epoch: Epoch, path: str, said: str, *, is_text: bool
+    value: Column, kind: DataType, epoch: Epoch, path: str, default: str, *, is_text: bool
 ) -> Iterator[tuple[Column, str]]:
     """Conditions for a time that `is_wrong`, each with its reason; the first true one counts.
 
-    said  the reason for a value that is not a time
+    default  the reason for a value that is not a time
     """
     if isinstance(kind, TimestampType) and is_text:
         unit = epoch.get(path) if isinstance(epoch, dict) else epoch
@@ -182,7 +186,7 @@ def reasons(
         yield _from_text(value, unit).isNotNull(), f"{path} {OUTSIDE}"
     elif isinstance(kind, KINDS):
         yield F.lit(True), f"{path} {OUTSIDE}"
-    yield F.lit(True), said
+    yield F.lit(True), default
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +219,7 @@ class Bound:
         return F.coalesce(F.unix_micros(time.cast("timestamp")) > bound, F.lit(False))
 
     @property
-    def said(self) -> str:
+    def reason(self) -> str:
         """The reason for a column beyond the bound."""
         return f"is more than {self.ahead_max} ahead of now"
 

@@ -51,10 +51,10 @@ def _is_placeholder(value: Column, kind: DataType, octets: bytes) -> Column | No
             inner = (
                 _is_placeholder(value[field.name], field.dataType, octets) for field in kind.fields
             )
-            found = [
+            conditions = [
                 F.coalesce(condition, F.lit(False)) for condition in inner if condition is not None
             ]
-            return reduce(lambda left, right: left | right, found) if found else None
+            return reduce(lambda left, right: left | right, conditions) if conditions else None
         case ArrayType():
             element = kind.elementType
             if isinstance(element, NumericType):

@@ -71,8 +71,8 @@ def correlate(rows: DataFrame, step: Correlate) -> DataFrame:
     # Spark's own corr fails for a constant column.
     r = F.try_divide(F.covar_pop(x, y), F.stddev_pop(x) * F.stddev_pop(y))
     result = grouped.agg(r.alias("r"), F.count(x).alias("count"))
-    known = F.when(~F.isnan("r"), F.col("r")).alias("r")
-    return result.select(*_bounds(), *map(quoted, step.group_by), known, "count")
+    correlation = F.when(~F.isnan("r"), F.col("r")).alias("r")
+    return result.select(*_bounds(), *map(quoted, step.group_by), correlation, "count")
 
 
 def top_keys(rows: DataFrame, step: TopKeys) -> DataFrame:

@@ -23,7 +23,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from odradek.pipeline.cli import main
 from odradek.pipeline.jobs import run
 from odradek.pipeline.sinks.write import SinkQuery, SinkWriter, WriteBatch, writer_of
-from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.model import PipelineSpec
 from odradek.pipeline.spec.sinks import Sink
 
 
@@ -60,7 +60,7 @@ class KilledWriter:
         return write_and_kill
 
 
-def killed_at(when: str, name: str, batch: int) -> Callable[[Sink, Pipeline, Path], SinkWriter]:
+def killed_at(when: str, name: str, batch: int) -> Callable[[Sink, PipelineSpec, Path], SinkWriter]:
     """`writer_of` with writers that kill the process group."""
     return lambda sink, pipeline, folder: KilledWriter(
         writer_of(sink, pipeline, folder), when, name, batch

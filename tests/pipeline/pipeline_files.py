@@ -11,7 +11,7 @@ from jsonschema.validators import validator_for
 
 from odradek.pipeline.spec.load import parse
 from odradek.pipeline.spec.mirror import Mirror
-from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.model import PipelineSpec
 from odradek.pipeline.spec.problems import SpecError
 from odradek.pipeline.spec.reference import json_schema
 
@@ -64,7 +64,7 @@ def problems(text: str) -> list[str]:
     return [str(problem) for problem in caught.value.problems]
 
 
-def faults(text: str, model: type[Pipeline | Mirror] = Pipeline) -> list[str]:
+def faults(text: str, model: type[PipelineSpec | Mirror] = PipelineSpec) -> list[str]:
     """What an editor marks: the places of errors."""
     schema = json_schema(model)
     validator: Any = validator_for(schema)(schema)

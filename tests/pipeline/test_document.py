@@ -13,7 +13,7 @@ from odradek.pipeline.cli import BAD_FILE, main
 from odradek.pipeline.spec.document import SECRET_BYTES_MAX, Outside
 from odradek.pipeline.spec.hiding import Hidden, hiding
 from odradek.pipeline.spec.load import load
-from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.model import PipelineSpec
 from odradek.pipeline.spec.problems import SpecError
 from odradek.pipeline.spec.sinks import ConsoleSink, KafkaSink
 from tests.pipeline.pipeline_files import GOOD
@@ -23,7 +23,7 @@ PASSWORD = 'correct\'horse "battery" 漢字'
 
 def read(
     path: Path, text: str, environment: dict[str, str] | None = None, *settings: str
-) -> Pipeline:
+) -> PipelineSpec:
     """Write a file and load it."""
     path.write_text(text)
     return load(path, outside=Outside(environment or {}, settings))
@@ -36,7 +36,7 @@ def errors(path: Path, text: str, environment: dict[str, str] | None = None, *se
     return str(caught.value)
 
 
-def sink(pipeline: Pipeline) -> KafkaSink:
+def sink(pipeline: PipelineSpec) -> KafkaSink:
     """The sink of GOOD."""
     found = pipeline.sinks["out"]
     assert isinstance(found, KafkaSink)

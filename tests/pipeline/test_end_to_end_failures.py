@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from odradek.pipeline.jobs import lifecycle, reachability, run
 from odradek.pipeline.report.failures import PartFailed
 from odradek.pipeline.spec.load import parse
-from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.model import PipelineSpec
 from tests.pipeline.crashes import READ_TIMEOUT_S, create_topics
 from tests.pipeline.mirroring import create
 from tests.pipeline.topics import payment, produce
@@ -69,7 +69,7 @@ DEFAULTS = {
 }
 
 
-def ran(spark: SparkSession, broker: BrokerProcess, folder: Path, **changes: str) -> Pipeline:
+def ran(spark: SparkSession, broker: BrokerProcess, folder: Path, **changes: str) -> PipelineSpec:
     """Write the pipeline file and run it to its end."""
     text = FILE.format(address=broker.address, **{**DEFAULTS, **changes})
     (folder / "shop.toml").write_text(text)

@@ -24,7 +24,7 @@ from odradek.pipeline.report.progress import Progress, QueryProgress, record
 from odradek.pipeline.spark.gateway import java_context
 from odradek.pipeline.spec.event_time import event_times, stateful_steps
 from odradek.pipeline.spec.load import parse
-from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.model import PipelineSpec
 from odradek.pipeline.spec.parse_step import Parse
 from odradek.pipeline.spec.problems import SpecError
 from tests.pipeline.crashes import create_topics
@@ -402,7 +402,7 @@ def _counted(folder: Path, name: str) -> int:
         return count
 
 
-def pipeline_of(steps: str) -> Pipeline:
+def pipeline_of(steps: str) -> PipelineSpec:
     """A pipeline with a topic as its source and a sink for each step."""
     names = re.findall(r"\[steps\.(\w+)\]", steps)
     sinks = "".join(f'[sinks.{one}]\nkind = "console"\nfrom = "{one}"\n' for one in names)

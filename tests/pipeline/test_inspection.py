@@ -149,7 +149,7 @@ def test_spark_finds_what_the_columns_and_the_modes_of_a_stream_do_not_allow(
     with pytest.raises(PartFailed) as failed:
         inspection.check_plans(spark, parse(NOWHERE.replace(old, new), tmp_path), tmp_path, [])
     assert ".".join(map(str, failed.value.where)) == where
-    assert said in failed.value.said.lower()
+    assert said in failed.value.reason.lower()
 
 
 def test_settings_of_a_file_are_compared_with_those_of_spark(

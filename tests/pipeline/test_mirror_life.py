@@ -127,7 +127,7 @@ def test_unreachable_cluster_is_named(
     with pytest.raises(
         ClusterUnavailable, match=f"cluster west at {unused} does not respond within 1 s"
     ):
-        clusters.Cluster(mirror_of(path.read_text()).target).topics()
+        clusters.ClusterClient(mirror_of(path.read_text()).target).topics()
 
 
 @pytest.mark.timeout(900)

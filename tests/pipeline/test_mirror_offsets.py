@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from odradek.pipeline.mirror.formats import Checkpoint, FormatError, Heartbeat, OffsetSync
 from odradek.pipeline.mirror.groups import Checkpoints, advances, translated
-from odradek.pipeline.mirror.offsets import RUNS_MAX, Offsets, PartitionOffsets, Run, joined
+from odradek.pipeline.mirror.offsets import RUNS_MAX, MirrorOffsets, PartitionOffsets, Run, joined
 from odradek.pipeline.spec.replication_policy import (
     GROUPS_EXCLUDED,
     TOPICS_EXCLUDED,
@@ -210,7 +210,7 @@ def test_checkpoint_decreases_only_when_its_group_was_reset() -> None:
 
 
 def test_only_greater_offsets_are_committed_on_the_target() -> None:
-    offsets = Offsets()
+    offsets = MirrorOffsets()
     list(offsets.note("pay", 0, Run(0, 0, 100)))
     list(offsets.note("pay", 1, Run(0, 0, 100)))
     committed = {("pay", 0): (30, "m"), ("pay", 1): (40, ""), ("other", 0): (5, "")}

@@ -14,7 +14,7 @@ from odradek.pipeline.cli import main
 from odradek.pipeline.spec.load import PARTS
 from odradek.pipeline.spec.mirror import PARTS as MIRROR_PARTS
 from odradek.pipeline.spec.mirror import Mirror
-from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.model import PipelineSpec
 from odradek.pipeline.spec.reference import json_schema, mirror_tables, pipeline_tables
 from odradek.pipeline.spec.restart import Restart
 from tests.pipeline.mirroring import file
@@ -95,10 +95,12 @@ def test_includes_and_mirror_files_have_a_schema() -> None:
 
 
 def test_command_prints_the_schemas(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments, model in ((["schema"], Pipeline), (["schema", "--mirror"], Mirror)):
+    for arguments, model in ((["schema"], PipelineSpec), (["schema", "--mirror"], Mirror)):
         assert main(arguments) == 0
         printed = json.loads(capsys.readouterr().out)
         validator_for(printed).check_schema(printed)
         assert printed == json_schema(model)
         (head, *_) = (key for key in printed["properties"] if key != "include")
-        assert head == ("pipeline" if model is Pipeline else "mirror")
+        assert head == ("pipeline" if model is PipelineSpec else "mirror")
+        definition = printed["properties"][head]["$ref"].rpartition("/")[2]
+        assert f"`[{head}]`" in printed["$defs"][definition]["description"]

@@ -8,7 +8,7 @@ import pytest
 
 from odradek.pipeline.spec.key_lines import lines_of
 from odradek.pipeline.spec.load import load
-from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.model import PipelineSpec
 from odradek.pipeline.spec.problems import SpecError
 from odradek.pipeline.spec.sinks import KafkaSink
 from odradek.pipeline.spec.sources import KafkaSource
@@ -20,7 +20,7 @@ def test_valid_file_is_parsed_into_its_model(tmp_path: Path) -> None:
     path = tmp_path / "my.toml"
     path.write_text(GOOD)
     pipeline = load(path)
-    assert isinstance(pipeline, Pipeline)
+    assert isinstance(pipeline, PipelineSpec)
     source = pipeline.sources["payments"]
     assert isinstance(source, KafkaSource)
     assert source.starting_offsets == {"payments": {"0": 5, "1": -2}}

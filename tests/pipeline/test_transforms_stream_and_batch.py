@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from odradek.pipeline.jobs import run
 from odradek.pipeline.spec.load import load
-from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.model import PipelineSpec
 from odradek.pipeline.spec.steps import AnyStep
 from odradek.pipeline.transforms.classifier import train
 from tests.pipeline.feeding import BEGIN, at, feed, start
@@ -47,7 +47,7 @@ def lines(number: int) -> list[dict[str, object]]:
     return found
 
 
-def prepare(spark: SparkSession, folder: Path) -> Pipeline:
+def prepare(spark: SparkSession, folder: Path) -> PipelineSpec:
     """The sample with its table, its model and its lines."""
     for name in ("every_step.toml", "per_shop.sql"):
         shutil.copy(SAMPLES / name, folder)
