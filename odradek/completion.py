@@ -16,7 +16,7 @@ from typing import Final
 import shtab
 
 from odradek.command import SUBCOMMANDS
-from odradek.tools.options import Flag
+from odradek.tools.options import CLIENT_FLAGS, Flag
 from odradek.tools.transactions import options as transactions
 
 SHELLS: Final = ("bash", "zsh", "tcsh")
@@ -71,7 +71,7 @@ def _add(
     if flags is not None:
         _add_flags(parser, flags)
     elif name == "transactions":
-        _add_flags(parser, transactions.COMMON)
+        _add_flags(parser, CLIENT_FLAGS)
         inner = parser.add_subparsers(dest="action")
         for action, described in transactions.COMMANDS.items():
             _add_flags(inner.add_parser(action, help=described.meaning), described.flags)

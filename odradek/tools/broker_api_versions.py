@@ -10,16 +10,13 @@ Source: Kafka 3.9's BrokerApiVersionsCommand, NodeApiVersions and ApiKeys.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from typing import Final
 
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.metadata import MetadataResponseBroker
-from odradek.tools import options as command_line
 from odradek.tools.client import Client, ClientError
-from odradek.tools.client_config import open_client
-from odradek.tools.options import Flag, Options
-from odradek.tools.run_command import run_command
+from odradek.tools.options import CLIENT_FLAGS, Options
+from odradek.tools.run_command import run_with_client
 
 WHAT_IT_DOES: Final = "This tool helps to retrieve broker version information."
 LATEST: Final[tuple[int, ...]] = (
@@ -32,37 +29,19 @@ OF_CONTROLLERS: Final = (52, 53, 54, 59, 62, 63, 70, 73, 82)
 """Keys of APIs that no broker serves, only the controllers of KRaft."""
 RENAMED: Final[Mapping[int, str]] = {74: "ListClientMetricsResources"}
 """Names that Kafka 3.9 has in place of those of later releases."""
-
-FLAGS: Final = (
-    Flag("bootstrap-server", "Addresses of brokers of the cluster.", "host:port,host:port"),
-    Flag("command-config", "A properties file for the connection to the brokers.", "file"),
-    Flag("version", "Print the version of Kafka that this tool matches."),
-    Flag("help", "Print this text."),
-)
-
-
-def parse_options(arguments: Sequence[str]) -> Options:
-    """Parse and check the command line.
-
-    raises  OptionsError; HelpRequested for --help
-    """
-    return command_line.parse_with(["bootstrap-server"], FLAGS, arguments, WHAT_IT_DOES)
+FLAGS: Final = CLIENT_FLAGS
 
 
 def main(arguments: Sequence[str]) -> int:
     """Print the versions of every broker; returns the exit code."""
-    return run_command(arguments, FLAGS, parse_options, _act)
+    return run_with_client(arguments, WHAT_IT_DOES, _act, FLAGS)
 
 
-def _act(options: Options) -> int:
-    bootstrap = options.value("bootstrap-server")
-    assert bootstrap is not None, "parse_options requires one"
-    with closing(open_client(bootstrap, options.value("command-config"))) as client:
-        for broker in sorted(client.metadata([]).brokers, key=lambda row: row.node_id):
-            rack = "null" if broker.rack is None else broker.rack
-            name = f"{broker.host}:{broker.port} (id: {broker.node_id} rack: {rack})"
-            print(f"{name} -> {_versions(client, broker)}")
-    return 0
+def _act(client: Client, _: Options) -> None:
+    for broker in sorted(client.metadata([]).brokers, key=lambda row: row.node_id):
+        rack = "null" if broker.rack is None else broker.rack
+        name = f"{broker.host}:{broker.port} (id: {broker.node_id} rack: {rack})"
+        print(f"{name} -> {_versions(client, broker)}")
 
 
 def _versions(client: Client, broker: MetadataResponseBroker) -> str:

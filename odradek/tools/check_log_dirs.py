@@ -98,22 +98,24 @@ def _check(directories: Sequence[str]) -> Verdict | None:
 
 def lines(verdict: Verdict) -> list[str]:
     """A line for each finding, the worst ones first, and the summary."""
-    found = sorted(verdict.findings, key=lambda finding: -finding.severity)
+    findings = sorted(verdict.findings, key=lambda finding: -finding.severity)
     printed = []
-    for one in found:
-        place = one.path
-        if one.partition:
-            place = f"{one.partition}: {place}"
-        if one.offset is not None:
-            place += f", offset {one.offset}"
-        printed.append(f"{one.severity.name.lower()}: {place}: {one.text} - a start: {one.start}")
+    for finding in findings:
+        place = finding.path
+        if finding.partition:
+            place = f"{finding.partition}: {place}"
+        if finding.offset is not None:
+            place += f", offset {finding.offset}"
+        printed.append(
+            f"{finding.severity.name.lower()}: {place}: {finding.text} - a start: {finding.start}"
+        )
     amount = verdict.amount
     counts = ", ".join(
-        f"{sum(one.severity == severity for one in found)} {name}"
+        f"{sum(finding.severity == severity for finding in findings)} {name}"
         for severity, name in ((4, "damaged"), (1, "to be repaired"), (0, "notes"))
     )
     loss = f"; a start loses {verdict.lost_bytes} bytes" if verdict.lost_bytes else ""
-    writes = f"; a start rewrites {verdict.rewritten_files} files" if found else ""
+    writes = f"; a start rewrites {verdict.rewritten_files} files" if findings else ""
     printed.append(
         f"{amount.directories} directories, {amount.logs} logs, {amount.segments} segments, "
         f"{amount.batches} batches, {amount.size_bytes} bytes: {counts}{loss}{writes}"
@@ -197,17 +199,17 @@ def _check_cluster_id(
     joined = decode_cluster_id(node.data)
     for path in paths:
         try:
-            found = read_meta_properties(files, path)
+            identity = read_meta_properties(files, path)
         except MetaPropertiesError:
             continue  # It is a finding already.
-        if found is None or found.cluster_id in (None, joined):
+        if identity is None or identity.cluster_id in (None, joined):
             continue
         verdict.findings.append(
             Finding(
                 kind=IDENTITY,
                 path=f"{path}/{META_PROPERTIES_FILE}",
-                text=f"belongs to cluster '{found.cluster_id}', the coordination files are those "
-                f"of cluster '{joined}'",
+                text=f"belongs to cluster '{identity.cluster_id}', the coordination files are "
+                f"those of cluster '{joined}'",
                 severity=Severity.DAMAGE,
                 start="refuses the directory",
                 is_final=True,

@@ -253,16 +253,16 @@ class Client:
             ).coordinators
         rows = []
         for key in keys:
-            one = FindCoordinatorRequest(key=key, key_type=key_type)
-            found = self.any_broker(ApiKey.FIND_COORDINATOR, one, FindCoordinatorResponse)
+            request = FindCoordinatorRequest(key=key, key_type=key_type)
+            coordinator = self.any_broker(ApiKey.FIND_COORDINATOR, request, FindCoordinatorResponse)
             rows.append(
                 Coordinator(
                     key=key,
-                    node_id=found.node_id,
-                    host=found.host,
-                    port=found.port,
-                    error_code=found.error_code,
-                    error_message=found.error_message,
+                    node_id=coordinator.node_id,
+                    host=coordinator.host,
+                    port=coordinator.port,
+                    error_code=coordinator.error_code,
+                    error_message=coordinator.error_message,
                 )
             )
         return rows

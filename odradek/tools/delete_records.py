@@ -10,7 +10,6 @@ Source: Kafka 3.9's DeleteRecordsCommand and DeleteRecordsHandler.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from typing import Final
 
 from odradek.protocol.api_keys import ApiKey
@@ -21,14 +20,12 @@ from odradek.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.tools import options as command_line
 from odradek.tools.client import BrokerConnection, Client
-from odradek.tools.client_config import open_client
 from odradek.tools.errors import KafkaError, ToolError, partition_text, refused, timed_out
 from odradek.tools.json_files import JsonReader, read_json
-from odradek.tools.options import Flag, Options
+from odradek.tools.options import CLIENT_FLAGS, Flag, Options
 from odradek.tools.partition_offsets import RETRIED, leaders_of
-from odradek.tools.run_command import run_command
+from odradek.tools.run_command import run_with_client
 
 WHAT_IT_DOES: Final = (
     "This tool helps to delete records of the given partitions down to the specified offset."
@@ -38,49 +35,34 @@ VERSION: Final = 1
 """The only format of the file."""
 
 FLAGS: Final = (
-    Flag("bootstrap-server", "Addresses of brokers of the cluster.", "host:port,host:port"),
+    *CLIENT_FLAGS,
     Flag(
         "offset-json-file",
         "The first offset of each partition that stays, -1 for the high watermark: "
         '{"partitions": [{"topic": "orders", "partition": 1, "offset": 7}], "version": 1}.',
         "file",
     ),
-    Flag("command-config", "A properties file for the connection to the brokers.", "file"),
-    Flag("version", "Print the version of Kafka that this tool matches."),
-    Flag("help", "Print this text."),
 )
-
-
-def parse_options(arguments: Sequence[str]) -> Options:
-    """Parse and check the command line.
-
-    raises  OptionsError; HelpRequested for --help
-    """
-    required = ["bootstrap-server", "offset-json-file"]
-    return command_line.parse_with(required, FLAGS, arguments, WHAT_IT_DOES)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Delete the records; returns the exit code."""
-    return run_command(arguments, FLAGS, parse_options, _act)
+    return run_with_client(arguments, WHAT_IT_DOES, _act, FLAGS, ["offset-json-file"])
 
 
-def _act(options: Options) -> int:
-    bootstrap, path = options.value("bootstrap-server"), options.value("offset-json-file")
-    assert bootstrap is not None, "parse_options requires one"
-    assert path is not None, "parse_options requires one"
-    with closing(open_client(bootstrap, options.value("command-config"))) as client:
-        offsets = parse_offsets(read_json(path))
-        print("Executing records delete operation")
-        results = delete_records(client, offsets)
-        print("Records delete operation completed:")
-        for partition, result in results.items():
-            text = partition_text(partition)
-            if isinstance(result, KafkaError):
-                print(f"partition: {text}\terror: {result}")
-            else:
-                print(f"partition: {text}\tlow_watermark: {result}")
-    return 0
+def _act(client: Client, options: Options) -> None:
+    path = options.value("offset-json-file")
+    assert path is not None, "it is required"
+    offsets = parse_offsets(read_json(path))
+    print("Executing records delete operation")
+    results = delete_records(client, offsets)
+    print("Records delete operation completed:")
+    for partition, result in results.items():
+        text = partition_text(partition)
+        if isinstance(result, KafkaError):
+            print(f"partition: {text}\terror: {result}")
+        else:
+            print(f"partition: {text}\tlow_watermark: {result}")
 
 
 def parse_offsets(data: JsonReader | None) -> dict[TopicPartition, int]:

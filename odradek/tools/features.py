@@ -90,13 +90,13 @@ def _run(arguments: Sequence[str]) -> int:
 def describe(client: Client) -> None:
     """Print the supported and the finalized levels."""
     request = ApiVersionsRequest(client_software_name="odradek-tools", client_software_version="1")
-    found = client.any().request(
+    response = client.any().request(
         ApiKey.API_VERSIONS, request, ApiVersionsResponse, FEATURES_VERSION
     )
-    levels = {feature.name: feature.max_version_level for feature in found.finalized_features}
-    epoch = found.finalized_features_epoch
+    levels = {feature.name: feature.max_version_level for feature in response.finalized_features}
+    epoch = response.finalized_features_epoch
     shown = "-" if epoch < 0 else str(epoch)
-    for feature in sorted(found.supported_features, key=lambda row: row.name):
+    for feature in sorted(response.supported_features, key=lambda row: row.name):
         print(
             f"Feature: {feature.name}\tSupportedMinVersion: {feature.min_version}\t"
             f"SupportedMaxVersion: {feature.max_version}\t"

@@ -40,9 +40,8 @@ _NUMBER: Final = re.compile(r"[+-]?\d+", re.ASCII)
 _RULE: Final = re.compile(r"([^:,]*)(?::(?:([0-9]*)|([0-9]*)-([0-9]*)))?", re.ASCII)
 
 FLAGS: Final = (
-    Flag("bootstrap-server", "Addresses of brokers of the cluster.", "host:port,host:port"),
+    *command_line.CLIENT_FLAGS,
     Flag("broker-list", "Deprecated: --bootstrap-server.", "host:port,host:port"),
-    Flag("command-config", "A properties file for the connection to the brokers.", "file"),
     Flag(
         "topic-partitions",
         "Only these: a comma-separated list of TOPIC, TOPIC:PARTITION, TOPIC:FIRST-, TOPIC:-END "
@@ -60,8 +59,6 @@ FLAGS: Final = (
         "time",
     ),
     Flag("exclude-internal-topics", "Leave out topics such as __consumer_offsets."),
-    Flag("version", "Print the version of Kafka that this tool matches."),
-    Flag("help", "Print this text."),
 )
 
 Filter = Callable[[TopicPartition], bool]

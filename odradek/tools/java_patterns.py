@@ -22,7 +22,7 @@ def compile_java_pattern(text: str) -> re.Pattern[str]:
     raises  re.error for an invalid pattern
     """
     text = _QUOTED.sub(lambda quoted: re.escape(quoted[1]), text)
-    text = _POSIX.sub(lambda found: f"[{_CLASSES[found[1]]}]", text)
+    text = _POSIX.sub(lambda match: f"[{_CLASSES[match[1]]}]", text)
     try:
         return re.compile(text, re.ASCII)
     except OverflowError as error:

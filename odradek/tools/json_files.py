@@ -48,10 +48,10 @@ class JsonReader:
 
     def required(self, name: str) -> JsonReader:
         """A field of an object; raises  JsonError when it is missing."""
-        found = self.field(name)
-        if found is None:
+        field = self.field(name)
+        if field is None:
             raise JsonError(f"No such field exists: `{name}`")
-        return found
+        return field
 
     def elements(self) -> list[JsonReader]:
         """The elements of an array, which have to be objects or are checked by the caller."""

@@ -40,7 +40,7 @@ ELECTION_TYPES: Final = ("PREFERRED", "UNCLEAN")
 SCOPES: Final = ("topic", "all-topic-partitions", "path-to-json-file")
 
 FLAGS: Final = (
-    Flag("bootstrap-server", "Addresses of brokers of the cluster.", "host:port,host:port"),
+    command_line.BOOTSTRAP_SERVER,
     Flag("admin.config", "A properties file for the connection to the brokers.", "file"),
     Flag(
         "election-type",
@@ -56,8 +56,7 @@ FLAGS: Final = (
         'Elect leaders of these partitions: {"partitions": [{"topic": "orders", "partition": 1}]}.',
         "file",
     ),
-    Flag("version", "Print the version of Kafka that this tool matches."),
-    Flag("help", "Print this text."),
+    *command_line.HELP_FLAGS,
 )
 
 
@@ -178,8 +177,8 @@ def _request(
         topic_partitions=None
         if partitions is None
         else [
-            TopicPartitions(topic=name, partitions=found)
-            for name, found in by_topic(partitions).items()
+            TopicPartitions(topic=name, partitions=indexes)
+            for name, indexes in by_topic(partitions).items()
         ],
         timeout_ms=TIMEOUT_MS,
     )
@@ -190,20 +189,20 @@ def _request(
         errors_of=lambda response: [
             response.error_code,
             *(
-                one.error_code
+                result.error_code
                 for topic in response.replica_election_results
-                for one in topic.partition_result
+                for result in topic.partition_result
             ),
         ],
     )
     if response.error_code:
         _fail(response.error_code)
     return {
-        TopicPartition(topic.topic, one.partition_id): (
-            refused(one.error_code, one.error_message) if one.error_code else None
+        TopicPartition(topic.topic, result.partition_id): (
+            refused(result.error_code, result.error_message) if result.error_code else None
         )
         for topic in response.replica_election_results
-        for one in topic.partition_result
+        for result in topic.partition_result
     }
 
 

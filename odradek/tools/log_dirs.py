@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from contextlib import closing
 from typing import Any, Final
 
 from odradek.protocol.api_keys import ApiKey
@@ -21,48 +20,26 @@ from odradek.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
 )
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.tools import options as command_line
 from odradek.tools.client import Client
-from odradek.tools.client_config import open_client
 from odradek.tools.errors import ToolError, error_name, partition_text, refused
 from odradek.tools.json_files import to_json
-from odradek.tools.options import Flag, Options
-from odradek.tools.run_command import run_command
+from odradek.tools.options import CLIENT_FLAGS, Flag, Options
+from odradek.tools.run_command import run_with_client
 
 WHAT_IT_DOES: Final = "This tool helps to query log directory usage on the specified brokers."
 _NUMBER: Final = re.compile(r"[+-]?\d+")
 
 FLAGS: Final = (
-    Flag("bootstrap-server", "Addresses of brokers of the cluster.", "host:port,host:port"),
-    Flag("command-config", "A properties file for the connection to the brokers.", "file"),
+    *CLIENT_FLAGS,
     Flag("describe", "Print the log directories and the replicas in them."),
     Flag("topic-list", "Only these topics (default: all).", "name,name"),
     Flag("broker-list", "Only these brokers (default: all).", "id,id"),
-    Flag("version", "Print the version of Kafka that this tool matches."),
-    Flag("help", "Print this text."),
 )
-
-
-def parse_options(arguments: Sequence[str]) -> Options:
-    """Parse and check the command line.
-
-    raises  OptionsError; HelpRequested for --help
-    """
-    required = ["bootstrap-server", "describe"]
-    return command_line.parse_with(required, FLAGS, arguments, WHAT_IT_DOES)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Print the log directories; returns the exit code."""
-    return run_command(arguments, FLAGS, parse_options, _act)
-
-
-def _act(options: Options) -> int:
-    bootstrap = options.value("bootstrap-server")
-    assert bootstrap is not None, "parse_options requires one"
-    with closing(open_client(bootstrap, options.value("command-config"))) as client:
-        describe(client, options)
-    return 0
+    return run_with_client(arguments, WHAT_IT_DOES, describe, FLAGS, ["describe"])
 
 
 def describe(client: Client, options: Options) -> None:
@@ -72,16 +49,16 @@ def describe(client: Client, options: Options) -> None:
     """
     topics = _words(options, "topic-list")
     cluster = sorted(broker.node_id for broker in client.metadata([]).brokers)
-    wanted = sorted({_broker_id(word) for word in _words(options, "broker-list")})
-    missing = [broker for broker in wanted if broker not in cluster]
+    ids = sorted({_broker_id(word) for word in _words(options, "broker-list")})
+    missing = [broker for broker in ids if broker not in cluster]
     if missing:
         raise ToolError(
             f"ERROR: The given brokers do not exist from --broker-list: {_ids(missing)}. Current "
             f"existent brokers: {_ids(cluster)}"
         )
-    brokers = wanted or cluster
+    brokers = ids or cluster
     print("Querying brokers for log directories information")
-    found = [
+    directories = [
         {
             "broker": broker,
             "logDirs": [_directory(result, topics) for result in _query(client, broker)],
@@ -89,7 +66,7 @@ def describe(client: Client, options: Options) -> None:
         for broker in brokers
     ]
     print(f"Received log directory information from brokers {_ids(brokers)}")
-    print(to_json({"brokers": found, "version": 1}))
+    print(to_json({"brokers": directories, "version": 1}))
 
 
 def _words(options: Options, name: str) -> list[str]:
@@ -126,12 +103,12 @@ def _directory(result: DescribeLogDirsResult, topics: Collection[str]) -> dict[s
     return {
         "partitions": [
             {
-                "partition": partition_text(one),
-                "size": replicas[one].partition_size_bytes,
-                "offsetLag": replicas[one].offset_lag,
-                "isFuture": replicas[one].is_future_key,
+                "partition": partition_text(partition),
+                "size": replicas[partition].partition_size_bytes,
+                "offsetLag": replicas[partition].offset_lag,
+                "isFuture": replicas[partition].is_future_key,
             }
-            for one in shown
+            for partition in shown
         ],
         "error": error_name(result.error_code) if result.error_code else None,
         "logDir": result.log_dir,

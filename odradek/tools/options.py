@@ -60,6 +60,18 @@ class Flag(NamedTuple):
     """The value is optional; without it the value is an empty string."""
 
 
+HELP: Final = Flag("help", "Print this text.")
+HELP_FLAGS: Final = (Flag("version", "Print the version of Kafka that this tool matches."), HELP)
+BOOTSTRAP_SERVER: Final = Flag(
+    "bootstrap-server", "Addresses of brokers of the cluster.", "host:port,host:port"
+)
+CLIENT_FLAGS: Final = (
+    BOOTSTRAP_SERVER,
+    Flag("command-config", "A properties file for the connection to the brokers.", "file"),
+    *HELP_FLAGS,
+)
+
+
 class Options:
     """The parsed options of a command line."""
 
@@ -118,8 +130,8 @@ def scan(flags: Sequence[Flag], words: Sequence[str]) -> Options:
 
     raises  OptionsError for an unknown option and for a missing value
     """
-    known = {flag.name: flag for flag in flags}
-    found: dict[str, list[str]] = {}
+    by_name = {flag.name: flag for flag in flags}
+    values_of: dict[str, list[str]] = {}
     rest = list(reversed(words))
     while rest:
         word = rest.pop()
@@ -129,14 +141,14 @@ def scan(flags: Sequence[Flag], words: Sequence[str]) -> Options:
             continue
         is_long = word.startswith("--")
         name, equals, value = word[2 if is_long else 1 :].partition("=")
-        flag = known.get(name)
+        flag = by_name.get(name)
         if flag is None:
             # One dash starts a group of one-letter options, and no option has one letter.
             raise OptionsError(f"{name if is_long else name[:1]} is not a recognized option")
-        values = found.setdefault(name, [])
+        values = values_of.setdefault(name, [])
         if flag.value is not None:
             values.append(value if equals else _next_value(rest, flag))
-    return Options(found)
+    return Options(values_of)
 
 
 def _next_value(rest: list[str], flag: Flag) -> str:

@@ -70,19 +70,19 @@ def list_offsets(
     returns       NO_OFFSET for a partition without such a record
     raises        KafkaError, ClientError
     """
-    wanted = sorted(set(partitions))
-    found: dict[TopicPartition, int] = {}
+    distinct = sorted(set(partitions))
+    offsets: dict[TopicPartition, int] = {}
 
     def attempt() -> bool | None:
-        left = [partition for partition in wanted if partition not in found]
+        left = [partition for partition in distinct if partition not in offsets]
         for connection, led in leaders_of(client, left) if left else []:
-            found.update(_ask_leader(connection, led, timestamp_ms))
-        return True if len(found) == len(wanted) else None
+            offsets.update(_ask_leader(connection, led, timestamp_ms))
+        return True if len(offsets) == len(distinct) else None
 
     if client.retry(attempt) is None:
-        missing = next(partition for partition in wanted if partition not in found)
+        missing = next(partition for partition in distinct if partition not in offsets)
         raise timed_out(f"Timed out waiting for the leader of partition {partition_text(missing)}.")
-    return {partition: found[partition] for partition in wanted}
+    return {partition: offsets[partition] for partition in distinct}
 
 
 def leaders_of(
@@ -100,9 +100,9 @@ def leaders_of(
         if topic.error_code and topic.error_code not in AWAITED_TOPICS:
             first = next(partition for partition in partitions if partition.topic == topic.name)
             raise _no_metadata(first, topic.error_code)
-        for one in topic.partitions:
-            if not topic.error_code and not one.error_code and one.leader_id in brokers:
-                leaders[TopicPartition(topic.name, one.partition_index)] = one.leader_id
+        for row in topic.partitions:
+            if not topic.error_code and not row.error_code and row.leader_id in brokers:
+                leaders[TopicPartition(topic.name, row.partition_index)] = row.leader_id
     led: dict[int, list[TopicPartition]] = {}
     for partition in partitions:
         if partition in leaders:
@@ -140,11 +140,11 @@ def _ask_leader(
     response = connection.request(
         ApiKey.LIST_OFFSETS, request, ListOffsetsResponse, LIST_OFFSETS_VERSION
     )
-    found: dict[TopicPartition, int] = {}
+    offsets: dict[TopicPartition, int] = {}
     for topic in response.topics:
-        for one in topic.partitions:
-            if not one.error_code:
-                found[TopicPartition(topic.name, one.partition_index)] = one.offset
-            elif one.error_code not in RETRIED:
-                raise refused(one.error_code)
-    return found
+        for row in topic.partitions:
+            if not row.error_code:
+                offsets[TopicPartition(topic.name, row.partition_index)] = row.offset
+            elif row.error_code not in RETRIED:
+                raise refused(row.error_code)
+    return offsets

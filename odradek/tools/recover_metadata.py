@@ -132,7 +132,7 @@ def _recover_locked(
     folder = settings.log_dirs[0]
     salvaged = salvage(files, folder)
     topics, conflicts = group_by_topic(surveyed, salvaged.tree)
-    found = _findings(salvaged, surveyed, conflicts)
+    findings = _findings(salvaged, surveyed, conflicts)
 
     report = Rebuild(
         salvaged.tree,
@@ -149,9 +149,9 @@ def _recover_locked(
         now_ms=now_ms,
     ).run()
     if salvaged.problem is None and not report.changes:
-        print("\n".join([*found, "There is nothing to do."]))
+        print("\n".join([*findings, "There is nothing to do."]))
         return
-    print("\n".join(found + _outcome(report, is_executed=is_executed)))
+    print("\n".join(findings + _outcome(report, is_executed=is_executed)))
     if is_executed:
         aside = replace_all(files, folder, salvaged.tree, f".before-recovery-{now_ms}")
         for path in aside:
@@ -188,32 +188,34 @@ def group_by_topic(surveyed: Survey, tree: Tree) -> tuple[list[TopicOnDisk], lis
     conflicts: list[str] = []
     for name in sorted(by_name):
         ids: dict[UUID, None] = {
-            one.topic_id: None for one in by_name[name] if one.topic_id is not None
+            replica.topic_id: None for replica in by_name[name] if replica.topic_id is not None
         }
         node = tree.nodes.get(zk_data.topic_path(name))
         chosen = next(iter(ids), None)
         if len(ids) > 1:
             try:
-                known = zk_data.TopicAssignmentZnode.decode(None if node is None else node.data)
+                assignment = zk_data.TopicAssignmentZnode.decode(
+                    None if node is None else node.data
+                )
             except zk_data.BadZnode:
                 chosen = None
             else:
-                chosen = known.topic_id if known.topic_id in ids else None
+                chosen = assignment.topic_id if assignment.topic_id in ids else None
             conflicts += (
-                f"{one.path} is left out: the folders of {name} have several topic ids, this one "
-                f"has {one.topic_id}; move those of the wrong id away"
-                for one in by_name[name]
-                if chosen is None or one.topic_id not in (None, chosen)
+                f"{replica.path} is left out: the folders of {name} have several topic ids, this "
+                f"one has {replica.topic_id}; move those of the wrong id away"
+                for replica in by_name[name]
+                if chosen is None or replica.topic_id not in (None, chosen)
             )
             if chosen is None:
                 continue
         epochs: dict[int, int] = {}
-        for one in by_name[name]:
-            if one.topic_id not in (None, chosen):
+        for replica in by_name[name]:
+            if replica.topic_id not in (None, chosen):
                 continue
-            if one.partition in epochs:
-                conflicts.append(f"{one.path} exists twice; the broker will not start")
-            epochs[one.partition] = max(one.leader_epoch, epochs.get(one.partition, -1))
+            if replica.partition in epochs:
+                conflicts.append(f"{replica.path} exists twice; the broker will not start")
+            epochs[replica.partition] = max(replica.leader_epoch, epochs.get(replica.partition, -1))
         topics.append(TopicOnDisk(name, chosen, epochs))
     return topics, conflicts
 
@@ -245,7 +247,9 @@ def _outcome(report: RebuildReport, *, is_executed: bool) -> list[str]:
     verb = "restored" if is_executed else "would be restored"
     lines = [f"{verb}: {change}" for change in report.changes[:LINES_SHOWN_MAX]]
     lines += [f"lost: {loss}" for loss in report.losses[:LINES_SHOWN_MAX]]
-    more = sum(max(0, len(one) - LINES_SHOWN_MAX) for one in (report.changes, report.losses))
+    more = sum(
+        max(0, len(entries) - LINES_SHOWN_MAX) for entries in (report.changes, report.losses)
+    )
     if more:
         lines.append(f"... and {more} more lines like these")
     return lines

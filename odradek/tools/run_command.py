@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 
-from odradek.tools.client import ClientError
+from odradek.tools.client import Client, ClientError
+from odradek.tools.client_config import open_client
 from odradek.tools.errors import ToolError
-from odradek.tools.options import Flag, Options, OptionsError, refuse
+from odradek.tools.options import Flag, Options, OptionsError, parse_with, refuse
 from odradek.tools.run import KAFKA_VERSION, run_tool
 
 
@@ -37,3 +39,28 @@ def run_command(
             return 1
 
     return run_tool(run, arguments)
+
+
+def run_with_client(
+    arguments: Sequence[str],
+    what_it_does: str,
+    act: Callable[[Client, Options], None],
+    flags: Sequence[Flag],
+    required: Sequence[str] = (),
+) -> int:
+    """Run an action with a client of the cluster of `--bootstrap-server`; the exit code.
+
+    required  names of options besides `--bootstrap-server`
+    """
+
+    def parse_options(words: Sequence[str]) -> Options:
+        return parse_with(("bootstrap-server", *required), flags, words, what_it_does)
+
+    def connect(options: Options) -> int:
+        bootstrap = options.value("bootstrap-server")
+        assert bootstrap is not None, "parse_options requires one"
+        with closing(open_client(bootstrap, options.value("command-config"))) as client:
+            act(client, options)
+        return 0
+
+    return run_command(arguments, flags, parse_options, connect)

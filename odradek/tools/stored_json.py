@@ -36,7 +36,7 @@ def _value(value: Any, version: int) -> Any:
     if isinstance(value, bytes | memoryview):
         return base64.b64encode(value).decode()
     if isinstance(value, list):
-        return [_value(one, version) for one in value]
+        return [_value(element, version) for element in value]
     if value is None or isinstance(value, str | int):
         return value
     if hasattr(value, "__schema__"):
@@ -47,4 +47,4 @@ def _value(value: Any, version: int) -> Any:
 
 
 def _camel_case(name: str) -> str:
-    return _NAMES.get(name) or re.sub(r"_(.)", lambda found: found[1].upper(), name)
+    return _NAMES.get(name) or re.sub(r"_(.)", lambda match: match[1].upper(), name)

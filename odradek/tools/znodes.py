@@ -124,9 +124,9 @@ def walk(znodes: Znodes, path: str) -> Iterator[str]:
     pending = [path]
     while pending:
         parent = pending.pop()
-        found = znodes.find(parent)
-        if found is not None:
-            children = [_below(parent, name) for name in found[1]]
+        node = znodes.find(parent)
+        if node is not None:
+            children = [_below(parent, name) for name in node[1]]
             yield from children
             pending += reversed(children)
 
@@ -138,10 +138,10 @@ def tree(znodes: Znodes, path: str) -> Iterator[str]:
     pending = [(_below(path, name), 1) for name in reversed(znodes.children(path))]
     while pending:
         child, depth = pending.pop()
-        found = znodes.find(child)
-        if found is None:
+        node = znodes.find(child)
+        if node is None:
             continue
-        data, names = found
+        data, names = node
         yield f"{'  ' * depth}{child.rpartition('/')[2]}{_data_text(data)}"
         pending += [(_below(child, name), depth + 1) for name in reversed(names)]
 

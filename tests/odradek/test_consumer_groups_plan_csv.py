@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.tools.consumer_groups.plan_csv import Plan, export_plans, parse_plans, parse_row
+from odradek.tools.consumer_groups.plan_csv import ResetPlan, export_plans, parse_plans, parse_row
 from odradek.tools.errors import ToolError
 
 
@@ -113,7 +113,7 @@ def test_one_invalid_line_fails_the_whole_file(text: str) -> None:
     ],
 )
 def test_names_are_quoted_as_in_kafka(name: str, written: str) -> None:
-    plans: dict[str, Plan] = {name: {TopicPartition("t", 1): 2}}
+    plans: dict[str, ResetPlan] = {name: {TopicPartition("t", 1): 2}}
     assert export_plans(plans, [name]) == "t,1,2\n"
     assert export_plans(plans, []) == f"{written},t,1,2\n"
 
@@ -127,11 +127,11 @@ plans_of = st.dictionaries(partitions, st.integers(0, 2**63 - 1), min_size=1, ma
 
 @given(st.dictionaries(names, plans_of, min_size=2, max_size=4))
 def test_exported_plans_of_several_groups_are_parsed_to_the_same_plans(
-    plans: dict[str, Plan],
+    plans: dict[str, ResetPlan],
 ) -> None:
     assert parse_plans(export_plans(plans, list(plans)), list(plans)) == plans
 
 
 @given(names, plans_of)
-def test_exported_plan_of_one_group_is_parsed_to_the_same_plan(group: str, plan: Plan) -> None:
+def test_exported_plan_of_one_group_is_parsed_to_the_same_plan(group: str, plan: ResetPlan) -> None:
     assert parse_plans(export_plans({group: plan}, [group]), [group]) == {group: plan}

@@ -14,7 +14,11 @@ from odradek.tools.errors import ToolError
 from odradek.tools.reassign_partitions.cluster import OngoingReassignment
 from odradek.tools.reassign_partitions.generate import propose
 from odradek.tools.reassign_partitions.log_dir_moves import LogDirState
-from odradek.tools.reassign_partitions.plan import Replica, format_assignment, parse_plan
+from odradek.tools.reassign_partitions.plan import (
+    TopicPartitionReplica,
+    format_assignment,
+    parse_plan,
+)
 from odradek.tools.reassign_partitions.throttles import (
     Move,
     follower_throttles,
@@ -124,5 +128,5 @@ def test_state_of_a_move_between_directories_has_its_line(
     current: str | None, future: str | None, line: str, is_done: bool
 ) -> None:
     state = LogDirState("/a", current, future)
-    assert state.line(Replica(1, "orders", 0)) == line
+    assert state.line(TopicPartitionReplica(1, "orders", 0)) == line
     assert state.is_done == is_done

@@ -106,9 +106,9 @@ def free_ports(count: int) -> list[int]:
     """Ports that nothing listens on now."""
     with ExitStack() as stack:
         bound = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in bound:
-            one.bind((HOST, 0))
-        return [one.getsockname()[1] for one in bound]
+        for listener in bound:
+            listener.bind((HOST, 0))
+        return [listener.getsockname()[1] for listener in bound]
 
 
 def broker_settings(

@@ -24,7 +24,7 @@ READY_CHECK_S: Final = 0.1
 SOON_S: Final = 10.0
 """A process that ends sooner after it was ready is not started again."""
 LINE_BYTES_MAX: Final = 1 << 20
-Work = Coroutine[Any, Any, None]
+ProcessWork = Coroutine[Any, Any, None]
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -196,7 +196,7 @@ def supervise(
     returns     0 after a signal, 1 when a process could not go on, which is reported
     """
 
-    def keep_all(processes: Sequence[SupervisedProcess]) -> Sequence[Work]:
+    def keep_all(processes: Sequence[SupervisedProcess]) -> Sequence[ProcessWork]:
         print(ready_line, flush=True)
         return [_keep(process) for process in processes]
 
@@ -214,7 +214,7 @@ async def run_processes(
     make: Callable[[], Sequence[Sequence[SupervisedProcess]]],
     *,
     is_ready: Callable[[], bool],
-    work: Callable[[Sequence[SupervisedProcess]], Sequence[Work]],
+    work: Callable[[Sequence[SupervisedProcess]], Sequence[ProcessWork]],
 ) -> None:
     """Start processes, work while they run, stop them.
 
@@ -233,7 +233,7 @@ async def run_processes(
     everything = [process for stage in stages for process in stage]
     try:
         for stage in stages:
-            await _unless_stopped([one.start() for one in stage], stopping)
+            await _unless_stopped([process.start() for process in stage], stopping)
         await _unless_stopped([_until(is_ready)], stopping)
         await _unless_stopped(work(everything), stopping)
     finally:
@@ -255,7 +255,7 @@ async def _stop(
         await asyncio.wait((stopping[-1], gone), return_when=asyncio.FIRST_COMPLETED)
         if gone.done():
             stopping += [
-                asyncio.ensure_future(one.stop(skips_hand_over=True)) for one in everything
+                asyncio.ensure_future(process.stop(skips_hand_over=True)) for process in everything
             ]
             break
         await stopping[-1]
@@ -288,7 +288,7 @@ async def _keep(process: SupervisedProcess) -> None:
         await process.start()
 
 
-async def _unless_stopped(works: Sequence[Work], stopping: asyncio.Event) -> None:
+async def _unless_stopped(works: Sequence[ProcessWork], stopping: asyncio.Event) -> None:
     """Do everything, up to the first failure or the signal."""
     tasks = [asyncio.ensure_future(work) for work in works]
     stopped = asyncio.ensure_future(stopping.wait())
@@ -301,6 +301,6 @@ async def _unless_stopped(works: Sequence[Work], stopping: asyncio.Event) -> Non
             if task.done():
                 task.result()
     finally:
-        for one in (*tasks, stopped, done):
-            one.cancel()
+        for waiting in (*tasks, stopped, done):
+            waiting.cancel()
         await asyncio.gather(*tasks, stopped, done, return_exceptions=True)

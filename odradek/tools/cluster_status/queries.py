@@ -56,7 +56,7 @@ def read_status(client: Client) -> ClusterStatus:
         for partition in topic.partitions
     }
     keys = sorted(partitions)
-    replicas = {node_id for one in partitions.values() for node_id in one.replica_nodes}
+    replicas = {node_id for partition in partitions.values() for node_id in partition.replica_nodes}
     online = [key for key in keys if partitions[key].leader_id in live]
     isr_sizes = {key: len(partitions[key].isr_nodes) for key in keys}
     return ClusterStatus(

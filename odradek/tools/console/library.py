@@ -72,7 +72,7 @@ def check_addresses(kind: str, servers: str) -> None:
 
     raises  ConsoleError
     """
-    found = False
+    has_address = False
     for address in filter(None, (part.strip() for part in servers.split(","))):
         host, colon, port = address.rpartition("://")[2].rpartition(":")
         if not colon or not port.isdecimal() or not host:
@@ -88,8 +88,8 @@ def check_addresses(kind: str, servers: str) -> None:
                 "org.apache.kafka.clients.ClientUtils",
             )
         else:
-            found = True
-    if not found:
+            has_address = True
+    if not has_address:
         raise _not_constructed(kind, "No resolvable bootstrap urls given in bootstrap.servers")
 
 

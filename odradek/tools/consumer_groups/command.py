@@ -137,12 +137,12 @@ def parse_names(text: str, names: Sequence[str], kind: str) -> list[str]:
     kind    what the error message calls such a list
     raises  OptionsError for a word that is not in `names`
     """
-    found = [canonical_name(word.strip(), names) for word in text.split(",")] if text else []
-    if UNKNOWN in found:
+    chosen = [canonical_name(word.strip(), names) for word in text.split(",")] if text else []
+    if UNKNOWN in chosen:
         raise usage(
             f"Invalid {kind} list '{text}'. Valid {kind.removesuffix('s')}s are: {', '.join(names)}"
         )
-    return found
+    return chosen
 
 
 def _delete(client: Client, options: Options) -> None:
@@ -176,7 +176,7 @@ def _delete_offsets(client: Client, options: Options) -> None:
     assert group is not None, "parse_options requires a group"
     topics = options.values("topic")
     _set_timeout(client, options)
-    partitions = [one for topic in topics if ":" in topic for one in parse_scope(topic)]
+    partitions = [partition for topic in topics if ":" in topic for partition in parse_scope(topic)]
     results: dict[TopicPartition, KafkaError | None] = {}
     for topic in sorted({topic for topic in topics if ":" not in topic}):
         try:
@@ -197,8 +197,8 @@ def _delete_offsets(client: Client, options: Options) -> None:
         results |= dict.fromkeys(partitions, error)
     _print_deletion(group, topics, first)
     rows = [
-        (one, "Successful" if error is None else f"Error: :{error}")
-        for one, error in sorted(
+        (partition, "Successful" if error is None else f"Error: :{error}")
+        for partition, error in sorted(
             results.items(), key=lambda item: f"{item[0].topic}{item[0].partition}"
         )
     ]

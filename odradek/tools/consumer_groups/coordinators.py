@@ -32,26 +32,26 @@ def ask_coordinators(client: Client, groups: Iterable[str], ask: Ask) -> dict[st
     A failure of one group is a KafkaError in the result.
     raises  ClientError
     """
-    wanted = sorted(set(groups))
-    found: dict[str, Any] = {}
+    names = sorted(set(groups))
+    results: dict[str, Any] = {}
 
     def attempt() -> bool | None:
         by_broker: dict[int, tuple[Coordinator, list[str]]] = {}
-        left = [group for group in wanted if group not in found]
+        left = [group for group in names if group not in results]
         for row in client.coordinators(left) if left else []:
             if row.error_code in RETRIED:
                 continue
             if row.error_code:
-                found[row.key] = _lookup_refused(row)
+                results[row.key] = _lookup_refused(row)
             else:
                 by_broker.setdefault(row.node_id, (row, []))[1].append(row.key)
         for row, keys in by_broker.values():
-            found.update(ask(client.connection(row.node_id, row.host, row.port), keys, row))
-        return True if all(group in found for group in wanted) else None
+            results.update(ask(client.connection(row.node_id, row.host, row.port), keys, row))
+        return True if all(group in results for group in names) else None
 
     client.retry(attempt)
     late = timed_out("The coordinator of the group is not ready")
-    return {group: found.get(group, late) for group in wanted}
+    return {group: results.get(group, late) for group in names}
 
 
 def _lookup_refused(row: Coordinator) -> KafkaError:

@@ -43,24 +43,24 @@ def describe_groups(client: Client, options: Options, groups: Sequence[str]) -> 
 
     raises  ToolError, ClientError; before anything is printed when a group cannot be described
     """
-    found: dict[str, Description] = {}
+    descriptions: dict[str, Description] = {}
     for group, description in describe(client, groups).items():
         if isinstance(description, KafkaError):
             raise ToolError(str(description))
-        found[group] = description
-    names = sorted(found)
+        descriptions[group] = description
+    names = sorted(descriptions)
     if options.has("members"):
         for group in names:
-            _print_members(group, found[group], verbose=options.has("verbose"))
+            _print_members(group, descriptions[group], verbose=options.has("verbose"))
     elif options.has("state"):
         for group in names:
-            if _print_state_notice(group, found[group].state, 1):
-                print(state_table(group, found[group]))
+            if _print_state_notice(group, descriptions[group].state, 1):
+                print(state_table(group, descriptions[group]))
     else:
         # Kafka's tool, too, fetches all offsets before it prints the first.
-        rows = {group: offset_rows(client, group, found[group]) for group in found}
+        rows = {group: offset_rows(client, group, descriptions[group]) for group in descriptions}
         for group in names:
-            if _print_state_notice(group, found[group].state, len(rows[group])):
+            if _print_state_notice(group, descriptions[group].state, len(rows[group])):
                 print(offsets_table(rows[group]), end="")
 
 

@@ -27,8 +27,7 @@ NOTHING_IS_DONE: Final = (
 """The text is Kafka's, with its missing blank."""
 
 FLAGS: Final = (
-    Flag("bootstrap-server", "Addresses of brokers of the cluster.", "host:port,host:port"),
-    Flag("command-config", "A properties file for the connection to the brokers.", "file"),
+    *command_line.CLIENT_FLAGS,
     Flag("timeout", "Timeout of one step in milliseconds (default: 5000).", "number"),
     Flag(
         "list",
@@ -90,8 +89,6 @@ FLAGS: Final = (
     Flag("dry-run", "With --reset-offsets: only print the new offsets; this is the default."),
     Flag("execute", "With --reset-offsets: commit the new offsets."),
     Flag("export", "With --reset-offsets: print the new offsets as comma-separated values."),
-    Flag("version", "Print the version of Kafka that this tool matches."),
-    Flag("help", "Print this text."),
 )
 
 # In the order of the hash map in which Kafka's tool checks them.

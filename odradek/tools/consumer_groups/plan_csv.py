@@ -18,7 +18,7 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.errors import ToolError
 from odradek.tools.options import INT32_MAX, INT64_MAX
 
-Plan = dict[TopicPartition, int]
+ResetPlan = dict[TopicPartition, int]
 """Offsets by partition."""
 
 QUOTED_FROM: Final = 25
@@ -29,13 +29,13 @@ _BLANKS: Final = "".join(map(chr, range(33)))
 _NOTHING: Final = "No content to map due to end-of-input"
 
 
-class Row(NamedTuple):
+class ResetRow(NamedTuple):
     group: str
     partition: TopicPartition
     offset: int
 
 
-def parse_plans(text: str, groups: Sequence[str]) -> dict[str, Plan]:
+def parse_plans(text: str, groups: Sequence[str]) -> dict[str, ResetPlan]:
     """Parse the text of a file into the plan of each group.
 
     Of several rows for one partition the last one counts.
@@ -46,7 +46,7 @@ def parse_plans(text: str, groups: Sequence[str]) -> dict[str, Plan]:
     while len(lines) > 1 and not lines[-1]:
         lines.pop()
     only = groups[0] if len(groups) == 1 and _is_row(lines[0]) else None
-    plans: dict[str, Plan] = {}
+    plans: dict[str, ResetPlan] = {}
     for line in lines:
         row = parse_row(line, only)
         plans.setdefault(row.group, {})[row.partition] = row.offset
@@ -62,7 +62,7 @@ def _is_row(line: str) -> bool:
     return True
 
 
-def parse_row(line: str, group: str | None) -> Row:
+def parse_row(line: str, group: str | None) -> ResetRow:
     """Parse one line.
 
     group   the group of the row; None: it is the first value of the line
@@ -81,7 +81,7 @@ def parse_row(line: str, group: str | None) -> Row:
             f"Too many entries: expected at most "
             f'{columns} (value #{columns} ({len(value)} chars) "{value}")'
         )
-    return Row(group, TopicPartition(given[0], index), offset)
+    return ResetRow(group, TopicPartition(given[0], index), offset)
 
 
 def _values(line: str) -> list[str]:
@@ -91,12 +91,12 @@ def _values(line: str) -> list[str]:
     values = []
     position = 0
     while True:
-        found = _VALUE.match(line, position)
-        assert found is not None, "a value may be empty"
-        if found[1] is None and line[position : position + 1] == '"':
+        match = _VALUE.match(line, position)
+        assert match is not None, "a value may be empty"
+        if match[1] is None and line[position : position + 1] == '"':
             raise ToolError("Missing closing quote for value")
-        values.append(found[2] if found[1] is None else found[1].replace('""', '"'))
-        position = found.end() + 1
+        values.append(match[2] if match[1] is None else match[1].replace('""', '"'))
+        position = match.end() + 1
         if position > len(line):
             return values
         if line[position - 1] != ",":
@@ -122,7 +122,7 @@ def _number(text: str, kind: str, largest: int) -> int:
     return int(digits)
 
 
-def export_plans(plans: Mapping[str, Plan], groups: Sequence[str]) -> str:
+def export_plans(plans: Mapping[str, ResetPlan], groups: Sequence[str]) -> str:
     """Write all plans; each row ends with a line feed.
 
     groups  the groups of the command line; with a single one rows have no group

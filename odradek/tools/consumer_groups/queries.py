@@ -74,7 +74,7 @@ def list_groups(
     states, types  return only groups with one of these; empty: all groups
     raises         KafkaError, ClientError
     """
-    found: dict[str, ListedGroup] = {}
+    groups: dict[str, ListedGroup] = {}
     request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
     for broker in client.metadata([]).brokers:
         where = f"{broker.host}:{broker.port} (id: {broker.node_id} rack: {broker.rack or 'null'})"
@@ -83,8 +83,8 @@ def list_groups(
             if group.protocol_type in ("", CONSUMER):
                 group.group_state = canonical_name(group.group_state, STATES)
                 group.group_type = canonical_name(group.group_type, TYPES)
-                found[group.group_id] = group
-    return [found[group_id] for group_id in sorted(found)]
+                groups[group.group_id] = group
+    return [groups[group_id] for group_id in sorted(groups)]
 
 
 def _groups_of(
@@ -92,11 +92,11 @@ def _groups_of(
 ) -> list[ListedGroup]:
     """The groups of one broker, of any protocol type."""
     version = connection.version_of(ApiKey.LIST_GROUPS, ListGroupsRequest)
-    for wanted, since, what in (
+    for filters, since, what in (
         (request.states_filter, STATES_FILTER_VERSION, "states"),
         (request.types_filter, TYPES_FILTER_VERSION, "type"),
     ):
-        if wanted and version < since:
+        if filters and version < since:
             raise refused(
                 ErrorCode.UNSUPPORTED_VERSION,
                 f"{failed}: The broker only supports ListGroups v{version}, but we need v{since} "
@@ -123,14 +123,14 @@ def describe(client: Client, groups: Iterable[str]) -> dict[str, Description | K
     classic: set[str] = set()
 
     def ask(connection: BrokerConnection, keys: list[str], where: Coordinator) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        results: dict[str, Any] = {}
         new = [key for key in keys if key not in classic]
         if new:
-            found.update(_describe_new(connection, new, where, classic))
+            results.update(_describe_new(connection, new, where, classic))
         old = [key for key in keys if key in classic]
         if old:
-            found.update(_describe_classic(connection, old, where))
-        return found
+            results.update(_describe_classic(connection, old, where))
+        return results
 
     return ask_coordinators(client, groups, ask)
 
@@ -150,13 +150,13 @@ def _describe_new(
     except NotServedError:
         classic.update(keys)
         return {}
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for group in response.groups:
         if group.error_code in NOT_OF_THE_NEW_PROTOCOL:
             classic.add(group.group_id)
         elif group.error_code:
             if group.error_code not in RETRIED:
-                found[group.group_id] = refused(group.error_code, group.error_message)
+                results[group.group_id] = refused(group.error_code, group.error_message)
         else:
             members = [
                 Member(
@@ -172,10 +172,10 @@ def _describe_new(
                 )
                 for member in group.members
             ]
-            found[group.group_id] = Description(
+            results[group.group_id] = Description(
                 canonical_name(group.group_state, STATES), group.assignor_name, members, where
             )
-    return found
+    return results
 
 
 def _describe_classic(
@@ -187,13 +187,13 @@ def _describe_classic(
         describe_groups.DescribeGroupsResponse,
         DESCRIBE_GROUPS_VERSION,
     )
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for group in response.groups:
         if group.error_code:
             if group.error_code not in RETRIED:
-                found[group.group_id] = refused(group.error_code)
+                results[group.group_id] = refused(group.error_code)
         elif group.protocol_type not in ("", CONSUMER):
-            found[group.group_id] = KafkaError(
+            results[group.group_id] = KafkaError(
                 f"GroupId {group.group_id} is not a consumer group ({group.protocol_type})."
             )
         else:
@@ -207,10 +207,10 @@ def _describe_classic(
                 )
                 for member in group.members
             ]
-            found[group.group_id] = Description(
+            results[group.group_id] = Description(
                 canonical_name(group.group_state, STATES), group.protocol_data, members, where
             )
-    return found
+    return results
 
 
 def parse_assignment(data: bytes) -> list[TopicPartition]:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from odradek.protocol.messages.list_groups import ListedGroup
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.tools.consumer_groups.plan_csv import Plan
+from odradek.tools.consumer_groups.plan_csv import ResetPlan
 from odradek.tools.consumer_groups.queries import Description, Member
 
 MISSING: Final = "-"
@@ -139,7 +139,7 @@ def groups_table(groups: Sequence[ListedGroup], *, has_type: bool, has_state: bo
     return "\n".join(_line([row[index] for index in shown], (width, 20, 20)) for row in rows)
 
 
-def plans_table(plans: Mapping[str, Plan]) -> str:
+def plans_table(plans: Mapping[str, ResetPlan]) -> str:
     """The new offsets of a reset, after an empty line.
 
     Differs from Kafka: its 3.9 prints the header and all rows in one line, without a line feed.

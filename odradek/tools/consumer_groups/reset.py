@@ -19,7 +19,7 @@ from odradek.tools.client import Client
 from odradek.tools.consumer_groups.describe import print_error
 from odradek.tools.consumer_groups.group_offsets import commit_offsets, committed_offsets
 from odradek.tools.consumer_groups.options import SCENARIOS, usage
-from odradek.tools.consumer_groups.plan_csv import Plan, parse_plans
+from odradek.tools.consumer_groups.plan_csv import ResetPlan, parse_plans
 from odradek.tools.consumer_groups.queries import describe
 from odradek.tools.consumer_groups.times import before, parse_datetime
 from odradek.tools.errors import KafkaError, ToolError, partition_text
@@ -35,12 +35,12 @@ INACTIVE: Final = ("Empty", "Dead")
 LOGGER: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 
-def reset_offsets(client: Client, options: Options, groups: Sequence[str]) -> dict[str, Plan]:
+def reset_offsets(client: Client, options: Options, groups: Sequence[str]) -> dict[str, ResetPlan]:
     """The new offsets of each group, which are committed with --execute.
 
     raises  ToolError, OptionsError, ClientError; earlier groups keep the offsets committed so far
     """
-    plans: dict[str, Plan] = {}
+    plans: dict[str, ResetPlan] = {}
     for group, description in describe(client, groups).items():
         if isinstance(description, KafkaError):
             raise description
@@ -86,7 +86,7 @@ def _partitions(client: Client, options: Options, group: str) -> list[TopicParti
         return list(committed_offsets(client, group))
     if options.has("topic"):
         texts = options.values("topic")
-        partitions = [one for text in texts if ":" in text for one in parse_scope(text)]
+        partitions = [partition for text in texts if ":" in text for partition in parse_scope(text)]
         for topic in sorted({text for text in texts if ":" not in text}):
             partitions += partitions_of(client, topic)
         return partitions
@@ -97,12 +97,16 @@ def _partitions(client: Client, options: Options, group: str) -> list[TopicParti
 
 def _plan(
     client: Client, options: Options, group: str, partitions: Sequence[TopicPartition]
-) -> Plan:
+) -> ResetPlan:
     """The new offset of each partition, by the scenario in the options."""
     if options.has("from-file"):
         return _from_file(client, options, group)
     if len(set(partitions)) < len(partitions):
-        twice = next(one for index, one in enumerate(partitions) if one in partitions[:index])
+        twice = next(
+            partition
+            for index, partition in enumerate(partitions)
+            if partition in partitions[:index]
+        )
         raise ToolError(f"Duplicate key {partition_text(twice)}")
     if options.has("to-offset"):
         offset = options.number("to-offset", INT64_MAX)
@@ -125,7 +129,7 @@ def _plan(
     raise usage(f"Option '[reset-offsets]' requires one of the following scenarios: [{names}]")
 
 
-def _current(client: Client, group: str, partitions: Sequence[TopicPartition]) -> Plan:
+def _current(client: Client, group: str, partitions: Sequence[TopicPartition]) -> ResetPlan:
     offsets = committed_offsets(client, group)
     plan = {
         partition: offsets[partition] for partition in sorted(partitions) if partition in offsets
@@ -136,9 +140,9 @@ def _current(client: Client, group: str, partitions: Sequence[TopicPartition]) -
 
 def _shifted(
     client: Client, options: Options, group: str, partitions: Sequence[TopicPartition]
-) -> Plan:
+) -> ResetPlan:
     offsets = committed_offsets(client, group)
-    plan: Plan = {}
+    plan: ResetPlan = {}
     for partition in partitions:
         count = options.number("shift-by", INT64_MAX)
         assert count is not None, "a value is required"
@@ -151,7 +155,7 @@ def _shifted(
     return _in_range(client, plan)
 
 
-def _from_file(client: Client, options: Options, group: str) -> Plan:
+def _from_file(client: Client, options: Options, group: str) -> ResetPlan:
     path = options.value("from-file") or ""
     try:
         text = read_file(path, FILE_BYTES_MAX).decode(errors="replace")
@@ -164,23 +168,23 @@ def _from_file(client: Client, options: Options, group: str) -> Plan:
     return _in_range(client, plan)
 
 
-def _at(client: Client, partitions: Sequence[TopicPartition], then_ms: int) -> Plan:
+def _at(client: Client, partitions: Sequence[TopicPartition], then_ms: int) -> ResetPlan:
     """The first offset at or after a time; the log end offset when there is none."""
-    found = list_offsets(client, partitions, then_ms)
-    late = sorted(partition for partition in found if found[partition] == NO_OFFSET)
+    offsets = list_offsets(client, partitions, then_ms)
+    late = sorted(partition for partition in offsets if offsets[partition] == NO_OFFSET)
     for partition in late:
         print(
             f"\nWarn: Partition {partition.partition} from topic {partition.topic} is empty. "
             "Falling back to latest known offset."
         )
-    return found | list_offsets(client, late, LATEST_TIMESTAMP)
+    return offsets | list_offsets(client, late, LATEST_TIMESTAMP)
 
 
-def _in_range(client: Client, requested: Mapping[TopicPartition, int]) -> Plan:
+def _in_range(client: Client, requested: Mapping[TopicPartition, int]) -> ResetPlan:
     """The requested offsets, each moved into the range of its log."""
     starts = list_offsets(client, requested, EARLIEST_TIMESTAMP)
     ends = list_offsets(client, requested, LATEST_TIMESTAMP)
-    plan: Plan = {}
+    plan: ResetPlan = {}
     for partition in sorted(requested):
         offset = requested[partition]
         if offset > ends[partition]:

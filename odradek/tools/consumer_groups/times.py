@@ -51,16 +51,16 @@ def parse_datetime(text: str) -> int:
     if not re.search("[-+Z]", parts[1]):
         text += "Z"
     wrong = ToolError(f'Unparseable date: "{text}"')
-    found = _DATETIME.match(text)
-    if found is None:
+    match = _DATETIME.match(text)
+    if match is None:
         raise wrong
-    year, month, day, hour, minute, second, millisecond = map(int, found.groups()[:7])
-    zone = 60 * int(found[9] or 0)
-    minutes = int(found[10] or 0)
-    if minutes < 60 and zone + minutes <= (ZONE_LAST if found[8] == "+" else -ZONE_FIRST):
+    year, month, day, hour, minute, second, millisecond = map(int, match.groups()[:7])
+    zone = 60 * int(match[9] or 0)
+    minutes = int(match[10] or 0)
+    if minutes < 60 and zone + minutes <= (ZONE_LAST if match[8] == "+" else -ZONE_FIRST):
         zone += minutes
     # When the minutes are invalid, Java parses again and takes the hours only.
-    zone = -zone if found[8] == "-" else zone
+    zone = -zone if match[8] == "-" else zone
     if not ZONE_FIRST <= zone <= ZONE_LAST:
         raise wrong
     try:
@@ -89,10 +89,10 @@ def parse_duration(text: str) -> int:
 
     raises  ToolError
     """
-    found = _DURATION.fullmatch(text)
-    if found is None or found[3] in ("T", "t") or not any(found.group(2, 4, 5, 6)):
+    match = _DURATION.fullmatch(text)
+    if match is None or match[3] in ("T", "t") or not any(match.group(2, 4, 5, 6)):
         raise ToolError("Text cannot be parsed to a Duration")
-    sign, days, _, hours, minutes, seconds, fraction = found.groups()
+    sign, days, _, hours, minutes, seconds, fraction = match.groups()
     total = 0
     for number, unit_s, name in (
         (days, DAY_S, "days"),

@@ -35,8 +35,7 @@ FLAGS: Final = (
     Flag("reporting-interval", "Interval of --show-detailed-stats (5000).", "ms"),
     Flag("date-format", f"Pattern of Java's SimpleDateFormat ({DATE_FORMAT}).", "pattern"),
     Flag("hide-header", "Do not print the names of the columns."),
-    Flag("version", "Print the version of Kafka that this tool matches."),
-    Flag("help", "Print this text."),
+    *command_line.HELP_FLAGS,
 )
 
 

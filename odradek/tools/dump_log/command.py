@@ -28,7 +28,7 @@ from odradek.tools.dump_log.index_files import (
     dump_offset_index,
     dump_time_index,
 )
-from odradek.tools.dump_log.log_file import CHECKPOINT, Decoder, LogOptions, dump_log
+from odradek.tools.dump_log.log_file import CHECKPOINT, LogOptions, RecordDecoder, dump_log
 from odradek.tools.dump_log.state_files import dump_producer_snapshot, dump_transaction_index
 from odradek.tools.options import INT32_MAX, Flag, Options, OptionsError
 from odradek.tools.run_command import run_command
@@ -62,8 +62,7 @@ FLAGS: Final = (
     Flag("max-bytes", "Read only this many bytes of each log.", "bytes"),
     Flag("cluster-metadata-decoder", "Refused: the log of a KRaft quorum."),
     Flag("remote-log-metadata-decoder", "Refused: the log of remote storage."),
-    Flag("version", "Print the version of Kafka that this tool matches."),
-    Flag("help", "Print this text."),
+    *command_line.HELP_FLAGS,
 )
 
 
@@ -108,7 +107,7 @@ def _act(options: Options) -> int:
     return 0
 
 
-def _decoder(options: Options) -> Decoder:
+def _decoder(options: Options) -> RecordDecoder:
     """
     raises  DumpError, OptionsError
     """
@@ -128,7 +127,7 @@ def _dump_files(
     names: Sequence[str],
     log_options: LogOptions,
     index_options: IndexOptions,
-    make_decoder: Callable[[], Decoder] | None,
+    make_decoder: Callable[[], RecordDecoder] | None,
 ) -> None:
     differing: dict[str, list[tuple[int, int]]] = {}
     gaps: dict[str, list[tuple[int, int]]] = {}

@@ -24,7 +24,7 @@ from odradek.protocol.stored.offset_commit import OffsetCommitKey, OffsetCommitV
 from odradek.protocol.stored.transaction_log import TransactionLogKey, TransactionLogValue
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.dump_log.errors import DumpError
-from odradek.tools.dump_log.log_file import Decoder
+from odradek.tools.dump_log.log_file import RecordDecoder
 from odradek.tools.errors import partition_text
 from odradek.tools.stored_json import to_json
 
@@ -100,7 +100,7 @@ _DECODERS: Final[Mapping[str, Callable[[bytes], str]]] = {
 }
 
 
-def plain_decoder(key_class: str | None, value_class: str | None) -> Decoder:
+def plain_decoder(key_class: str | None, value_class: str | None) -> RecordDecoder:
     """Decode keys and values by a decoder of Kafka for each.
 
     key_class, value_class  Java classes, StringDecoder when None or empty

@@ -206,10 +206,10 @@ class _OffsetEntries:
             return 0
         while low < high:
             middle = (low + high + 1) // 2
-            found = self[middle][0]
-            if found == offset:
+            entry_offset = self[middle][0]
+            if entry_offset == offset:
                 return self[middle][1]
-            low, high = (low, middle - 1) if found > offset else (middle, high)
+            low, high = (low, middle - 1) if entry_offset > offset else (middle, high)
         return self[low][1]
 
 

@@ -37,7 +37,7 @@ END_MARKERS: Final = 2
 _CONTROL_KEY: Final = Struct(">hh")
 _END_MARKER: Final = Struct(">hi")
 
-Decoder = Callable[[Record], tuple[str | None, str | None]]
+RecordDecoder = Callable[[Record], tuple[str | None, str | None]]
 """Key and payload of a record as texts; None: not printed."""
 
 
@@ -51,7 +51,7 @@ class LogOptions(NamedTuple):
     """
 
     is_deep: bool
-    decode: Decoder | None
+    decode: RecordDecoder | None
     skips_metadata: bool
     bytes_max: int
 

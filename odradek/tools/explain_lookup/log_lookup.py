@@ -229,10 +229,10 @@ def find_folder(directories: Sequence[str], topic: str, partition: int) -> Path:
 
 def _base_offsets(folder: Path) -> list[int]:
     parsed = (names.parse_file_name(path.name) for path in folder.iterdir())
-    found = sorted(row[0] for row in parsed if row is not None and row[1] == names.LOG)
-    if not found:
+    offsets = sorted(row[0] for row in parsed if row is not None and row[1] == names.LOG)
+    if not offsets:
         raise UnreadableLogError(f"{folder} has no segment")
-    return found
+    return offsets
 
 
 def look_up_offset(folder: Path, offset: int) -> Lookup:
@@ -253,9 +253,9 @@ def look_up_offset(folder: Path, offset: int) -> Lookup:
         try:
             position = segment.position_of(offset) if offset >= base_offset else 0
             for batch in segment.scan(position, lambda batch: batch.last_offset >= offset):
-                found = segment.record(batch, lambda record, _: record >= offset)
-                if found is not None:
-                    return found
+                lookup = segment.record(batch, lambda record, _: record >= offset)
+                if lookup is not None:
+                    return lookup
         finally:
             segment.file.close()
     return Lookup(hops, None, None)
@@ -284,9 +284,9 @@ def look_up_time(folder: Path, timestamp_ms: int) -> Lookup:
             position = segment.position_of_time(timestamp_ms)
             matching = segment.scan(position, lambda row: row.max_timestamp_ms >= timestamp_ms)
             for batch in matching:
-                found = segment.record(batch, lambda _, time: time >= timestamp_ms)
-                if found is not None:
-                    return found
+                lookup = segment.record(batch, lambda _, time: time >= timestamp_ms)
+                if lookup is not None:
+                    return lookup
         finally:
             segment.file.close()
     if not hops:

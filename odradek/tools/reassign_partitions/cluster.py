@@ -114,18 +114,18 @@ def find_replicas(client: Client, topics: Iterable[str]) -> dict[str, dict[int, 
 
     raises  KafkaError, ClientError
     """
-    wanted = sorted(set(topics))
-    found: dict[str, dict[int, list[int]]] = {}
-    for topic in client.metadata(wanted).topics if wanted else ():
+    names = sorted(set(topics))
+    replicas: dict[str, dict[int, list[int]]] = {}
+    for topic in client.metadata(names).topics if names else ():
         if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             continue
         if topic.error_code:
             raise refused(topic.error_code)
-        found[topic.name or ""] = {
+        replicas[topic.name or ""] = {
             partition.partition_index: partition.replica_nodes
             for partition in sorted(topic.partitions, key=lambda row: row.partition_index)
         }
-    return found
+    return replicas
 
 
 def replicas_of_topics(client: Client, topics: Iterable[str]) -> dict[TopicPartition, list[int]]:
@@ -133,14 +133,14 @@ def replicas_of_topics(client: Client, topics: Iterable[str]) -> dict[TopicParti
 
     raises  KafkaError when a topic does not exist, ClientError
     """
-    wanted = sorted(set(topics))
-    found = find_replicas(client, wanted)
-    for topic in wanted:
-        if topic not in found:
+    names = sorted(set(topics))
+    replicas_of = find_replicas(client, names)
+    for topic in names:
+        if topic not in replicas_of:
             raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {topic} not found.")
     return {
         TopicPartition(topic, index): replicas
-        for topic, partitions in found.items()
+        for topic, partitions in replicas_of.items()
         for index, replicas in partitions.items()
     }
 
@@ -153,7 +153,7 @@ def replicas_of_partitions(
     raises  KafkaError when one does not exist, ClientError
     """
     everything = replicas_of_topics(client, (partition.topic for partition in partitions))
-    missing = sorted({one for one in partitions if one not in everything})
+    missing = sorted({partition for partition in partitions if partition not in everything})
     if missing:
         names = ", ".join(map(partition_text, missing))
         raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition: {names}")

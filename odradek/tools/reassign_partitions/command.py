@@ -31,7 +31,7 @@ from odradek.tools.reassign_partitions.generate import generate
 from odradek.tools.reassign_partitions.log_dir_moves import TerseError, find_states, move_replicas
 from odradek.tools.reassign_partitions.options import FLAGS, parse_options
 from odradek.tools.reassign_partitions.plan import (
-    Plan,
+    ReassignmentPlan,
     check_executable,
     format_assignment,
     parse_plan,
@@ -94,7 +94,7 @@ def act(client: Client, options: Options) -> None:
         cancel(client, options)
 
 
-def _plan(options: Options) -> Plan:
+def _plan(options: Options) -> ReassignmentPlan:
     path = options.value("reassignment-json-file")
     assert path is not None, "parse_options requires a file"
     return parse_plan(read_text(path))
@@ -130,15 +130,15 @@ def verify(client: Client, options: Options) -> None:
 
 
 def _print_partitions(
-    client: Client, plan: Plan, current: Mapping[TopicPartition, OngoingReassignment]
+    client: Client, plan: ReassignmentPlan, current: Mapping[TopicPartition, OngoingReassignment]
 ) -> None:
     targets = dict(plan.partitions)
     still = [partition for partition in targets if partition not in current]
-    known = find_replicas(client, (partition.topic for partition in still))
+    replicas_of = find_replicas(client, (partition.topic for partition in still))
     print("Status of partition reassignment:")
     for partition, target in sorted(targets.items()):
         name = partition_text(partition)
-        replicas = known.get(partition.topic, {}).get(partition.partition, [])
+        replicas = replicas_of.get(partition.topic, {}).get(partition.partition, [])
         if partition in current:
             print(f"Reassignment of partition {name} is still in progress.")
         elif replicas == target:
@@ -193,7 +193,9 @@ def _names(partitions: Iterable[TopicPartition]) -> str:
 
 
 def _error_lines(errors: Mapping[TopicPartition, str]) -> str:
-    return "\n".join(f"{partition_text(one)}: {text}" for one, text in sorted(errors.items()))
+    return "\n".join(
+        f"{partition_text(partition)}: {text}" for partition, text in sorted(errors.items())
+    )
 
 
 def cancel(client: Client, options: Options) -> None:

@@ -17,7 +17,7 @@ from odradek.tools.json_files import read_text
 from odradek.tools.options import Options
 from odradek.tools.reassign_partitions.cluster import live_brokers, replicas_of_topics
 from odradek.tools.reassign_partitions.plan import (
-    Assignment,
+    ReplicaAssignment,
     format_assignment,
     parse_brokers,
     parse_topics,
@@ -33,15 +33,15 @@ def generate(client: Client, options: Options) -> None:
     assert path is not None, "parse_options requires a file"
     assert brokers is not None, "parse_options requires brokers"
     text = read_text(path)
-    wanted = parse_brokers(brokers)
+    ids = parse_brokers(brokers)
     current = replicas_of_topics(client, parse_topics(text))
     is_rack_aware = not options.has("disable-rack-aware")
     chosen = [
         BrokerImage(broker, -1, (), rack if is_rack_aware else None)
         for broker, rack in live_brokers(client).items()
-        if broker in wanted
+        if broker in ids
     ]
-    if len(dict.fromkeys(one.rack is None for one in chosen)) > 1:
+    if len(dict.fromkeys(broker.rack is None for broker in chosen)) > 1:
         raise ToolError(
             "Not all brokers have rack information. Add --disable-rack-aware in command line to "
             "make replica assignment without rack information."
@@ -51,7 +51,9 @@ def generate(client: Client, options: Options) -> None:
     print(f"Proposed partition reassignment configuration\n{format_assignment(proposed)}")
 
 
-def propose(current: Assignment, brokers: list[BrokerImage]) -> dict[TopicPartition, list[int]]:
+def propose(
+    current: ReplicaAssignment, brokers: list[BrokerImage]
+) -> dict[TopicPartition, list[int]]:
     """Place all partitions of the topics, each with its number of replicas, as if they were new.
 
     raises  ToolError

@@ -26,7 +26,7 @@ from odradek.protocol.messages.describe_log_dirs import (
 from odradek.protocol.topic_partition import TopicPartition, by_topic
 from odradek.tools.client import Client
 from odradek.tools.errors import ToolError, error_name
-from odradek.tools.reassign_partitions.plan import Replica
+from odradek.tools.reassign_partitions.plan import TopicPartitionReplica
 
 PAUSE_MS: Final = 100
 
@@ -49,7 +49,7 @@ class LogDirState(NamedTuple):
         """Whether nothing moves any more."""
         return self.current is not None and self.future is None
 
-    def line(self, replica: Replica) -> str:
+    def line(self, replica: TopicPartitionReplica) -> str:
         """The line of --verify."""
         name = f"Partition {replica.topic}-{replica.partition}"
         if self.current is None:
@@ -72,12 +72,14 @@ class LogDirState(NamedTuple):
         )
 
 
-def find_states(client: Client, targets: Mapping[Replica, str]) -> dict[Replica, LogDirState]:
+def find_states(
+    client: Client, targets: Mapping[TopicPartitionReplica, str]
+) -> dict[TopicPartitionReplica, LogDirState]:
     """The state of each replica.
 
     raises  ToolError, ClientError
     """
-    found: dict[tuple[Replica, bool], str] = {}
+    directories: dict[tuple[TopicPartitionReplica, bool], str] = {}
     for broker, replicas in _by_broker(targets).items():
         topics = [
             DescribableLogDirTopic(topic=name, partitions=partitions)
@@ -96,26 +98,30 @@ def find_states(client: Client, targets: Mapping[Replica, str]) -> dict[Replica,
                 )
             for topic in result.topics:
                 for partition in topic.partitions:
-                    replica = Replica(broker, topic.name, partition.partition_index)
-                    found[replica, partition.is_future_key] = result.log_dir
+                    replica = TopicPartitionReplica(broker, topic.name, partition.partition_index)
+                    directories[replica, partition.is_future_key] = result.log_dir
     return {
-        replica: LogDirState(target, found.get((replica, False)), found.get((replica, True)))
+        replica: LogDirState(
+            target, directories.get((replica, False)), directories.get((replica, True))
+        )
         for replica, target in targets.items()
     }
 
 
-def _by_broker(replicas: Iterable[Replica]) -> dict[int, list[Replica]]:
-    brokers: dict[int, list[Replica]] = {}
+def _by_broker(replicas: Iterable[TopicPartitionReplica]) -> dict[int, list[TopicPartitionReplica]]:
+    brokers: dict[int, list[TopicPartitionReplica]] = {}
     for replica in replicas:
         brokers.setdefault(replica.broker, []).append(replica)
     return brokers
 
 
-def _partitions(replicas: Iterable[Replica]) -> Iterable[TopicPartition]:
+def _partitions(replicas: Iterable[TopicPartitionReplica]) -> Iterable[TopicPartition]:
     return (TopicPartition(replica.topic, replica.partition) for replica in replicas)
 
 
-def move_replicas(client: Client, targets: Mapping[Replica, str], timeout_ms: int) -> None:
+def move_replicas(
+    client: Client, targets: Mapping[TopicPartitionReplica, str], timeout_ms: int
+) -> None:
     """Start to move replicas; wait for those that their broker does not have yet.
 
     raises  ToolError, also when `timeout_ms` is over; ClientError
@@ -140,11 +146,13 @@ def move_replicas(client: Client, targets: Mapping[Replica, str], timeout_ms: in
         time.sleep(PAUSE_MS / 1000)
 
 
-def _start(client: Client, targets: Mapping[Replica, str]) -> list[Replica]:
+def _start(
+    client: Client, targets: Mapping[TopicPartitionReplica, str]
+) -> list[TopicPartitionReplica]:
     """The replicas whose brokers have accepted the directory."""
     started = []
     for broker, replicas in _by_broker(targets).items():
-        directories: dict[str, list[Replica]] = {}
+        directories: dict[str, list[TopicPartitionReplica]] = {}
         for replica in replicas:
             directories.setdefault(targets[replica], []).append(replica)
         request = AlterReplicaLogDirsRequest(
@@ -164,7 +172,7 @@ def _start(client: Client, targets: Mapping[Replica, str]) -> list[Replica]:
         )
         for topic in response.results:
             for partition in topic.partitions:
-                replica = Replica(broker, topic.topic_name, partition.partition_index)
+                replica = TopicPartitionReplica(broker, topic.topic_name, partition.partition_index)
                 if not partition.error_code:
                     started.append(replica)
                 elif partition.error_code != ErrorCode.REPLICA_NOT_AVAILABLE:

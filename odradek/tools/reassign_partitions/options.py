@@ -15,8 +15,7 @@ from odradek.tools.options import Flag, Options, OptionsError
 WHAT_IT_DOES: Final = "This tool helps to move topic partitions between replicas."
 
 FLAGS: Final = (
-    Flag("bootstrap-server", "Addresses of brokers of the cluster.", "host:port,host:port"),
-    Flag("command-config", "A properties file for the connection to the brokers.", "file"),
+    *command_line.CLIENT_FLAGS,
     Flag("generate", "Print a new placement of topics on brokers; nothing is moved."),
     Flag("execute", "Start to move replicas as the file says."),
     Flag(
@@ -61,8 +60,6 @@ FLAGS: Final = (
         "With --execute: also while other replicas move; it also changes their throttle.",
     ),
     Flag("preserve-throttles", "With --verify and --cancel: leave the throttles."),
-    Flag("version", "Print the version of Kafka that this tool matches."),
-    Flag("help", "Print this text."),
 )
 REQUIRED: Final = {
     "generate": ("topics-to-move-json-file", "broker-list"),

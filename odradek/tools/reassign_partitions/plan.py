@@ -19,11 +19,11 @@ ANY: Final = "any"
 VERSION: Final = 1
 _NUMBER: Final = re.compile(r"[+-]?\d+")
 
-Assignment = Mapping[TopicPartition, Sequence[int]]
+ReplicaAssignment = Mapping[TopicPartition, Sequence[int]]
 Value = TypeVar("Value", bound=Hashable)
 
 
-class Replica(NamedTuple):
+class TopicPartitionReplica(NamedTuple):
     """A replica of a partition; ordered as Kafka's tool prints them."""
 
     broker: int
@@ -34,16 +34,16 @@ class Replica(NamedTuple):
         return f"{self.topic}-{self.partition}-{self.broker}"
 
 
-class Plan(NamedTuple):
+class ReassignmentPlan(NamedTuple):
     """The content of a file."""
 
     partitions: list[tuple[TopicPartition, list[int]]]
     """In the order of the file; a partition may occur twice."""
-    directories: dict[Replica, str]
+    directories: dict[TopicPartitionReplica, str]
     """Only replicas for which the file names one."""
 
 
-def parse_plan(text: str) -> Plan:
+def parse_plan(text: str) -> ReassignmentPlan:
     """Parse a --reassignment-json-file.
 
     raises  ToolError
@@ -52,16 +52,16 @@ def parse_plan(text: str) -> Plan:
     if data is None:
         raise ToolError("The input string is not a valid JSON" if text else "it is empty")
     _check_version(data)
-    plan = Plan([], {})
+    plan = ReassignmentPlan([], {})
     rows = data.field("partitions")
     for row in [] if rows is None else rows.elements():
         partition = TopicPartition(
             row.required("topic").text(), row.required("partition").integer()
         )
-        replicas = [one.integer() for one in row.required("replicas").list()]
+        replicas = [element.integer() for element in row.required("replicas").list()]
         given = row.field("log_dirs")
         directories = (
-            [ANY] * len(replicas) if given is None else [one.text() for one in given.list()]
+            [ANY] * len(replicas) if given is None else [element.text() for element in given.list()]
         )
         if len(replicas) != len(directories):
             names = ", ".join(directories)
@@ -71,7 +71,7 @@ def parse_plan(text: str) -> Plan:
             )
         plan.partitions.append((partition, replicas))
         plan.directories.update(
-            (Replica(broker, *partition), directory)
+            (TopicPartitionReplica(broker, *partition), directory)
             for broker, directory in zip(replicas, directories, strict=True)
             if directory != ANY
         )
@@ -85,7 +85,7 @@ def _check_version(data: JsonReader) -> None:
         raise ToolError(f"Not supported version field value {number}")
 
 
-def check_executable(plan: Plan) -> dict[TopicPartition, list[int]]:
+def check_executable(plan: ReassignmentPlan) -> dict[TopicPartition, list[int]]:
     """The new replicas of each partition.
 
     raises  ToolError for an empty list and for duplicates
@@ -112,8 +112,8 @@ def check_executable(plan: Plan) -> dict[TopicPartition, list[int]]:
 
 
 def _repeated(values: Iterable[Value]) -> list[Value]:
-    found = list(values)
-    return [value for value in dict.fromkeys(found) if found.count(value) > 1]
+    elements = list(values)
+    return [value for value in dict.fromkeys(elements) if elements.count(value) > 1]
 
 
 def parse_brokers(text: str) -> list[int]:
@@ -152,7 +152,7 @@ def parse_topics(text: str) -> list[str]:
     return topics
 
 
-def format_assignment(assignment: Assignment) -> str:
+def format_assignment(assignment: ReplicaAssignment) -> str:
     """The JSON of an assignment, by topic and partition."""
     partitions = [
         {

@@ -15,7 +15,7 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
 from odradek.tools.configs.resources import BROKER, TOPIC, Resource, alter
 from odradek.tools.reassign_partitions.cluster import OngoingReassignment, live_brokers
-from odradek.tools.reassign_partitions.plan import Assignment, Plan
+from odradek.tools.reassign_partitions.plan import ReassignmentPlan, ReplicaAssignment
 
 LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
@@ -33,8 +33,8 @@ class Move(NamedTuple):
 
 def moves_of(
     current: Mapping[TopicPartition, OngoingReassignment],
-    proposed: Assignment,
-    replicas: Assignment,
+    proposed: ReplicaAssignment,
+    replicas: ReplicaAssignment,
 ) -> dict[TopicPartition, Move]:
     """The moves that are under way, and those that are proposed.
 
@@ -75,7 +75,7 @@ def _throttles(brokers: Mapping[TopicPartition, Iterable[int]]) -> dict[str, str
     replicas: dict[str, dict[str, None]] = {}
     for partition, ids in brokers.items():
         of_topic = replicas.setdefault(partition.topic, {})
-        of_topic.update(dict.fromkeys(f"{partition.partition}:{one}" for one in ids))
+        of_topic.update(dict.fromkeys(f"{partition.partition}:{broker}" for broker in ids))
     return {topic: ",".join(sorted(words)) for topic, words in replicas.items()}
 
 
@@ -91,7 +91,7 @@ def throttle_moves(
         throttles = {LEADER_REPLICAS: leaders, FOLLOWER_REPLICAS: followers[topic]}
         alter(client, Resource(TOPIC, topic), throttles, ())
     rate = str(bytes_per_second)
-    brokers = [one for move in moves.values() for one in (*move.sources, *move.destinations)]
+    brokers = [broker for move in moves.values() for broker in (*move.sources, *move.destinations)]
     for broker in sorted(dict.fromkeys(brokers)):
         rates = {LEADER_RATE: rate, FOLLOWER_RATE: rate}
         alter(client, Resource(BROKER, str(broker)), rates, ())
@@ -109,7 +109,7 @@ def throttle_log_dirs(client: Client, brokers: Iterable[int], bytes_per_second: 
     print(f"The replica-alter-dir throttle limit was set to {bytes_per_second} B/s")
 
 
-def clear_throttles(client: Client, plan: Plan) -> None:
+def clear_throttles(client: Client, plan: ReassignmentPlan) -> None:
     """Delete the throttles of all brokers and of the topics of a plan.
 
     raises  ToolError, ClientError

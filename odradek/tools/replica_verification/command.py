@@ -57,8 +57,7 @@ FLAGS: Final = (
         "timestamp",
     ),
     Flag("report-interval-ms", "Time between two reports (default: 30000).", "ms"),
-    Flag("version", "Print the version of Kafka that this tool matches."),
-    Flag("help", "Print this text."),
+    *command_line.HELP_FLAGS,
 )
 
 
@@ -117,7 +116,11 @@ def verify(client: Client, options: Options) -> int:
     fetchers = Fetchers(
         Fetcher(broker, led, topic_ids, reading)
         for broker in metadata.brokers
-        if (led := [one for one, brokers in replicas.items() if broker.node_id in brokers])
+        if (
+            led := [
+                partition for partition, brokers in replicas.items() if broker.node_id in brokers
+            ]
+        )
     )
     _say("verification process is started")
     try:
@@ -140,21 +143,21 @@ def _replicas(metadata: MetadataResponse, options: Options) -> dict[TopicPartiti
         expression = compile_pattern(pattern)
     except TopicsError:
         raise ToolError(f"{pattern} is an invalid regex") from None
-    found: dict[TopicPartition, list[int]] = {}
+    brokers: dict[TopicPartition, list[int]] = {}
     for topic in metadata.topics:
         if topic.name is None or not expression.fullmatch(topic.name):
             continue
         if topic.error_code:
             raise refused(topic.error_code)
         for partition in topic.partitions:
-            found[TopicPartition(topic.name, partition.partition_index)] = partition.replica_nodes
+            brokers[TopicPartition(topic.name, partition.partition_index)] = partition.replica_nodes
     live = [broker.node_id for broker in metadata.brokers]
     missing = [
-        replica for replicas in found.values() for replica in replicas if replica not in live
+        replica for replicas in brokers.values() for replica in replicas if replica not in live
     ]
     if missing:
         raise refused(ErrorCode.BROKER_NOT_AVAILABLE, f"Broker {missing[0]} is not alive.")
-    return found
+    return brokers
 
 
 def _first_offsets(

@@ -100,9 +100,9 @@ def largest_lag(
     offsets: Mapping[TopicPartition, int], high_watermarks: Mapping[TopicPartition, int]
 ) -> Lag:
     """The largest lag of all partitions; of equal ones the first by name."""
-    found = Lag()
+    largest = Lag()
     for partition in sorted(offsets):
         lag = high_watermarks[partition] - offsets[partition]
-        if lag > found.lag:
-            found = Lag(lag, partition, offsets[partition])
-    return found
+        if lag > largest.lag:
+            largest = Lag(lag, partition, offsets[partition])
+    return largest

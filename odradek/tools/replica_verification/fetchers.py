@@ -61,20 +61,20 @@ class Fetcher:
 
     def fetch(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Fetched]:
         """One request; every partition is empty when the broker does not respond."""
-        found = dict.fromkeys(self._partitions, Fetched())
+        results = dict.fromkeys(self._partitions, Fetched())
         try:
             response = self._connect().request(ApiKey.FETCH, self._request(offsets), FetchResponse)
         except ClientError:
             self.close()
             time.sleep(RETRY_PAUSE_MS / 1000)
-            return found
+            return results
         for topic in response.responses:
             name = topic.topic or self._topics.get(topic.topic_id, "")
-            for one in topic.partitions:
-                partition = TopicPartition(name, one.partition_index)
-                if partition in found:
-                    found[partition] = _read(one)
-        return found
+            for row in topic.partitions:
+                partition = TopicPartition(name, row.partition_index)
+                if partition in results:
+                    results[partition] = _read(row)
+        return results
 
     def _connect(self) -> BrokerConnection:
         if self._connection is None:
@@ -140,12 +140,12 @@ class Fetchers:
         self, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, dict[int, Fetched]]:
         """Fetch each partition from each of its brokers, from these offsets on."""
-        found: dict[TopicPartition, dict[int, Fetched]] = {}
+        results: dict[TopicPartition, dict[int, Fetched]] = {}
         responses = self._threads.map(lambda fetcher: fetcher.fetch(offsets), self._fetchers)
         for fetcher, response in zip(self._fetchers, responses, strict=True):
             for partition, fetched in response.items():
-                found.setdefault(partition, {})[fetcher.broker_id] = fetched
-        return found
+                results.setdefault(partition, {})[fetcher.broker_id] = fetched
+        return results
 
     def close(self) -> None:
         """End the threads and close the connections."""

@@ -22,14 +22,13 @@ REPORTS: Final = (
 WHAT_IT_DOES: Final = "This tool helps to create, delete, describe, or change a topic."
 
 FLAGS: Final = (
-    Flag("bootstrap-server", "Addresses of brokers of the cluster.", "host:port,host:port"),
+    *command_line.CLIENT_FLAGS,
     Flag(
         "zookeeper",
         "Find the brokers in their ZooKeeper (for scripts written for Kafka before 3.0); the "
         "requests go to the brokers.",
         "host:port,host:port/chroot",
     ),
-    Flag("command-config", "A properties file for the connection to the brokers.", "file"),
     Flag("list", "Print the names of the topics."),
     Flag("describe", "Print topics with their partitions and settings."),
     Flag("create", "Create a topic."),
@@ -79,8 +78,6 @@ FLAGS: Final = (
         "With --describe: the bound on partitions in one response.",
         "number",
     ),
-    Flag("version", "Print the version of Kafka that this tool matches."),
-    Flag("help", "Print this text."),
 )
 
 ALLOWED_WITH: Final = (

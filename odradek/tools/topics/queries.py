@@ -86,11 +86,11 @@ def describe_topics(
     raises          TopicsError for a topic that has been deleted meanwhile
     """
     try:
-        found = _describe_in_pages(client, names, live, partitions_max)
+        by_name = _describe_in_pages(client, names, live, partitions_max)
     except NotServedError:
         topics = client.metadata(list(names)).topics
-        found = {topic.name: _topic(topic, live) for topic in topics if topic.name is not None}
-    return [found[name] for name in names if name in found]
+        by_name = {topic.name: _topic(topic, live) for topic in topics if topic.name is not None}
+    return [by_name[name] for name in names if name in by_name]
 
 
 def describe_topic_id(
@@ -130,7 +130,7 @@ def _describe_in_pages(
     client: Client, names: Sequence[str], live: Sequence[int], partitions_max: int
 ) -> dict[str, Topic]:
     """Use DescribeTopicPartitions (KIP-966), which only brokers of KRaft clusters support."""
-    found: dict[str, Topic] = {}
+    by_name: dict[str, Topic] = {}
     cursor: Cursor | None = None
     while True:
         first = names[0] if cursor is None else cursor.topic_name
@@ -145,18 +145,18 @@ def _describe_in_pages(
         for topic in response.topics:
             check(topic.error_code)
             assert topic.name is not None, "a topic without an error has its name"
-            earlier = found[topic.name].partitions if topic.name in found else ()
+            earlier = by_name[topic.name].partitions if topic.name in by_name else ()
             partitions = [
                 _partition(
                     partition, live, partition.eligible_leader_replicas, partition.last_known_elr
                 )
                 for partition in topic.partitions
             ]
-            found[topic.name] = Topic(
+            by_name[topic.name] = Topic(
                 topic.name, topic.topic_id, sorted([*earlier, *partitions], key=_order)
             )
         if response.next_cursor is None:
-            return found
+            return by_name
         if response.next_cursor == cursor:
             raise TopicsError("The broker repeats a page of partitions.")
         cursor = response.next_cursor
@@ -177,14 +177,14 @@ def describe_configs(client: Client, names: Iterable[str]) -> dict[str, dict[str
         ]
     )
     response = client.any_broker(ApiKey.DESCRIBE_CONFIGS, request, DescribeConfigsResponse)
-    found: dict[str, dict[str, Config]] = {}
+    configs: dict[str, dict[str, Config]] = {}
     for result in response.results:
         check(result.error_code, result.error_message)
-        found[result.resource_name] = {
+        configs[result.resource_name] = {
             row.name: Config(row.value, row.config_source == DEFAULT_SOURCE)
             for row in result.configs
         }
-    return found
+    return configs
 
 
 def reassignments_of(

@@ -122,14 +122,14 @@ def is_shown(
     """
     in_sync = len(partition.in_sync)
     in_sync_min = configs.get(IN_SYNC_MIN)
-    wanted = 1 if in_sync_min is None or in_sync_min.value is None else int(in_sync_min.value)
+    required = 1 if in_sync_min is None or in_sync_min.value is None else int(in_sync_min.value)
     has_leader = partition.leader is not None
     return (
         (
             options.has("under-replicated-partitions")
             and in_sync < replication_factor(partition, reassignment)
         )
-        or (options.has("under-min-isr-partitions") and (not has_leader or in_sync < wanted))
-        or (options.has("at-min-isr-partitions") and in_sync == wanted)
+        or (options.has("under-min-isr-partitions") and (not has_leader or in_sync < required))
+        or (options.has("at-min-isr-partitions") and in_sync == required)
         or (options.has("unavailable-partitions") and partition.leader not in live)
     )

@@ -237,7 +237,7 @@ def _find_hanging(client: Client, options: TransactionOptions) -> None:
     longest_ms = (MAX_TIMEOUT_MINUTES if minutes is None else minutes) * MINUTE_MS
     now_ms = _now_ms()
     try:
-        found = hanging_transactions(
+        transactions = hanging_transactions(
             client,
             open_transactions(
                 client,
@@ -250,16 +250,16 @@ def _find_hanging(client: Client, options: TransactionOptions) -> None:
         raise _failed(error.what, error) from error
     rows = [
         (
-            one.partition.topic,
-            one.partition.partition,
-            one.producer.producer_id,
-            one.producer.producer_epoch,
-            max(one.producer.coordinator_epoch, -1),
-            one.producer.current_txn_start_offset,
-            one.producer.last_timestamp_ms,
-            int((now_ms - one.producer.last_timestamp_ms) / MINUTE_MS),
+            transaction.partition.topic,
+            transaction.partition.partition,
+            transaction.producer.producer_id,
+            transaction.producer.producer_epoch,
+            max(transaction.producer.coordinator_epoch, -1),
+            transaction.producer.current_txn_start_offset,
+            transaction.producer.last_timestamp_ms,
+            int((now_ms - transaction.producer.last_timestamp_ms) / MINUTE_MS),
         )
-        for one in found
+        for transaction in transactions
     ]
     print_table(HANGING, rows)
 

@@ -14,7 +14,7 @@ from odradek.tools.client import Client
 from odradek.tools.errors import error_text
 from odradek.tools.transactions.queries import (
     AdminError,
-    Described,
+    TransactionDescription,
     describe_producers,
     describe_transactions,
     list_transactions,
@@ -54,19 +54,19 @@ def partitions_to_search(
         names = [topic]
     else:
         names = [one.name for one in client.metadata().topics if one.name is not None]
-    found = []
+    partitions = []
     for batch in _batches(names):
         for row in client.metadata(list(batch)).topics:
             if row.error_code:
                 error = AdminError(error_text(row.error_code))
                 raise HangingError(f"Failed to describe {len(batch)} topics", error)
             assert row.name is not None, "a topic without an error has its name"
-            found += [
+            partitions += [
                 TopicPartition(row.name, one.partition_index)
                 for one in sorted(row.partitions, key=lambda one: one.partition_index)
                 if broker_id is None or broker_id in one.replica_nodes
             ]
-    return found
+    return partitions
 
 
 def open_transactions(
@@ -79,7 +79,7 @@ def open_transactions(
 
     raises  HangingError, ClientError
     """
-    found = []
+    transactions = []
     for batch in _batches(partitions):
         try:
             producers = describe_producers(client, batch, broker_id)
@@ -87,13 +87,13 @@ def open_transactions(
             on = "Optional.empty" if broker_id is None else f"Optional[{broker_id}]"
             what = f"Failed to describe producers for {len(batch)} partitions on broker {on}"
             raise HangingError(what, error) from error
-        found += [
+        transactions += [
             OpenTransaction(partition, state)
             for partition, states in producers.items()
             for state in states
             if state.current_txn_start_offset >= 0 and is_old(state)
         ]
-    return found
+    return transactions
 
 
 def hanging_transactions(
@@ -119,19 +119,23 @@ def hanging_transactions(
 def without_expected(
     by_producer: Mapping[int, Sequence[OpenTransaction]],
     ids: Mapping[int, str],
-    descriptions: Mapping[str, Described | None],
+    descriptions: Mapping[str, TransactionDescription | None],
 ) -> list[OpenTransaction]:
     """The open transactions for which no coordinator has a marker to write.
 
     ids  the transactional ids of producers; those that no coordinator knows are missing
     """
-    found: list[OpenTransaction] = []
+    transactions: list[OpenTransaction] = []
     for producer_id in sorted(by_producer):
         name = ids.get(producer_id)
         description = None if name is None else descriptions[name]
         expected = [] if description is None else description.partitions
-        found += [one for one in by_producer[producer_id] if one.partition not in expected]
-    return found
+        transactions += [
+            transaction
+            for transaction in by_producer[producer_id]
+            if transaction.partition not in expected
+        ]
+    return transactions
 
 
 def _transactional_ids(client: Client, producer_ids: Sequence[int]) -> dict[int, str]:

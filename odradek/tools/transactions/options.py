@@ -12,7 +12,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from odradek.tools.options import INT32_MAX, INT64_MAX, Flag, OptionsError, help_text
+from odradek.tools.options import (
+    CLIENT_FLAGS,
+    HELP,
+    INT32_MAX,
+    INT64_MAX,
+    Flag,
+    OptionsError,
+    help_text,
+)
 
 PROGRAM: Final = "odradek transactions"
 WHAT_IT_DOES: Final = (
@@ -23,13 +31,6 @@ INT16_MAX: Final = 2**15 - 1
 _NUMBER: Final = re.compile(r"[+-]?\d+", re.ASCII)
 _NEGATIVE: Final = re.compile(r"-\d+", re.ASCII)
 
-HELP: Final = Flag("help", "Print this text.")
-COMMON: Final = (
-    Flag("bootstrap-server", "Addresses of brokers of the cluster.", "host:port,host:port"),
-    Flag("command-config", "A properties file for the connection to the brokers.", "file"),
-    Flag("version", "Print the version of Kafka that this tool matches."),
-    HELP,
-)
 TOPIC: Final = Flag("topic", "Topic name.", "name")
 PARTITION: Final = Flag("partition", "Partition number.", "number")
 SHORT: Final = {"h": "help", "v": "version"}
@@ -151,14 +152,14 @@ def parse(words: Sequence[str]) -> TransactionOptions:
     """
     values: dict[str, str] = {}
     rest = list(reversed(words))
-    _take_flags(rest, COMMON, values, command=None)
+    _take_flags(rest, CLIENT_FLAGS, values, command=None)
     if not rest:
         raise _wrong("too few arguments", None)
     name = rest.pop()
     command = COMMANDS.get(name)
     if command is None:
-        known = ", ".join(f"'{one}'" for one in COMMANDS)
-        raise _wrong(f"invalid choice: '{name}' (choose from {known})", None)
+        choices = ", ".join(f"'{choice}'" for choice in COMMANDS)
+        raise _wrong(f"invalid choice: '{name}' (choose from {choices})", None)
     _take_flags(rest, (*command.flags, HELP), values, command=name)
     if rest:
         raise _unrecognized(" ".join(reversed(rest)), name)
@@ -192,14 +193,14 @@ def _flag_of(word: str, flags: Sequence[Flag], command: str | None) -> Flag | No
     if not word.startswith("--"):
         name = SHORT.get(word[1:])
         return next((flag for flag in flags if flag.name == name), None)
-    found = [flag for flag in flags if f"--{flag.name}".startswith(word)]
-    for flag in found:
+    matches = [flag for flag in flags if f"--{flag.name}".startswith(word)]
+    for flag in matches:
         if word == f"--{flag.name}":
             return flag
-    if len(found) > 1:
-        names = ", ".join(sorted(f"--{flag.name}" for flag in found))
+    if len(matches) > 1:
+        names = ", ".join(sorted(f"--{flag.name}" for flag in matches))
         raise _wrong(f"ambiguous option: {word} could match {names}", command)
-    return found[0] if found else None
+    return matches[0] if matches else None
 
 
 def _looks_like_flag(word: str) -> bool:
@@ -244,4 +245,6 @@ def _help_of(command: str | None) -> str:
         row = COMMANDS[command]
         return f"{_usage_of(command)}\n\n{row.meaning}\n\n{help_text((*row.flags, HELP))}"
     commands = "\n".join(f"  {name:26}{row.meaning}" for name, row in COMMANDS.items())
-    return f"{_usage_of(None)}\n\n{WHAT_IT_DOES}\n\n{help_text(COMMON)}\n\ncommands:\n{commands}"
+    return (
+        f"{_usage_of(None)}\n\n{WHAT_IT_DOES}\n\n{help_text(CLIENT_FLAGS)}\n\ncommands:\n{commands}"
+    )

@@ -80,7 +80,7 @@ class AdminError(ToolError):
     """A call of the admin client failed; the message is that of its exception."""
 
 
-class Described(NamedTuple):
+class TransactionDescription(NamedTuple):
     """The state of a transactional id."""
 
     coordinator_id: int
@@ -141,22 +141,22 @@ def list_transactions(
                 "connected to an older broker, do not specify duration filter or set duration "
                 "filter to -1."
             )
-        found = connection.request(
+        response = connection.request(
             ApiKey.LIST_TRANSACTIONS, request, ListTransactionsResponse, BY_DURATION
         )
-        if found.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        if response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return None
-        if found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
+        if response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
             raise AdminError(
                 f"ListTransactions request sent to broker {node_id} failed because the "
                 "coordinator is shutting down"
             )
-        if found.error_code:
+        if response.error_code:
             raise AdminError(
                 f"ListTransactions request sent to broker {node_id} failed with an unexpected "
                 "exception"
             )
-        return list(found.transaction_states)
+        return list(response.transaction_states)
 
     return {
         node_id: _retried(client, "listTransactions", partial(ask, node_id))
@@ -166,37 +166,37 @@ def list_transactions(
 
 def describe_transactions(
     client: Client, transactional_ids: Iterable[str]
-) -> dict[str, Described | None]:
+) -> dict[str, TransactionDescription | None]:
     """The state of each id; None for one that is not known.
 
     raises  AdminError, ClientError
     """
-    found: dict[str, Described | None] = {}
-    wanted = sorted(set(transactional_ids))
+    descriptions: dict[str, TransactionDescription | None] = {}
+    names = sorted(set(transactional_ids))
 
     def attempt() -> bool | None:
-        for node_id, connection, ids in _coordinators(client, wanted, found):
+        for node_id, connection, ids in _coordinators(client, names, descriptions):
             request = DescribeTransactionsRequest(transactional_ids=ids)
             response = connection.request(
                 ApiKey.DESCRIBE_TRANSACTIONS, request, DescribeTransactionsResponse
             )
             for state in response.transaction_states:
                 if state.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-                    found[state.transactional_id] = None
+                    descriptions[state.transactional_id] = None
                 elif state.error_code not in COORDINATOR_MOVES:
                     _check_id("DescribeTransactions", state.transactional_id, state.error_code)
-                    found[state.transactional_id] = Described(node_id, state)
-        return True if len(found) == len(wanted) else None
+                    descriptions[state.transactional_id] = TransactionDescription(node_id, state)
+        return True if len(descriptions) == len(names) else None
 
     _retried(client, "describeTransactions", attempt)
-    return found
+    return descriptions
 
 
 def _coordinators(
-    client: Client, ids: Sequence[str], found: Mapping[str, Any]
+    client: Client, ids: Sequence[str], done: Mapping[str, Any]
 ) -> list[tuple[int, BrokerConnection, list[str]]]:
     """(broker, connection, ids) of those ids that are not yet found."""
-    left = [name for name in ids if name not in found]
+    left = [name for name in ids if name not in done]
     rows: dict[int, tuple[BrokerConnection, list[str]]] = {}
     for row in client.coordinators(left, TRANSACTION) if left else []:
         if row.error_code in COORDINATOR_MOVES:
@@ -258,24 +258,24 @@ def describe_producers(
 
     raises  AdminError, ClientError
     """
-    found: dict[TopicPartition, list[ProducerState]] = {}
+    producers: dict[TopicPartition, list[ProducerState]] = {}
 
     def attempt() -> bool | None:
-        left = [partition for partition in partitions if partition not in found]
+        left = [partition for partition in partitions if partition not in producers]
         by_broker = _leaders(client, left) if broker_id is None else {broker_id: left}
-        for node_id, wanted in by_broker.items():
+        for node_id, led in by_broker.items():
             response = client.broker(node_id).request(
-                ApiKey.DESCRIBE_PRODUCERS, _by_topic(wanted), DescribeProducersResponse
+                ApiKey.DESCRIBE_PRODUCERS, _by_topic(led), DescribeProducersResponse
             )
             for topic in response.topics:
                 for partition in topic.partitions:
                     key = TopicPartition(topic.name, partition.partition_index)
                     if _is_described(key, partition.error_code, partition.error_message, broker_id):
-                        found[key] = list(partition.active_producers)
-        return True if all(partition in found for partition in partitions) else None
+                        producers[key] = list(partition.active_producers)
+        return True if all(partition in producers for partition in partitions) else None
 
     _retried(client, "describeProducers", attempt)
-    return {partition: found[partition] for partition in sorted(set(partitions))}
+    return {partition: producers[partition] for partition in sorted(set(partitions))}
 
 
 def _by_topic(partitions: Sequence[TopicPartition]) -> DescribeProducersRequest:
@@ -401,7 +401,7 @@ def _check_marker(spec: AbortSpec, code: int) -> None:
 
 
 def _retried(client: Client, call: str, attempt: Callable[[], Found | None]) -> Found:
-    found = client.retry(attempt)
-    if found is None:
+    result = client.retry(attempt)
+    if result is None:
         raise AdminError(f"Timed out waiting for a node assignment. Call: {call}")
-    return found
+    return result

@@ -31,10 +31,10 @@ def find_deserializer(name: str, configs: Mapping[str, str], *, is_key: bool) ->
     if kind == "StringDeserializer":
         own = _ENCODINGS[0] if is_key else _ENCODINGS[1]
         return _string(configs.get(own, configs.get("deserializer.encoding", "UTF-8")))
-    found = _DESERIALIZERS.get(kind)
-    if found is None:
+    deserializer = _DESERIALIZERS.get(kind)
+    if deserializer is None:
         raise ConsoleError("java.lang.ClassNotFoundException", name)
-    return found
+    return deserializer
 
 
 def _string(encoding: str) -> Deserializer:
@@ -67,11 +67,11 @@ def float_text(value: float) -> str:
     """Format like Java's `Float.toString`: the fewest digits that identify the 32-bit number."""
     if value != value or value in (float("inf"), float("-inf")):
         return _decimal(value, "")
-    wanted = struct.pack(">f", value)
+    packed = struct.pack(">f", value)
     for digits in range(9):
         text = f"{value:.{digits}e}"
         try:
-            if struct.pack(">f", float(text)) == wanted:
+            if struct.pack(">f", float(text)) == packed:
                 return _decimal(value, text)
         except OverflowError:
             continue
@@ -116,11 +116,11 @@ def _uuid(data: bytes) -> bytes:
     try:
         if len(parts) != 5:
             raise ValueError
-        one, two, three, four, five = (int(part, 16) & _INT64_MASK for part in parts)
+        part1, part2, part3, part4, part5 = (int(part, 16) & _INT64_MASK for part in parts)
     except ValueError:
         raise ConsoleError(_EXCEPTION, "Error parsing data into UUID") from None
-    high = (one & 0xFFFFFFFF) << 32 | (two & 0xFFFF) << 16 | three & 0xFFFF
-    low = (four & 0xFFFF) << 48 | five & 0xFFFFFFFFFFFF
+    high = (part1 & 0xFFFFFFFF) << 32 | (part2 & 0xFFFF) << 16 | part3 & 0xFFFF
+    low = (part4 & 0xFFFF) << 48 | part5 & 0xFFFFFFFFFFFF
     return str(UUID(int=high << 64 | low)).encode()
 
 

@@ -76,7 +76,7 @@ class DefaultFormatter:
         self._key_text = _text_of(properties, "key.deserializer", null)
         self._value_text = _text_of(properties, "value.deserializer", null)
         self._header_text = _text_of(properties, "headers.deserializer", null)
-        known: tuple[tuple[str, str, Formatter], ...] = (
+        choices: tuple[tuple[str, str, Formatter], ...] = (
             ("timestamp", "false", self._timestamp),
             ("partition", "false", self._partition),
             ("offset", "false", self._offset),
@@ -84,7 +84,7 @@ class DefaultFormatter:
             ("key", "false", self._key),
             ("value", "true", self._value),
         )
-        columns = [column for name, default, column in known if prints(name, default)]
+        columns = [column for name, default, column in choices if prints(name, default)]
         column_end = properties.get("key.separator", "\t").encode()
         line_end = properties.get("line.separator", "\n").encode()
         ends = [column_end] * (len(columns) - 1) + [line_end]

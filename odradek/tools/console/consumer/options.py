@@ -23,7 +23,7 @@ LATEST: Final = -1
 _OFFSET: Final = re.compile(r"\+?\d+")
 
 FLAGS: Final = (
-    Flag("bootstrap-server", "Addresses of brokers of the cluster.", "host:port,host:port"),
+    command_line.BOOTSTRAP_SERVER,
     Flag("topic", "The topic to read.", "name"),
     Flag("include", "Read all topics whose whole name matches.", "regular expression"),
     Flag("whitelist", "The old name of --include, which takes precedence.", "regular expression"),
@@ -55,8 +55,7 @@ FLAGS: Final = (
     ),
     Flag("command-config", "The name of --consumer.config in newer releases of Kafka.", "file"),
     Flag("enable-systest-events", "Print `shutdown_complete` at the end."),
-    Flag("version", "Print the version of Kafka that this tool matches."),
-    Flag("help", "Print this text."),
+    *command_line.HELP_FLAGS,
 )
 
 

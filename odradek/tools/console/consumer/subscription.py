@@ -67,10 +67,10 @@ class Subscription:
         from confluent_kafka import KafkaException
 
         try:
-            found = self._consumer.list_topics(topic, timeout=LOOKUP_TIMEOUT_S)
+            metadata = self._consumer.list_topics(topic, timeout=LOOKUP_TIMEOUT_S)
         except KafkaException:
             return None
-        return found.topics
+        return metadata.topics
 
     def _match(self, pattern: re.Pattern[str]) -> None:
         topics = self._topics(None)
@@ -95,13 +95,13 @@ class Subscription:
         self._next_lookup = time.monotonic() + RETRY_S
         if topics is None:
             return
-        found = topics[self._topic]
-        if found.error is not None:
-            self._check(found.error)
+        topic = topics[self._topic]
+        if topic.error is not None:
+            self._check(topic.error)
             return
         if self._partition is None:
             self._consumer.subscribe([self._topic])
-        elif self._partition in found.partitions:
+        elif self._partition in topic.partitions:
             position = TopicPartition(self._topic, self._partition, self._offset)
             self._consumer.assign([position])
         else:

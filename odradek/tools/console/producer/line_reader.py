@@ -59,7 +59,7 @@ class LineReader:
             "null.marker": self.null_marker,
             "key.separator": self._key_separator,
         }
-        for one, other in (
+        for name, other in (
             ("headers.delimiter", "headers.separator"),
             ("headers.delimiter", "headers.key.separator"),
             ("headers.separator", "headers.key.separator"),
@@ -68,8 +68,8 @@ class LineReader:
             ("null.marker", "headers.delimiter"),
             ("null.marker", "headers.key.separator"),
         ):
-            if names[one] == names[other]:
-                raise ConsoleError(KAFKA_EXCEPTION, f"{one} and {other} may not be equal")
+            if names[name] == names[other]:
+                raise ConsoleError(KAFKA_EXCEPTION, f"{name} and {other} may not be equal")
 
     @property
     def is_plain(self) -> bool:
@@ -113,11 +113,11 @@ class LineReader:
         """Split as Java does: trailing empty words are dropped, an empty text is one word."""
         words: list[str] = []
         start = 0
-        for found in self._headers_pattern.finditer(headers):
-            if found.end() == 0:
+        for separator in self._headers_pattern.finditer(headers):
+            if separator.end() == 0:
                 continue
-            words.append(headers[start : found.start()])
-            start = found.end()
+            words.append(headers[start : separator.start()])
+            start = separator.end()
         if not words:
             return [headers]
         words.append(headers[start:])

@@ -16,7 +16,7 @@ WHAT_IT_DOES: Final = "This tool helps to read data from standard input and publ
 LINE_READER: Final = "kafka.tools.ConsoleProducer$LineMessageReader"
 
 FLAGS: Final = (
-    Flag("bootstrap-server", "Addresses of brokers of the cluster.", "host:port,host:port"),
+    command_line.BOOTSTRAP_SERVER,
     Flag(
         "broker-list",
         "The old name of --bootstrap-server, which takes precedence.",
@@ -58,8 +58,7 @@ FLAGS: Final = (
         "file",
     ),
     Flag("command-config", "The name of --producer.config in newer releases of Kafka.", "file"),
-    Flag("version", "Print the version of Kafka that this tool matches."),
-    Flag("help", "Print this text."),
+    *command_line.HELP_FLAGS,
 )
 
 PROPERTIES: Final = (
