@@ -79,6 +79,7 @@ SUBCOMMANDS: Final = {
         "finalize levels of features, such as transaction.version",
     ),
     "get-offsets": ("odradek.tools.get_offsets", "print offsets of partitions"),
+    "lag": ("odradek.tools.lag.command", "say which consumer groups keep up"),
     "leader-election": ("odradek.tools.leader_election", "elect leaders of partitions"),
     "log-dirs": ("odradek.tools.log_dirs", "describe the log directories of brokers"),
     "producer-perf-test": (

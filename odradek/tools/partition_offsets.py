@@ -6,7 +6,7 @@ the request versions that it uses.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from odradek.protocol.api_keys import ApiKey
@@ -64,19 +64,26 @@ def partitions_of(client: Client, topic: str) -> list[TopicPartition]:
 def list_offsets(
     client: Client, partitions: Iterable[TopicPartition], timestamp_ms: int
 ) -> dict[TopicPartition, int]:
+    """`offsets_at` with one time for all partitions."""
+    return offsets_at(client, dict.fromkeys(partitions, timestamp_ms))
+
+
+def offsets_at(
+    client: Client, timestamps_ms: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
     """The offset of the first record at or after a timestamp, sorted by partition.
 
-    timestamp_ms  a time, LATEST_TIMESTAMP or EARLIEST_TIMESTAMP
-    returns       NO_OFFSET for a partition without such a record
-    raises        KafkaError, ClientError
+    timestamps_ms  times, LATEST_TIMESTAMP or EARLIEST_TIMESTAMP
+    returns        NO_OFFSET for a partition without such a record
+    raises         KafkaError, ClientError
     """
-    distinct = sorted(set(partitions))
+    distinct = sorted(timestamps_ms)
     offsets: dict[TopicPartition, int] = {}
 
     def attempt() -> bool | None:
         left = [partition for partition in distinct if partition not in offsets]
         for connection, led in leaders_of(client, left) if left else []:
-            offsets.update(_ask_leader(connection, led, timestamp_ms))
+            offsets.update(_ask_leader(connection, led, timestamps_ms))
         return True if len(offsets) == len(distinct) else None
 
     if client.retry(attempt) is None:
@@ -125,13 +132,17 @@ def _no_metadata(partition: TopicPartition, code: int) -> KafkaError:
 
 
 def _ask_leader(
-    connection: BrokerConnection, partitions: Sequence[TopicPartition], timestamp_ms: int
+    connection: BrokerConnection,
+    partitions: Sequence[TopicPartition],
+    timestamps_ms: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
     """Offsets by partition; partitions with a retriable error are left out."""
     topics: dict[str, list[ListOffsetsPartition]] = {}
     for partition in partitions:
         topics.setdefault(partition.topic, []).append(
-            ListOffsetsPartition(partition_index=partition.partition, timestamp_ms=timestamp_ms)
+            ListOffsetsPartition(
+                partition_index=partition.partition, timestamp_ms=timestamps_ms[partition]
+            )
         )
     request = ListOffsetsRequest(
         replica_id=-1,

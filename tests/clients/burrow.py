@@ -54,7 +54,8 @@ class Burrow:
 
     def __init__(self, port: int, process: LoggedProcess) -> None:
         self.process = process
-        self._groups = f"http://127.0.0.1:{port}/v3/kafka/local/consumer"
+        self.root = f"http://127.0.0.1:{port}/v3/kafka"
+        self._groups = f"{self.root}/local/consumer"
 
     def lags(self, group: str, topic: str) -> dict[int, int]:
         """The known lags by partition."""

@@ -1,0 +1,1 @@
+"""`odradek lag`: whether groups keep up, judged by what they have committed."""

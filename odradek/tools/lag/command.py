@@ -1,0 +1,205 @@
+"""`odradek lag`: a verdict on each consumer group, by Burrow's rules.
+
+One look is enough: what was committed in the last minutes is read of `__consumer_offsets`.
+Exit codes: 0 success, whatever the verdicts; 1 failure; 2 an invalid command line; with --check, 3
+when a group is not OK.  The reason is on stderr.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from json import dumps
+from typing import Any, Final
+
+from odradek.tools.client import CLIENT_ID, Client
+from odradek.tools.client_config import open_client
+from odradek.tools.console.errors import ConsoleError
+from odradek.tools.console.library import LibraryMissingError
+from odradek.tools.console.properties import CONSUMER, load_properties
+from odradek.tools.consumer_groups.group_offsets import committed_offsets_of
+from odradek.tools.consumer_groups.queries import list_groups
+from odradek.tools.errors import KafkaError, ToolError
+from odradek.tools.lag.evaluation import GroupLag, LagStatus, PartitionLag, evaluate
+from odradek.tools.lag.history import OFFSETS_TOPIC, committed_since, log_ends, with_lags
+from odradek.tools.lag.http_pages import CachedVerdicts, group_json, open_server
+from odradek.tools.library_client import open_client as open_library_client
+from odradek.tools.options import CLIENT_FLAGS, INT32_MAX, Flag, Options, OptionsError, parse_with
+from odradek.tools.run_command import run_command
+
+WHAT_IT_DOES: Final = "This tool says whether consumer groups keep up, by what they have committed."
+TIMEOUT_S: Final = 30.0
+MINUTES: Final = 10
+INTERVAL_MS: Final = 1_000
+CLUSTER: Final = "local"
+NOT_OK: Final = 3
+COLUMNS: Final = ("GROUP", "STATUS", "TOTAL-LAG", "TOPIC", "PARTITION", "LAG", "LAST-COMMIT")
+
+FLAGS: Final = (
+    *CLIENT_FLAGS,
+    Flag("group", "Only this group (may be repeated).", "group"),
+    Flag("minutes", f"How far back commits are read (default: {MINUTES}).", "minutes"),
+    Flag("interval-ms", f"Commits closer together count once (default: {INTERVAL_MS}).", "ms"),
+    Flag("json", "Print JSON as Burrow's /lag has it, a group a line."),
+    Flag("check", "Exit with 3 when a group is not OK."),
+    Flag("listen", "Serve the verdicts as Burrow does, on HOST:PORT or PORT of 127.0.0.1.", "addr"),
+    Flag(
+        "cluster", f"The name of the cluster for --listen and --json (default: {CLUSTER}).", "name"
+    ),
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print or serve verdicts; returns the exit code."""
+
+    def parse_options(words: Sequence[str]) -> Options:
+        return parse_with(("bootstrap-server",), FLAGS, words, WHAT_IT_DOES)
+
+    return run_command(arguments, FLAGS, parse_options, _act)
+
+
+def _act(options: Options) -> int:
+    bootstrap = options.value("bootstrap-server") or ""
+    config = options.value("command-config")
+    query = GroupsQuery(
+        groups=options.values("group"),
+        minutes=number(options, "minutes", MINUTES),
+        interval_ms=number(options, "interval-ms", INTERVAL_MS),
+    )
+    with closing(open_client(bootstrap, config)) as client:
+        try:
+            consumer = open_library_client(
+                CONSUMER,
+                {
+                    **({} if config is None else load_properties(config)),
+                    "bootstrap.servers": bootstrap,
+                    "group.id": CLIENT_ID,
+                    "client.id": CLIENT_ID,
+                },
+                {"enable.partition.eof": True, "enable.auto.commit": False},
+            )
+        except (ConsoleError, LibraryMissingError) as error:
+            raise ToolError(str(error)) from error
+        with closing(consumer):
+            cluster = options.value("cluster") or CLUSTER
+            listen = options.value("listen")
+            if listen is not None:
+                return serve(listen, cluster, CachedVerdicts(lambda: query.run(client, consumer)))
+            verdicts = query.run(client, consumer)
+    for line in json_lines(cluster, verdicts) if options.has("json") else table(verdicts):
+        print(line)
+    is_ok = all(verdict.status is LagStatus.OK for verdict in verdicts.values())
+    return NOT_OK if options.has("check") and not is_ok else 0
+
+
+def number(options: Options, name: str, default: int) -> int:
+    """raises  OptionsError"""
+    text = options.value(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdecimal()) or not 0 < int(text) <= INT32_MAX:
+        raise OptionsError(f"--{name}: '{text}' is not a number of at least 1")
+    return int(text)
+
+
+class GroupsQuery:
+    """What is asked of a cluster.
+
+    groups  only these; empty: all
+    """
+
+    def __init__(self, *, groups: Sequence[str], minutes: int, interval_ms: int) -> None:
+        self._groups = groups
+        self._minutes = minutes
+        self._interval_ms = interval_ms
+
+    def run(self, client: Client, consumer: Any) -> dict[str, GroupLag]:
+        """Verdicts by group, sorted.
+
+        raises  ToolError, ClientError
+        """
+        names = [group.group_id for group in list_groups(client)]
+        if self._groups:
+            missing = [name for name in self._groups if name not in names]
+            if missing:
+                raise KafkaError(f"Consumer group '{missing[0]}' does not exist.")
+            names = sorted(set(self._groups))
+        if not names:
+            return {}
+        metadata = client.metadata()
+        existing = {
+            (topic.name, row.partition_index)
+            for topic in metadata.topics
+            for row in topic.partitions
+        }
+        committed: dict[str, dict[Any, int]] = {}
+        for name, offsets in committed_offsets_of(client, names).items():
+            if isinstance(offsets, KafkaError):
+                raise offsets
+            # Offsets of deleted topics stay until they expire.
+            committed[name] = {key: value for key, value in offsets.items() if key in existing}
+        now_ms = time.time_ns() // 1_000_000
+        since_ms = now_ms - self._minutes * 60_000
+        has_offsets = any(topic.name == OFFSETS_TOPIC for topic in metadata.topics)
+        recent = committed_since(consumer, since_ms, names, TIMEOUT_S) if has_offsets else {}
+        ends = log_ends(client, {key for offsets in committed.values() for key in offsets})
+        commits = with_lags(client, recent, self._interval_ms, ends)
+        return {
+            name: evaluate(
+                name,
+                commits.get(name, {}),
+                {key: max(0, ends[key] - offset) for key, offset in offsets.items()},
+                now_ms,
+            )
+            for name, offsets in committed.items()
+        }
+
+
+def serve(listen: str, cluster: str, cached: CachedVerdicts) -> int:
+    """Serve until a signal; returns the exit code.
+
+    raises  OptionsError, ToolError
+    """
+    host, _, port = listen.rpartition(":")
+    if not (port.isascii() and port.isdecimal()) or int(port) > 65_535:
+        raise OptionsError(f"--listen: '{listen}' is not HOST:PORT or PORT")
+    try:
+        server = open_server(host or "127.0.0.1", int(port), cluster, cached)
+    except OSError as error:
+        raise ToolError(f"cannot listen on {listen}: {error.strerror or error}") from error
+    with server:
+        print(f"serving on {server.server_address[0]!s}:{server.server_address[1]}", flush=True)
+        server.serve_forever()
+    return 0
+
+
+def json_lines(cluster: str, verdicts: dict[str, GroupLag]) -> Iterator[str]:
+    for verdict in verdicts.values():
+        yield dumps(group_json(cluster, verdict, shows_all=True))
+
+
+def table(verdicts: dict[str, GroupLag]) -> Iterator[str]:
+    """A row for each group, and one for each of its partitions that is in trouble."""
+    rows: list[Sequence[str]] = [COLUMNS]
+    for verdict in verdicts.values():
+        worst = verdict.worst
+        last = ("-", "-", "-", "-") if worst is None else place(worst)
+        rows.append((verdict.group, verdict.status.name, str(verdict.total_lag), *last))
+        rows.extend(
+            ("", partition.status.name, "", *place(partition))
+            for partition in verdict.partitions
+            if partition.status is not LagStatus.OK
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
+    for row in rows:
+        yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+
+
+def place(partition: PartitionLag) -> tuple[str, str, str, str]:
+    """Topic, partition, lag, and the age of the last commit."""
+    topic, index = partition.partition
+    if not partition.commits:
+        return topic, str(index), str(partition.current_lag), "-"
+    age_s = max(0.0, time.time() - partition.commits[-1].timestamp_ms / 1000)
+    return topic, str(index), str(partition.current_lag), f"{age_s:.0f} s ago"

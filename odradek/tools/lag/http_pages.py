@@ -1,0 +1,159 @@
+"""Verdicts over HTTP, on the paths and in the JSON of Burrow's version 3.
+
+    /v3/kafka                            the name of the cluster
+    /v3/kafka/CLUSTER/consumer           the groups
+    /v3/kafka/CLUSTER/consumer/G/status  the verdict on a group, with the partitions in trouble
+    /v3/kafka/CLUSTER/consumer/G/lag     the verdict with all partitions
+
+Source: Burrow's HTTP API.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final
+from urllib.parse import unquote
+
+from odradek.tools.client import ClientError
+from odradek.tools.errors import ToolError
+from odradek.tools.lag.evaluation import Commit, GroupLag, LagStatus, PartitionLag
+
+CACHE_S: Final = 10.0
+"""How long a verdict is served (Burrow: expire-cache)."""
+ROOT: Final = ("v3", "kafka")
+CLIENT_TIMEOUT_S: Final = 10
+
+Verdicts = Mapping[str, GroupLag]
+
+
+class CachedVerdicts:
+    """The verdicts on all groups, made again when they are older than `CACHE_S`."""
+
+    def __init__(self, make: Callable[[], Verdicts]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._made_at_s = -CACHE_S
+        self._verdicts: Verdicts = {}
+
+    def get(self) -> Verdicts:
+        """raises  ToolError, ClientError"""
+        with self._lock:
+            if time.monotonic() - self._made_at_s >= CACHE_S:
+                self._verdicts = self._make()
+                self._made_at_s = time.monotonic()
+            return self._verdicts
+
+
+def page(path: str, cluster: str, cached: CachedVerdicts) -> tuple[int, dict[str, Any]]:
+    """The status code and the content of a path.
+
+    raises  ToolError, ClientError when the cluster cannot be asked
+    """
+    parts = tuple(unquote(part) for part in path.partition("?")[0].strip("/").split("/"))
+    if parts[:2] != ROOT:
+        return failed(404, "invalid path")
+    match parts[2:]:
+        case ():
+            return done("cluster list returned", clusters=[cluster])
+        case (name, *_) if name != cluster:
+            return failed(404, "cluster not found")
+        case (_, "consumer"):
+            return done("consumer list returned", consumers=sorted(cached.get()))
+        case (_, "consumer", group, ("status" | "lag") as kind):
+            verdict = cached.get().get(group)
+            if verdict is None:
+                return failed(404, "consumer group not found")
+            status = group_json(cluster, verdict, shows_all=kind == "lag")
+            return done("consumer status returned", status=status)
+    return failed(404, "invalid path")
+
+
+def done(message: str, **content: object) -> tuple[int, dict[str, Any]]:
+    """A response that has something."""
+    return 200, {"error": False, "message": message, **content}
+
+
+def failed(code: int, message: str) -> tuple[int, dict[str, Any]]:
+    """A response that says why it has nothing."""
+    return code, {"error": True, "message": message}
+
+
+def group_json(cluster: str, verdict: GroupLag, *, shows_all: bool) -> dict[str, Any]:
+    """A group; with all of its partitions, or with those in trouble."""
+    partitions = [
+        partition_json(partition)
+        for partition in verdict.partitions
+        if shows_all or partition.status > LagStatus.OK
+    ]
+    worst = verdict.worst
+    return {
+        "cluster": cluster,
+        "group": verdict.group,
+        "status": verdict.status.name,
+        "complete": verdict.complete,
+        "partitions": partitions,
+        "partition_count": len(verdict.partitions),
+        "maxlag": None if worst is None else partition_json(worst),
+        "totallag": verdict.total_lag,
+    }
+
+
+def partition_json(partition: PartitionLag) -> dict[str, Any]:
+    """A partition, with the first and the last commit of its window."""
+    first = last = None
+    if partition.commits:
+        first, last = commit_json(partition.commits[0]), commit_json(partition.commits[-1])
+    return {
+        "topic": partition.partition.topic,
+        "partition": partition.partition.partition,
+        "owner": "",
+        "client_id": "",
+        "status": partition.status.name,
+        "start": first,
+        "end": last,
+        "current_lag": partition.current_lag,
+        "complete": partition.complete,
+    }
+
+
+def commit_json(commit: Commit) -> dict[str, int]:
+    """A commit."""
+    return {
+        "offset": commit.offset,
+        "timestamp": commit.timestamp_ms,
+        "lag": commit.lag,
+    }
+
+
+def open_server(host: str, port: int, cluster: str, cached: CachedVerdicts) -> ThreadingHTTPServer:
+    """A bound server.
+
+    raises  OSError
+    """
+    host_name = socket.gethostname()
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = CLIENT_TIMEOUT_S
+
+        def do_GET(self) -> None:
+            try:
+                code, content = page(self.path, cluster, cached)
+            except (ToolError, ClientError) as error:
+                code, content = failed(503, str(error))
+            content["request"] = {"url": self.path, "host": host_name}
+            text = json.dumps(content).encode()
+            self.send_response(code)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Requests are not logged."""
+
+    return ThreadingHTTPServer((host, port), Handler)
