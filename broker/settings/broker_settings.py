@@ -194,6 +194,19 @@ class BrokerSettings:
             return parse_value(BROKER[base_name(prefixed)], self.written[prefixed])
         return self.raw[name]
 
+    def of_mechanism(self, listener_name: str, mechanism: str, name: str) -> Value:
+        """The value of a setting for one SASL mechanism of a listener: with the prefix of both,
+        else that of the listener.
+
+        raises  KeyError for a name that is not a setting, InvalidValueError
+        """
+        prefixed = f"{mechanism.lower()}.{name}"
+        if f"listener.name.{listener_name.lower()}.{prefixed}" in self.written:
+            definition = BROKER[name]._replace(name=f"listener.name.{listener_name}.{prefixed}")
+            text = self.written[f"listener.name.{listener_name.lower()}.{prefixed}"]
+            return parse_value(definition, text)
+        return self.of_listener(listener_name, name)
+
 
 class CurrentSettings:
     """`value` is replaced as a whole when a dynamic setting changes (KIP-226).
