@@ -18,6 +18,7 @@ LOGIN_MODULES: Final = {
     "PLAIN": f"{_PACKAGE}.plain.PlainLoginModule",
     "SCRAM-SHA-256": f"{_PACKAGE}.scram.ScramLoginModule",
     "SCRAM-SHA-512": f"{_PACKAGE}.scram.ScramLoginModule",
+    "OAUTHBEARER": f"{_PACKAGE}.oauthbearer.OAuthBearerLoginModule",
 }
 """The mechanisms that are served, and the class that a JAAS config names for each."""
 SERVER_SECTION: Final = "KafkaServer"

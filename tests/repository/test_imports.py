@@ -33,6 +33,7 @@ MAY_REACH_OUTSIDE: Final = (
     "broker/monitoring/http_listener.py",
     "broker/node/",
     "broker/purgatory.py",
+    "broker/security/sasl/oauthbearer_endpoint.py",
     "broker/server/",
     "broker/settings/load.py",
     "controller/coordination/server/client_listener.py",

@@ -16,7 +16,10 @@ def outcome_of(made: Any) -> Any:
         while True:
             step = made.send(None)
             if isinstance(step, ThreadCall):
-                step.resolve(step.function())
+                try:
+                    step.resolve(step.function())
+                except Exception as error:  # noqa: BLE001 - it is the result
+                    step.fail(error)
             assert isinstance(step, int) or step.is_done, "it waits for what is not there yet"
     except StopIteration as stop:
         return stop.value

@@ -18,6 +18,7 @@ MODULES: Final = {
     "PLAIN": "odradek.broker.security.sasl.plain",
     "SCRAM-SHA-256": "odradek.broker.security.sasl.scram",
     "SCRAM-SHA-512": "odradek.broker.security.sasl.scram",
+    "OAUTHBEARER": "odradek.broker.security.sasl.oauthbearer",
 }
 """What has the function `make` of each mechanism."""
 
