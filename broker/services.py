@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.broker.auto_topic_creation import AutoTopicCreation
 from odradek.broker.group.coordinator import GroupCoordinator
@@ -27,6 +27,9 @@ from odradek.runtime.loop_watch import LoopWatch
 from odradek.runtime.metrics import BrokerMetrics
 from odradek.runtime.randomness import Randomness
 from odradek.storage.directories.log_manager import LogManager
+
+if TYPE_CHECKING:
+    from odradek.broker.security.acl.authorizer import Authorizer
 
 
 class Services(NamedTuple):
@@ -55,6 +58,8 @@ class Services(NamedTuple):
     transactions: TransactionCoordinator
     transaction_markers: TransactionMarkers
     transaction_verifier: TransactionVerifier
+    authorizer: Authorizer | None = None
+    """None permits every request."""
     has_peers: bool = True
     """Whether other brokers can be in the cluster."""
 

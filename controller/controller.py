@@ -84,6 +84,8 @@ from odradek.controller.requests.control_request_receiver import (
     ControlRequestReceiver,
 )
 from odradek.controller.znodes import zk_data
+from odradek.controller.znodes.change_notifications import ChangeFollower
+from odradek.controller.znodes.cluster_reading import Warn
 from odradek.controller.znodes.config_znodes import encode_log_directory_event
 from odradek.controller.znodes.dynamic_configs import (
     BROKERS,
@@ -104,6 +106,7 @@ if TYPE_CHECKING:
     from odradek.controller.decide.features import FeatureUpdate
 
 T = TypeVar("T")
+Follower = TypeVar("Follower", bound=ChangeFollower)
 
 logger = logging.getLogger("odradek.controller")
 
@@ -115,7 +118,8 @@ class ControllerStep(Enum):
 
     REGISTRATION = 1
     """With configs and election: the session has expired."""
-    CONFIGS = 2
+    CHANGES = 2
+    """Configs, and what else has notifications of changes."""
     FEATURES = 3
     ELECTION = 4
     LOAD = 5
@@ -184,6 +188,8 @@ class Controller:
         self._metadata = metadata or MetadataCache()
         self.receiver = ControlRequestReceiver(self._session, handler, listener, self._metadata)
         self._configs = ConfigChanges(self._session, self._on_config, self._warn)
+        self._followers: dict[str, ChangeFollower] = {self._configs.folder: self._configs}
+        self._changed_folders: dict[str, None] = {}
         self.features = FinalizedFeatures(self._session, on_features_read)
         self._topic_admin = TopicAdmin(
             self._session,
@@ -213,6 +219,16 @@ class Controller:
     def is_active(self) -> bool:
         """Whether this broker is the active controller."""
         return self._active is not None
+
+    def follow(self, make: Callable[[CoordinationSession, Warn], Follower]) -> Follower:
+        """Have what `make` returns loaded by `prepare`, and notified of changes; called before it.
+
+        A load that fails ends the start.  Each new session loads again, and what fails then is
+        repeated: the follower keeps what it has read meanwhile.
+        """
+        follower = make(self._session, self._warn)
+        self._followers[follower.folder] = follower
+        return follower
 
     def prepare(
         self,
@@ -244,7 +260,8 @@ class Controller:
             self._metadata.set_cluster_id(cluster_id)
             if forget_configs_of is not None:
                 await self._forget_configs(forget_configs_of)
-            await self._configs.load()
+            for follower in self._followers.values():
+                await follower.load()
             await self.features.load(is_start=True)
             await self.receiver.note_configs()
             return cluster_id
@@ -516,8 +533,21 @@ class Controller:
         await self._elect()
         self._failed.pop(ControllerStep.ELECTION, None)
 
-    async def _on_configs_changed(self) -> None:
-        await self._configs.on_changes(self._clock.now_ms())
+    async def _on_folders_changed(self) -> None:
+        for folder in list(self._changed_folders):
+            # Removed before the names are read, which sets the next watch.
+            del self._changed_folders[folder]
+            try:
+                await self._followers[folder].on_changes(self._clock.now_ms())
+            except BaseException:
+                self._changed_folders[folder] = None
+                raise
+
+    async def _reload(self) -> None:
+        """Notifications may have been removed while there was no session."""
+        for follower in self._followers.values():
+            if follower is not self._configs:
+                await follower.load()
 
     async def _on_expired(self) -> None:
         """The session expired: its registration and, if active, the controllership ended."""
@@ -528,7 +558,9 @@ class Controller:
             self._has_session = True
         if self._identity is not None:
             await self._register()
-        await self._on_configs_changed()
+        self._changed_folders[self._configs.folder] = None
+        await self._on_folders_changed()
+        await self._reload()
         await self.features.load()
         if self._identity is not None:
             await self._elect()
@@ -585,8 +617,9 @@ class Controller:
     def _on_watch(self, path: str) -> None:
         if path == zk_data.CONTROLLER:
             self._submit_step(ControllerStep.ELECTION)
-        elif path == zk_data.CONFIG_CHANGES:
-            self._submit_step(ControllerStep.CONFIGS)
+        elif path in self._followers:
+            self._changed_folders[path] = None
+            self._submit_step(ControllerStep.CHANGES)
         elif path == zk_data.FEATURE:
             self._submit_step(ControllerStep.FEATURES)
         else:
@@ -606,7 +639,7 @@ class Controller:
     def _submit_step(self, step: ControllerStep, *, is_urgent: bool = False) -> None:
         procedures: dict[ControllerStep, Procedure[None]] = {
             ControllerStep.REGISTRATION: self._on_expired,
-            ControllerStep.CONFIGS: self._on_configs_changed,
+            ControllerStep.CHANGES: self._on_folders_changed,
             ControllerStep.FEATURES: self.features.load,
             ControllerStep.ELECTION: self._on_controller_changed,
             ControllerStep.LOAD: self._load,

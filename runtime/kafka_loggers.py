@@ -75,6 +75,8 @@ LOGGERS: Final = {
         "kafka.coordinator.transaction.TransactionMarkerChannelManager",
         "kafka.coordinator.transaction.TransactionStateManager",
     ),
+    "odradek.acls": ("kafka.security.authorizer.AclAuthorizer",),
+    "odradek.authorizer": ("kafka.authorizer.logger",),
     "odradek.configs": (
         "kafka.server.ConfigAdminManager",
         "kafka.server.DynamicBrokerConfig",

@@ -6,9 +6,9 @@ Served: 2-7, by the controller.  The response is sent when all partitions have l
     5   flexible encoding (KIP-482); what was created, with its configuration (KIP-525)
     6   the client understands THROTTLING_QUOTA_EXCEEDED (KIP-599), which is not used here
     7   topic id (KIP-516)
-Errors of a topic: those of `decide_create_topic`, NOT_CONTROLLER, REQUEST_TIMED_OUT (stored, but
-    without leaders within the time-out).  Of the request: POLICY_VIOLATION (more than
-    `PARTITIONS_MAX`).
+Errors of a topic: those of `decide_create_topic`, TOPIC_AUTHORIZATION_FAILED, NOT_CONTROLLER,
+    REQUEST_TIMED_OUT (stored, but without leaders within the time-out).  Of the request:
+    POLICY_VIOLATION (more than `PARTITIONS_MAX`).
 Not done: create.topic.policy.class.name.
 Source: KIP-4; Kafka's ZkAdminManager.createTopics.
 """
@@ -16,16 +16,22 @@ Source: KIP-4; Kafka's ZkAdminManager.createTopics.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Final
 
+from odradek.broker.handlers.shared.authorization import is_authorized
 from odradek.broker.handlers.shared.handler import Context, Delayed
 from odradek.broker.handlers.shared.waiting import wait_for
 from odradek.broker.replication.leadership import topic_key
+from odradek.broker.security.acl.permission import (
+    CREATE_CLUSTER,
+    CREATE_TOPIC,
+    DESCRIBE_TOPIC_CONFIGS,
+)
 from odradek.broker.settings.describe import describe_topic
 from odradek.broker.settings.topic_config import validate_topic_config
 from odradek.controller.active.topic_admin import TopicResult
-from odradek.controller.decide.topics import CreateTopicSpec
+from odradek.controller.decide.topics import CLUSTER_METADATA_TOPIC, CreateTopicSpec
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.create_topics import (
     CreatableTopic,
@@ -42,6 +48,7 @@ PARTITIONS_MAX: Final = 10_000
 """In one request, as Kafka's newer controllers have it (ReplicationControlManager)."""
 TOO_MANY: Final = "Excessively large number of partitions per request."
 REPEATED: Final = "Found multiple entries for this topic."
+REFUSED: Final = "Authorization failed."
 
 
 async def run(context: Context, request: CreateTopicsRequest) -> Delayed:
@@ -49,10 +56,21 @@ async def run(context: Context, request: CreateTopicsRequest) -> Delayed:
     if sum(map(_size, request.topics)) > PARTITIONS_MAX:
         raise BrokerError(ErrorCode.POLICY_VIOLATION, TOO_MANY)
     counts = Counter(topic.name for topic in request.topics)
+    described = await _describable(context, counts)
+    is_open = not context.services.controller.is_active or is_authorized(
+        context, CREATE_CLUSTER, log_if_denied=False
+    )
     outcomes: list[Pending[TopicResult]] = []
     for topic in request.topics:
         if counts[topic.name] > 1:
             refused = TopicResult(topic.name, ErrorCode.INVALID_REQUEST, REPEATED)
+            outcomes.append(Pending.of(refused))
+        elif not (
+            is_open
+            or topic.name == CLUSTER_METADATA_TOPIC
+            or is_authorized(context, CREATE_TOPIC, topic.name)
+        ):
+            refused = TopicResult(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, REFUSED)
             outcomes.append(Pending.of(refused))
         else:
             outcomes.append(_create(context, topic, validate_only=request.validate_only))
@@ -64,12 +82,13 @@ async def run(context: Context, request: CreateTopicsRequest) -> Delayed:
         results = [outcome.result() for outcome in done]
         if not request.validate_only and not is_led.all_of(results):
             return None
-        return _respond(context, request, results, is_late=False)
+        return _respond(context, request, results, described, is_late=False)
 
     def expire() -> Later[CreateTopicsResponse] | CreateTopicsResponse:
         if not pending.is_done:
             return failed(request, ErrorCode.REQUEST_TIMED_OUT, None)
-        return _respond(context, request, [outcome.result() for outcome in outcomes], is_late=True)
+        results = [outcome.result() for outcome in outcomes]
+        return _respond(context, request, results, described, is_late=True)
 
     return wait_for(
         context,
@@ -164,6 +183,7 @@ async def _respond(
     context: Context,
     request: CreateTopicsRequest,
     results: Sequence[TopicResult],
+    described: Container[str],
     *,
     is_late: bool,
 ) -> CreateTopicsResponse:
@@ -173,14 +193,42 @@ async def _respond(
     for result in results:
         await pause()
         if result.error is not ErrorCode.NONE:
-            topics.append(_refused(result.topic, result.error, result.message))
+            refused = _refused(result.topic, result.error, result.message)
+            if result.message in (REFUSED, REPEATED) and result.topic not in described:
+                refused.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            topics.append(refused)
         elif may_wait and not _is_led(context, result.topic):
             topic = _refused(result.topic, ErrorCode.REQUEST_TIMED_OUT, None)
             topic.topic_id = result.topic_id
             topics.append(topic)
         else:
-            topics.append(_made(context, requested[result.topic], result))
+            made = _made(context, requested[result.topic], result)
+            topics.append(made if result.topic in described else _undescribed(made))
     return CreateTopicsResponse(topics=topics)
+
+
+async def _describable(context: Context, names: Iterable[str]) -> Container[str]:
+    """The topics whose configs the response may contain."""
+    described: dict[str, None] = {}
+    for name in names:
+        if is_authorized(context, DESCRIBE_TOPIC_CONFIGS, name, log_if_denied=False):
+            described[name] = None
+        await pause()
+    return described
+
+
+def _undescribed(made: CreatableTopicResult) -> CreatableTopicResult:
+    """A created topic for a client that may not see its configs; neither its id, as in Kafka."""
+    return CreatableTopicResult(
+        name=made.name,
+        topic_id=ZERO_UUID,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        num_partitions=-1,
+        replication_factor=-1,
+        configs=[],
+    )
 
 
 def _made(context: Context, requested: CreatableTopic, result: TopicResult) -> CreatableTopicResult:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED
+from odradek.broker.handlers.shared.authorization import cluster_operations
 from odradek.broker.handlers.shared.handler import Context, Reply
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.describe_cluster import (
@@ -40,7 +40,6 @@ def run(context: Context, request: DescribeClusterRequest) -> Reply:
             f"Unsupported endpoint type {request.endpoint_type}",
         )
     topics = context.services.topics
-    wants_operations = request.include_cluster_authorized_operations
     return Reply(
         DescribeClusterResponse(
             error_code=ErrorCode.NONE,
@@ -50,7 +49,9 @@ def run(context: Context, request: DescribeClusterRequest) -> Reply:
                 DescribeClusterBroker(broker_id=node_id, host=host, port=port, rack=rack)
                 for node_id, host, port, rack in topics.brokers(context.listener_name)
             ],
-            cluster_authorized_operations=CLUSTER_OPERATIONS if wants_operations else NOT_ASKED,
+            cluster_authorized_operations=cluster_operations(
+                context, is_requested=request.include_cluster_authorized_operations
+            ),
         )
     )
 

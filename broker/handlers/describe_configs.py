@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from odradek.broker.handlers.shared.handler import Context, Reply
-from odradek.broker.settings.alter import ResourceType
+from odradek.broker.settings.alter import ConfigResourceType
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.describe import (
     DescribedConfig,
@@ -56,9 +56,12 @@ TOPIC_NAME_LENGTH_MAX: Final = 249
 
 async def run(context: Context, request: DescribeConfigsRequest) -> Reply:
     """Each resource on its own, after the settings of topics are read."""
-    types = tuple(ResourceType)
+    types = tuple(ConfigResourceType)
     for resource in request.resources:
-        if resource.resource_type not in types or resource.resource_type == ResourceType.GROUP:
+        if (
+            resource.resource_type not in types
+            or resource.resource_type == ConfigResourceType.GROUP
+        ):
             raise BrokerError(ErrorCode.INVALID_REQUEST, ERROR_TEXTS[ErrorCode.INVALID_REQUEST])
     topics = _existing_topics(context, request)
     stored: Mapping[str, Mapping[str, str]] = {}
@@ -73,7 +76,8 @@ def _existing_topics(context: Context, request: DescribeConfigsRequest) -> list[
         dict.fromkeys(
             resource.resource_name
             for resource in request.resources
-            if resource.resource_type == ResourceType.TOPIC and resource.resource_name in topics
+            if resource.resource_type == ConfigResourceType.TOPIC
+            and resource.resource_name in topics
         )
     )
 
@@ -183,14 +187,14 @@ def _entries(
     name, keys = resource.resource_name, resource.configuration_keys
     broker_id = context.services.controller.broker_id
     match resource.resource_type:
-        case ResourceType.TOPIC:
+        case ConfigResourceType.TOPIC:
             return _topic_entries(context, name, keys, stored)
-        case ResourceType.BROKER:
+        case ConfigResourceType.BROKER:
             if not name:
                 return describe_default(settings_in_force(context), keys)
             _check_broker_name(name, broker_id, f"{broker_id} or empty string,")
             return describe_broker(settings_in_force(context), keys)
-        case ResourceType.BROKER_LOGGER:
+        case ConfigResourceType.BROKER_LOGGER:
             if not name:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
             _check_broker_name(name, broker_id, str(broker_id))

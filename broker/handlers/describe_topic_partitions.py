@@ -3,7 +3,8 @@
 Served: 0, introduced by KIP-966.  A 3.9 broker in ZooKeeper mode does not list this API; newer
 admin clients use it where it is listed.
 Not done: eligible leader replicas (KIP-966) are not tracked; both lists are empty.
-Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION.  Of the request:
+Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION,
+    TOPIC_AUTHORIZATION_FAILED.  Of the request:
     INVALID_REQUEST (a partition limit below 1, a cursor that names no partition).
 Source: Kafka's DescribeTopicPartitionsRequestHandler.
 """
@@ -13,9 +14,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from heapq import heapify, heappop
 
-from odradek.broker.handlers.metadata import TOPIC_OPERATIONS
+from odradek.broker.handlers.shared.authorization import authorized_operations, is_authorized
 from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.security.acl.permission import DESCRIBE_TOPIC
 from odradek.broker.topics import PartitionView, TopicView, is_valid_topic_name
+from odradek.protocol.acl import ResourceType
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -46,10 +49,15 @@ async def run(context: Context, request: DescribeTopicPartitionsRequest) -> Repl
         request.response_partition_limit, context.services.settings.max_request_partition_size_limit
     )
     described: list[DescribeTopicPartitionsResponseTopic] = []
+    refused: list[DescribeTopicPartitionsResponseTopic] = []
     next_cursor: Cursor | None = None
     while names:
         name = heappop(names)
         await pause()
+        if not is_authorized(context, DESCRIBE_TOPIC, name):
+            if request.topics:
+                refused.append(_refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            continue
         view = topics.view(name)
         if view is None:
             described.append(_absent(name))
@@ -64,7 +72,8 @@ async def run(context: Context, request: DescribeTopicPartitionsRequest) -> Repl
             next_cursor = Cursor(topic_name=name, partition_index=first + len(shown))
             break
         first = 0
-    return Reply(DescribeTopicPartitionsResponse(topics=described, next_cursor=next_cursor))
+    topics_described = described + refused
+    return Reply(DescribeTopicPartitionsResponse(topics=topics_described, next_cursor=next_cursor))
 
 
 async def _names(request: DescribeTopicPartitionsRequest, all_names: Collection[str]) -> list[str]:
@@ -130,5 +139,5 @@ def _topic(
             )
             for part in shown
         ],
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=authorized_operations(context, ResourceType.TOPIC, view.name),
     )

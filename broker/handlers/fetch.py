@@ -21,6 +21,7 @@ larger.  A follower's fetch says how far its replica is, which is recorded befor
 whether the response waits.
 Errors of a partition: OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
     UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID,
+    TOPIC_AUTHORIZATION_FAILED (a follower needs CLUSTER_ACTION),
     UNSUPPORTED_COMPRESSION_TYPE, KAFKA_STORAGE_ERROR.  Of the request (v7):
     FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
 Source: Kafka's ReplicaManager.fetchMessages, Partition.fetchRecords, DelayedFetch.
@@ -33,6 +34,7 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
+from odradek.broker.handlers.shared.authorization import is_authorized
 from odradek.broker.handlers.shared.current_leaders import CurrentLeaders
 from odradek.broker.handlers.shared.handler import Context, Delayed, Reply
 from odradek.broker.replication.fetch_session import (
@@ -55,6 +57,7 @@ from odradek.broker.replication.partition_reader import (
 )
 from odradek.broker.replication.replica_selector import LEADER, select_replica
 from odradek.broker.replication.replication_throttle import ReplicationThrottle
+from odradek.broker.security.acl.permission import CLUSTER_ACTION, READ_TOPIC
 from odradek.broker.services import Services
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.fetch import (
@@ -113,14 +116,18 @@ def _serve(
     uses_ids = context.version >= TOPIC_IDS_FROM
     services = context.services
     replica_id, replica_epoch = _replica(request)
+    refusal = None if services.authorizer is None else FetchRefusal(context, replica_id)
     plan = services.fetch_sessions.plan(
         session_id=request.session_id,
         session_epoch=request.session_epoch if context.version >= 7 else FINAL_EPOCH,
         uses_ids=uses_ids,
         requested=fetch_partitions,
         forgotten=_forgotten(request, uses_ids),
-        exists=lambda key: _exists(services, key),
-        client=SessionClient(context.client_host, is_follower=replica_id >= 0),
+        exists=lambda key: _exists(services, key, refusal),
+        client=SessionClient(
+            context.client_host,
+            is_follower=replica_id >= 0 and not (refusal is not None and refusal.is_everything),
+        ),
         now_ms=context.now_ms,
     )
     if plan.error:
@@ -137,9 +144,9 @@ def _serve(
         throttle=_throttle(services) if replica_id >= 0 else None,
     )
     if len(plan.partitions) > PARTITIONS_AT_ONCE:
-        return _run_in_steps(context, request, plan, reading)
+        return _run_in_steps(context, request, plan, reading, refusal)
     absent: FetchStatuses = []
-    statuses = _find(context, plan.partitions.items(), absent)
+    statuses = _find(context, plan.partitions.items(), absent, refusal)
     statuses += absent
     is_enough = replica_id >= 0 and _record(services, statuses, reading) >= reading.min_bytes
     if (
@@ -182,6 +189,7 @@ async def _run_in_steps(
     request: FetchRequest,
     plan: FetchPlan,
     reading: Reading,
+    refusal: FetchRefusal | None,
 ) -> Reply | Delayed:
     """Serve many partitions: of this request, or of its session."""
     fetch_partitions = list(plan.partitions.items())
@@ -189,7 +197,8 @@ async def _run_in_steps(
     absent: FetchStatuses = []
     available_bytes = 0
     for start in range(0, len(fetch_partitions), PARTITIONS_PER_STEP):
-        some = _find(context, fetch_partitions[start : start + PARTITIONS_PER_STEP], absent)
+        asked = fetch_partitions[start : start + PARTITIONS_PER_STEP]
+        some = _find(context, asked, absent, refusal)
         if reading.is_follower:
             available_bytes += _record(context.services, some, reading)
         elif available_bytes < reading.min_bytes:
@@ -320,11 +329,33 @@ def _record(services: Services, statuses: FetchStatuses, reading: Reading) -> in
     return reading.count_for_follower(statuses, record)
 
 
-def _exists(services: Services, key: PartitionKey) -> bool:
-    """Whether the cluster has a partition."""
+class FetchRefusal:
+    """What the authorizer refuses of a fetch.  A topic is asked for once, if its partitions come
+    one after another."""
+
+    __slots__ = ("_context", "_is_follower", "_is_refused", "_name", "is_everything")
+
+    def __init__(self, context: Context, replica_id: int) -> None:
+        self._context = context
+        self._is_follower = replica_id >= 0
+        self.is_everything = self._is_follower and not is_authorized(context, CLUSTER_ACTION)
+        """A follower that may not replicate: not even unknown ids are reported to it."""
+        self._name: str | None = None
+        self._is_refused = self.is_everything
+
+    def holds(self, name: str) -> bool:
+        """Whether a topic must not be read."""
+        if name != self._name and not self._is_follower:
+            self._name = name
+            self._is_refused = not is_authorized(self._context, READ_TOPIC, name)
+        return self._is_refused
+
+
+def _exists(services: Services, key: PartitionKey, refusal: FetchRefusal | None) -> bool:
+    """Whether the cluster has a partition; one that is refused might as well not exist."""
     topic, index = key
     name = services.topics.name_of(topic) if isinstance(topic, UUID) else topic
-    if name is None:
+    if name is None or (refusal is not None and refusal.holds(name)):
         return False
     return (
         services.partitions.get(name, index) is not None
@@ -333,11 +364,15 @@ def _exists(services: Services, key: PartitionKey) -> bool:
 
 
 def _find(
-    context: Context, asked: Iterable[tuple[PartitionKey, FetchPartition]], absent: FetchStatuses
+    context: Context,
+    asked: Iterable[tuple[PartitionKey, FetchPartition]],
+    absent: FetchStatuses,
+    refusal: FetchRefusal | None,
 ) -> FetchStatuses:
     """The partitions asked for, each with the error that keeps it from being read, if any.
 
-    absent  gets those that the cluster does not have: they come last in a response, as in Kafka
+    absent  gets those that are refused or that the cluster does not have: they come last in a
+            response, as in Kafka
     """
     services = context.services
     statuses: FetchStatuses = []
@@ -345,6 +380,9 @@ def _find(
         topic, index = key
         error = ErrorCode.NONE
         name = services.topics.name_of(topic) if isinstance(topic, UUID) else topic
+        if refusal is not None and (refusal.is_everything or (name and refusal.holds(name))):
+            absent.append((key, fetch_partition, None, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            continue
         if name is None:
             absent.append((key, fetch_partition, None, ErrorCode.UNKNOWN_TOPIC_ID))
             continue

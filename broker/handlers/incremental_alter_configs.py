@@ -22,10 +22,10 @@ from odradek.broker.handlers.shared.handler import Context, Delayed, Reply
 from odradek.broker.settings.alter import (
     CHANGES_MAX,
     ConfigChange,
+    ConfigResourceType,
     Decision,
     LoggerChange,
     Requested,
-    ResourceType,
     StoredConfigs,
     decide,
     invalid_request,
@@ -146,7 +146,7 @@ def _decide(context: Context, resource: Requested, stored: Mapping[str, str] | N
     """stored  the settings of the resource in its znode; None: as this broker knows them"""
     services = context.services
     settings = settings_in_force(context)
-    if stored is not None and resource.resource_type == ResourceType.BROKER:
+    if stored is not None and resource.resource_type == ConfigResourceType.BROKER:
         dynamic = settings.dynamic
         settings = with_dynamic(
             settings,

@@ -9,7 +9,7 @@ Served: 0-13.  A topic that is named twice is described once.
     5   offline replicas (KIP-112)
     6   the client understands LISTENER_NOT_FOUND; it waits for the throttle time itself (KIP-219)
     7   leader epoch (KIP-320)
-    8   authorized operations (KIP-430): those of a principal that may do everything
+    8   authorized operations (KIP-430)
     9   flexible encoding (KIP-482)
     10  topic ids (KIP-516)
     11  the operations of the cluster moved to DescribeCluster (KIP-700)
@@ -29,12 +29,21 @@ from collections.abc import Container
 from typing import Final
 from uuid import UUID
 
+from odradek.broker.handlers.shared.authorization import (
+    NOT_REQUESTED,
+    authorized_operations,
+    cluster_operations,
+    is_authorized,
+    require,
+)
 from odradek.broker.handlers.shared.handler import Context, Delayed, Reply
 from odradek.broker.handlers.shared.waiting import creation_error, when_created
 from odradek.broker.replication.leadership import BROKERS_KEY
+from odradek.broker.security.acl.permission import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC
 from odradek.broker.topics import PartitionView, TopicView, is_valid_topic_name
 from odradek.controller.active.topic_admin import TopicResult
 from odradek.controller.decide.topics import CLUSTER_METADATA_TOPIC
+from odradek.protocol.acl import ResourceType
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.metadata import (
     MetadataRequest,
@@ -52,14 +61,13 @@ ALL_TOPICS_IS_NULL_FROM: Final = 1
 LISTENER_NOT_FOUND_FROM: Final = 6
 IDS_FROM: Final = 10
 REQUEST_BY_ID_FROM: Final = 12
-NOT_ASKED: Final = -(2**31)
-CLUSTER_OPERATIONS: Final = 8096
-TOPIC_OPERATIONS: Final = 3576
 AUTO_CREATIONS_MAX: Final = 32
 """Topics that one request makes, a few ms of this node's time each; the client asks again for the
 others.  Differs from Kafka, which makes all of them."""
 PARTITIONS_PER_STEP: Final = 64
 FIRST_METADATA_WAIT_MS: Final = 5_000
+NAMELESS: Final = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+"""Errors of a topic that is asked for by its id, without its name: ids are not secret."""
 
 Creations = dict[str, Pending[TopicResult] | None]
 """Topics that this request has begun to create, by name; None for one that was deleted lately, for
@@ -85,7 +93,9 @@ async def run(context: Context, request: MetadataRequest) -> Reply | Delayed:
         everything: list[MetadataResponseTopic] = []
         for name in topics.names():
             view = topics.view(name)
-            if view is not None:
+            if view is not None and is_authorized(
+                context, DESCRIBE_TOPIC, name, log_if_denied=False
+            ):
                 topic = await _topic(context, view, request)
                 everything.append(topic)
             await pause()
@@ -133,7 +143,6 @@ def _respond(
     context: Context, request: MetadataRequest, described: list[MetadataResponseTopic]
 ) -> MetadataResponse:
     topics = context.services.topics
-    wants_operations = request.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)
@@ -142,7 +151,9 @@ def _respond(
         cluster_id=topics.cluster_id,
         controller_id=topics.controller_id,
         topics=described,
-        cluster_authorized_operations=CLUSTER_OPERATIONS if wants_operations else NOT_ASKED,
+        cluster_authorized_operations=cluster_operations(
+            context, is_requested=request.include_cluster_authorized_operations
+        ),
     )
 
 
@@ -164,14 +175,16 @@ async def _named(context: Context, request: MetadataRequest, creations: Creation
         key = (asked.name, asked.topic_id)
         if key in described:
             continue
+        operations = NOT_REQUESTED
         try:
             view = _known(context, asked)
+            operations = _operations(context, asked.name, request)
             if view is None:
                 _create(context, asked.name, request, creations)
                 raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE)
             described[key] = await _topic(context, view, request)
         except BrokerError as error:
-            described[key] = _absent(asked.name, asked.topic_id, error.code)
+            described[key] = _absent(asked.name, asked.topic_id, error.code, operations)
         await pause()
     return described
 
@@ -192,7 +205,7 @@ def _check_form(context: Context, asked: MetadataRequestTopic) -> None:
 def _known(context: Context, asked: MetadataRequestTopic) -> TopicView | None:
     """The topic that is meant, if there is one.
 
-    raises  BrokerError UNKNOWN_TOPIC_ID
+    raises  BrokerError UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED
     """
     topics = context.services.topics
     name = asked.name
@@ -201,6 +214,7 @@ def _known(context: Context, asked: MetadataRequestTopic) -> TopicView | None:
         if name is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID)
     assert name is not None, "versions below 10 have no null names"
+    require(context, DESCRIBE_TOPIC, name)
     return topics.view(name)
 
 
@@ -209,15 +223,19 @@ def _create(
 ) -> None:
     """Begin to create a missing topic, unless this request has begun with as many as it may.
 
-    raises  BrokerError INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION
+    raises  BrokerError INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION,
+            TOPIC_AUTHORIZATION_FAILED
     """
     assert name is not None, "an id without a topic is refused"
+    allowed = context.version < 4 or request.allow_auto_topic_creation
+    allowed = allowed and context.services.settings.auto_create_topics_enable
+    if allowed and not is_authorized(context, CREATE_CLUSTER, log_if_denied=False):
+        require(context, CREATE_TOPIC, name)
     if not is_valid_topic_name(name) or name == CLUSTER_METADATA_TOPIC:
         # Differs from Kafka: it creates the metadata topic of a KRaft quorum here, which it
         # refuses in CreateTopics.
         raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-    allowed = context.version < 4 or request.allow_auto_topic_creation
-    if not (allowed and context.services.settings.auto_create_topics_enable):
+    if not allowed:
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if len(creations) < AUTO_CREATIONS_MAX:
         was_deleted = context.services.topics.was_deleted(name)
@@ -233,17 +251,21 @@ async def _created(
     if view is not None:
         return await _topic(context, view, request)
     error = creation_error(creation) if creation.is_done else ErrorCode.NONE
-    return _absent(name, ZERO_UUID, error or ErrorCode.LEADER_NOT_AVAILABLE)
+    operations = _operations(context, name, request)
+    return _absent(name, ZERO_UUID, error or ErrorCode.LEADER_NOT_AVAILABLE, operations)
 
 
-def _absent(name: str | None, topic_id: UUID, code: ErrorCode) -> MetadataResponseTopic:
+def _absent(
+    name: str | None, topic_id: UUID, code: ErrorCode, operations: int = NOT_REQUESTED
+) -> MetadataResponseTopic:
     by_id = topic_id != ZERO_UUID
     return MetadataResponseTopic(
         error_code=code,
-        name=None if by_id and code is ErrorCode.UNKNOWN_TOPIC_ID else name,
+        name=None if by_id and code in NAMELESS else name,
         topic_id=topic_id if by_id else ZERO_UUID,
         is_internal=False,
         partitions=[],
+        topic_authorized_operations=operations,
     )
 
 
@@ -253,7 +275,6 @@ async def _topic(
     topics = context.services.topics
     live = {node_id for node_id, *_ in topics.brokers(context.listener_name)}
     registered = topics.image().brokers
-    wants_operations = request.include_topic_authorized_operations
     partitions: list[MetadataResponsePartition] = []
     for part in view.partitions:
         partitions.append(_partition(context.version, part, live, registered))
@@ -265,8 +286,14 @@ async def _topic(
         topic_id=view.topic_id,
         is_internal=view.is_internal,
         partitions=partitions,
-        topic_authorized_operations=TOPIC_OPERATIONS if wants_operations else NOT_ASKED,
+        topic_authorized_operations=_operations(context, view.name, request),
     )
+
+
+def _operations(context: Context, name: str | None, request: MetadataRequest) -> int:
+    if name is None or not request.include_topic_authorized_operations:
+        return NOT_REQUESTED
+    return authorized_operations(context, ResourceType.TOPIC, name)
 
 
 def _partition(

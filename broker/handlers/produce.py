@@ -18,10 +18,11 @@ made after that.  A batch whose records take longer than a millisecond to decode
 thread, while the next requests of its connection wait: a producer's batches keep their order.
 Errors of a partition: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER,
     INVALID_TOPIC_EXCEPTION, CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE,
-    RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, OUT_OF_ORDER_SEQUENCE_NUMBER,
-    INVALID_PRODUCER_EPOCH, NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    RECORD_LIST_TOO_LARGE, TOPIC_AUTHORIZATION_FAILED, UNSUPPORTED_COMPRESSION_TYPE,
+    OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, NOT_ENOUGH_REPLICAS,
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR; of transactional batches besides
-    TRANSACTIONAL_ID_AUTHORIZATION_FAILED (no id), INVALID_PRODUCER_ID_MAPPING (of several
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED, INVALID_PRODUCER_ID_MAPPING (of several
     producers), INVALID_TXN_STATE, and what the coordinator says of the transaction.
 Source: Kafka's ReplicaManager.appendRecords.
 """
@@ -38,6 +39,7 @@ from odradek.broker.handlers.shared.produce_flat import encode_appended
 from odradek.broker.handlers.shared.produce_verification import (
     ValidatedBatch,
     check_one_producer,
+    check_transactional_id,
     check_verified,
     is_unverified,
     verify,
@@ -46,6 +48,7 @@ from odradek.broker.replication.batch_validation import validate_batch
 from odradek.broker.replication.leader import PartitionLeader
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.staged_appends import StagedAppend
+from odradek.broker.security.acl.permission import WRITE_TOPIC
 from odradek.controller.image.image import INTERNAL_TOPICS
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.produce import (
@@ -100,6 +103,8 @@ def run(context: Context, request: ProduceRequest) -> Staged | Reply | Later[Sta
         return Reply(failed(request, ErrorCode.INVALID_REQUIRED_ACKS, None))
     if request.transactional_id is not None:
         check_one_producer(request)
+        if context.services.authorizer is not None:
+            check_transactional_id(context, request, request.transactional_id)
     staged = StagedProduce(context, request)
     for topic in request.topic_data:
         name, error = _topic_name(context, topic)
@@ -281,6 +286,9 @@ def _topic_name(context: Context, topic: TopicProduceData) -> tuple[str, BrokerE
         name = context.services.topics.name_of(topic.topic_id)
     if name is None:
         return "", BrokerError(ErrorCode.UNKNOWN_TOPIC_ID)
+    authorizer = context.services.authorizer
+    if authorizer is not None and not authorizer.authorize(context, WRITE_TOPIC, name):
+        return name, BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if name in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
         return name, BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION)
     return name, None

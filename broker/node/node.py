@@ -402,6 +402,8 @@ class Node:
         )
         parts.leadership.serve(self._platform.defer)
         self.services.controller.serve(self._platform.defer)
+        if self.services.authorizer is not None:
+            self.services.authorizer.serve(self._platform.defer)
         self._platform.descriptors.serve(parts.jobs.rebuild_index)
         parts.background.start()
         settings, services = self._settings, self.services

@@ -10,6 +10,7 @@ started: the epoch of this broker's registration, the next producer id, the fina
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from odradek.broker.auto_topic_creation import AutoTopicCreation
 from odradek.broker.group.coordinator import GroupCoordinator
@@ -63,6 +64,9 @@ from odradek.controller.znodes.finalized_features import TRANSACTION_VERSION
 from odradek.runtime.thread_work import ThreadWork
 from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.directories.upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from odradek.broker.security.acl.authorizer import Authorizer
 
 
 class NodeParts:
@@ -204,6 +208,7 @@ class NodeParts:
             current, (GroupLeadership(groups), TransactionLeadership(transactions.coordinator))
         )
         controller = self._build_controller(settings, peers)
+        authorizer = self._build_authorizer(settings, controller)
         self.controller_channel = peers.controller_channel(controller, self.partitions)
         self.failures.observe(controller.report_log_directories)
         self.in_sync_replicas = self._build_in_sync_replicas()
@@ -233,9 +238,23 @@ class NodeParts:
             transactions=transactions.coordinator,
             transaction_markers=transactions.markers,
             transaction_verifier=transactions.verifier,
+            authorizer=authorizer,
             has_peers=not self._coordination.is_embedded
             or tree_listener_address(settings) is not None,
         )
+
+    def _build_authorizer(
+        self, settings: BrokerSettings, controller: Controller
+    ) -> Authorizer | None:
+        if not settings.authorizer_class_name:
+            return None
+        # Imported where a setting asks for it: most starts need none of it.
+        from odradek.broker.security.acl.authorizer import Authorizer
+        from odradek.broker.settings.authorizer import authorizer_settings
+
+        authorizer = Authorizer(authorizer_settings(settings.written))
+        authorizer.begin(controller)
+        return authorizer
 
     def _build_transactions(
         self, settings: BrokerSettings, topics: Topics, groups: GroupCoordinator, peers: Peers

@@ -210,6 +210,7 @@ class Dispatcher:
             connection.client_host,
             connection.number,
             connection.principal,
+            header.api_key,
         )
 
     def _run(self, call: Call, run: Run) -> None:
@@ -226,6 +227,7 @@ class Dispatcher:
             connection.client_host,
             connection.number,
             connection.principal,
+            header.api_key,
         )
         try:
             decided = run(context, call.request)

@@ -36,7 +36,7 @@ from odradek.controller.image.image import HASHED_PARTITION_COUNT
 from odradek.protocol.errors import BrokerError, ErrorCode
 
 
-class ResourceType(IntEnum):
+class ConfigResourceType(IntEnum):
     """The types of resources that have settings."""
 
     TOPIC = 2
@@ -359,18 +359,18 @@ def decide(
     """
     resource_type, name, changes, replaces = requested
     check_changes(changes)
-    if resource_type == ResourceType.TOPIC:
+    if resource_type == ConfigResourceType.TOPIC:
         overrides = decide_topic(settings, name, overrides_of(name), changes, replaces=replaces)
         return StoredConfigs("topics", name, overrides)
-    if resource_type == ResourceType.BROKER:
+    if resource_type == ConfigResourceType.BROKER:
         if name:
             check_broker_name(name, broker_id)
         texts = decide_broker(settings, changes, per_broker=bool(name), replaces=replaces)
         return StoredConfigs("brokers", str(broker_id) if name else DEFAULT_ENTITY, texts)
-    if resource_type == ResourceType.BROKER_LOGGER and not replaces:
+    if resource_type == ConfigResourceType.BROKER_LOGGER and not replaces:
         check_broker_name(name, broker_id)
         return tuple(decide_loggers(changes, loggers))
-    if resource_type == ResourceType.CLIENT_METRICS:
+    if resource_type == ConfigResourceType.CLIENT_METRICS:
         raise invalid_request(
             "AlterConfigs is only supported for topics and brokers, but resource type is "
             "CLIENT_METRICS"

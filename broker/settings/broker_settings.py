@@ -67,6 +67,8 @@ class BrokerSettings:
     max_request_partition_size_limit: int
     fetch_max_bytes: int
     compression_type: str
+    authorizer_class_name: str
+    """Empty: every request is permitted."""
     auto_create_topics_enable: bool
     delete_topic_enable: bool
     controlled_shutdown_enable: bool

@@ -9,6 +9,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from odradek.broker.settings.authorizer import (
+    ALLOW_EVERYONE,
+    AUTHORIZER_CLASSES,
+    SUPER_USERS,
+    authorizer_settings,
+)
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.definitions import BROKER, base_name
 from odradek.broker.settings.groups import (
@@ -40,7 +46,7 @@ REFUSED: Final = (
     ("zookeeper.ssl.crl.enable", (False,), "Revocation lists are not served"),
     ("zookeeper.ssl.ocsp.enable", (False,), "OCSP is not served"),
     ("remote.log.storage.system.enable", (False,), "Tiered storage is not served"),
-    ("authorizer.class.name", ("",), "No authorizer is served yet"),
+    ("authorizer.class.name", ("", *AUTHORIZER_CLASSES), "Java classes cannot be loaded"),
     ("create.topic.policy.class.name", (None,), "Java classes cannot be loaded"),
     ("alter.config.policy.class.name", (None,), "Java classes cannot be loaded"),
     ("client.quota.callback.class", (None,), "Java classes cannot be loaded"),
@@ -53,7 +59,7 @@ REFUSED: Final = (
 """(setting, allowed values, reason why every other value is refused)."""
 
 PLUGIN_PREFIXES: Final = ("rsm.config.", "rlmm.config.", "authorizer.", "confluent.", "odradek.")
-PLUGIN_SETTINGS: Final = ("super.users", "allow.everyone.if.no.acl.found", "config.providers")
+PLUGIN_SETTINGS: Final = (SUPER_USERS, ALLOW_EVERYONE, "config.providers")
 """Settings that Kafka's plug-ins read and its tables do not contain."""
 
 
@@ -79,6 +85,8 @@ def check_settings(settings: BrokerSettings) -> None:
     check_connections(settings)
     check_listeners(settings)
     check_groups(settings)
+    if settings.authorizer_class_name:
+        authorizer_settings(settings.written)
 
 
 def check_refused(settings: BrokerSettings) -> None:

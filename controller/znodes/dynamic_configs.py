@@ -1,17 +1,14 @@
 """Dynamic configs in `/config`: read all, write one, follow changes.
 
 Every broker reads all configs at its start and then follows the notifications in `/config/changes`,
-which name the entity whose config changed.  A broker reads each notification once, in the order of
-their numbers, and removes those older than 15 minutes: every broker has read them by then.
-Source: Kafka's ZkConfigManager, ZkNodeChangeNotificationListener, AdminZkClient.
+which name the entity whose config changed.
+Source: Kafka's ZkConfigManager, AdminZkClient.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from odradek.controller.coordination.errors import (
@@ -34,6 +31,7 @@ from odradek.controller.coordination.session import (
     ZkOperation,
 )
 from odradek.controller.znodes import zk_data
+from odradek.controller.znodes.change_notifications import ChangeNotifications, Notification
 from odradek.controller.znodes.cluster_reading import Warn
 from odradek.controller.znodes.config_znodes import (
     decode_config,
@@ -46,13 +44,8 @@ from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.pending import settled
 
 ATTEMPTS_MAX: Final = 10
-NOTIFICATION_AGE_MAX_MS: Final = 15 * 60 * 1000
-PURGED_MAX: Final = 1_000
-"""Notifications that are removed at a time."""
 SHOWN_MAX: Final = 500
 """Characters of the settings in a log line."""
-PURGE_INTERVAL_MS: Final = 60 * 1000
-"""How often the age of the oldest notification is read."""
 
 TOPICS: Final = "topics"
 BROKERS: Final = "brokers"
@@ -67,7 +60,6 @@ NOTHING_DELETED: Final = {
 
 Differs from Kafka: there it has the broker's defaults, which would delete records.
 """
-_CHANGE_NAME: Final = zk_data.CONFIG_CHANGE_PREFIX.rpartition("/")[2]
 _REMOVED_WHEN_EMPTY: Final = ("clients", USERS, "ips")
 
 OnConfig = Callable[[str, str, Mapping[str, str]], None]
@@ -89,74 +81,36 @@ class ConfigChanges:
         self._session = session
         self._on_config = on_config
         self._warn = warn
-        self._last_number = -1
-        self._purge_due_ms = 0
+        self._notifications = ChangeNotifications(session, zk_data.CONFIG_CHANGE_PREFIX)
+        self.folder = self._notifications.folder
 
     async def load(self) -> None:
         """Read every entity, pass on each that has overrides, watch for changes.
 
         Changes for which there are notifications already are read with the rest.
         """
-        names = await self._session.children(zk_data.CONFIG_CHANGES, watch=True)
+        await self._notifications.begin()
         for entity_type in ENTITY_TYPES:
             entities = await self._session.children(f"/config/{entity_type}")
             if entity_type == USERS:
                 entities = await self._with_clients(entities)
             await self._read(entity_type, entities, is_first=True)
-        for name in names:
-            self._last_number = max(self._last_number, self._number(name))
 
     async def on_changes(self, now_ms: int) -> None:
-        """Read the entities of new notifications; remove old notifications.
+        """Read the entities of new notifications; remove old notifications."""
+        await self._notifications.on_changes(now_ms, self._read_changed)
 
-        cost  a read for each new notification, and the names of all
-        """
-        names = await self._session.children(zk_data.CONFIG_CHANGES, watch=True)
-        # Numbers have ten digits each: sorted names are sorted numbers.
-        last = f"{_CHANGE_NAME}{self._last_number:010d}" if self._last_number >= 0 else ""
-        new = [
-            name
-            for name in names[bisect_right(names, last) :]
-            if self._number(name) > self._last_number
-        ]
-        paths = [f"{zk_data.CONFIG_CHANGES}/{name}" for name in new]
+    async def _read_changed(self, notifications: Sequence[Notification]) -> None:
         changed: dict[str, dict[str, None]] = {}
-        for path, znode in zip(paths, await read_all(self._session, paths), strict=True):
-            if znode is None:
-                continue
+        for path, data in notifications:
             try:
-                entity_type, entity = decode_config_change(znode[0])
+                entity_type, entity = decode_config_change(data)
             except zk_data.BadZnode as error:
                 self._warn(f"{path}: {error}")
                 continue
             changed.setdefault(entity_type, {})[entity] = None
         for entity_type in changed:
             await self._read(entity_type, list(changed[entity_type]))
-        # Only now: after a failed read the same notifications are read again.
-        if new:
-            self._last_number = max(map(self._number, new))
-        if now_ms >= self._purge_due_ms:
-            self._purge_due_ms = now_ms + PURGE_INTERVAL_MS
-            await self._purge(names, now_ms)
-
-    async def _purge(self, names: list[str], now_ms: int) -> None:
-        """Remove notifications older than 15 minutes, oldest first, up to the first younger one.
-
-        Source: Kafka's ZkNodeChangeNotificationListener.purgeObsoleteNotifications.
-        """
-        aged: list[str] = []
-        for name in names:
-            path = f"{zk_data.CONFIG_CHANGES}/{name}"
-            stat = await self._session.exists(path)
-            if stat is not None and now_ms - stat.ctime_ms <= NOTIFICATION_AGE_MAX_MS:
-                break
-            aged.append(path)
-            if len(aged) == PURGED_MAX:
-                self._purge_due_ms = now_ms
-                break
-        for removal in await settled([self._session.delete(path) for path in aged]):
-            with contextlib.suppress(NoNode):
-                removal.result()
 
     async def _with_clients(self, users: list[str]) -> list[str]:
         entities = list(users)
@@ -176,12 +130,6 @@ class ConfigChanges:
                     self._on_config(entity_type, entity, config)
             elif is_first and entity_type == TOPICS:
                 self._on_config(entity_type, entity, NOTHING_DELETED)
-
-    def _number(self, name: str) -> int:
-        try:
-            return zk_data.sequence_number(name)
-        except zk_data.BadZnode:
-            return -1
 
 
 async def read_topic_configs(

@@ -12,10 +12,12 @@ from odradek.controller.coordination.tree import Tree
 from odradek.controller.decide.partitions import CreatePartitionsSpec
 from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.controller.znodes import zk_data
-from odradek.controller.znodes.dynamic_configs import (
-    NOTHING_DELETED,
+from odradek.controller.znodes.change_notifications import (
     NOTIFICATION_AGE_MAX_MS,
     PURGE_INTERVAL_MS,
+)
+from odradek.controller.znodes.dynamic_configs import (
+    NOTHING_DELETED,
     ChangeOverrides,
     ConfigChanges,
 )

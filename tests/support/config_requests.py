@@ -25,6 +25,7 @@ def context(settings: BrokerSettings, controller: Any, version: int = 1) -> Cont
     """The surroundings of a request: what the handlers of settings reach for."""
     services = SimpleNamespace(
         settings=settings,
+        authorizer=None,
         controller=controller,
         purgatory=Purgatory(TimingWheel(0), BrokerMetrics(), Purgatory.run_notified),
     )

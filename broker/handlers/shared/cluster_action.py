@@ -1,14 +1,16 @@
 """Requests between brokers: whether they may come from the network, and how the controller's apply.
 
-Differs from Kafka: a broker whose coordination is embedded, and not served to others, is alone in
-its cluster; what claims to come from a peer is refused there.  One forged controller epoch would
-make such a broker ignore its own controller until its next start.
+Differs from Kafka: a broker without an authorizer whose coordination is embedded, and not served to
+others, is alone in its cluster; what claims to come from a peer is refused there.  One forged
+controller epoch would make such a broker ignore its own controller until its next start.
 Source: Kafka's AuthHelper.authorizeClusterOperation.
 """
 
 from __future__ import annotations
 
+from odradek.broker.handlers.shared.authorization import require
 from odradek.broker.handlers.shared.handler import Close, Context
+from odradek.broker.security.acl.permission import CLUSTER_ACTION
 from odradek.controller.image.control_requests import ControlRequest, ControlResponse
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.pending import Pending
@@ -16,7 +18,10 @@ from odradek.runtime.pending import Pending
 
 def authorize_cluster_action(context: Context) -> None:
     """raises  BrokerError CLUSTER_AUTHORIZATION_FAILED"""
-    if not context.services.has_peers:
+    services = context.services
+    if services.authorizer is not None:
+        require(context, CLUSTER_ACTION)
+    elif not services.has_peers:
         raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 

@@ -44,6 +44,7 @@ class Context:
     """Rises with each connection that the server accepts."""
     principal: KafkaPrincipal = ANONYMOUS
     """Who sent the request."""
+    api_key: int = -1
 
     @property
     def requester(self) -> str:

@@ -11,13 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from odradek.broker.handlers.shared.authorization import require
 from odradek.broker.handlers.shared.handler import Context
 from odradek.broker.replication.partition import Partition
+from odradek.broker.security.acl.permission import WRITE_TRANSACTIONAL_ID
 from odradek.broker.transaction_verifier import VerifiedTransaction, produce_error
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.produce import ProduceRequest, TopicProduceData
 from odradek.protocol.records.batch import (
     BATCH_OVERHEAD,
+    MAGIC,
     MAGIC_POSITION,
     TRANSACTIONAL,
     RecordBatch,
@@ -57,13 +60,30 @@ def check_one_producer(request: ProduceRequest) -> None:
     for topic in topics:
         for data in topic.partition_data:
             records = data.records
-            if records is None or len(records) < BATCH_OVERHEAD or records[MAGIC_POSITION] != 2:
+            if records is None or len(records) < BATCH_OVERHEAD or records[MAGIC_POSITION] != MAGIC:
                 continue
             batch = RecordBatch(records)
             if batch.attributes & TRANSACTIONAL and batch.producer_id >= 0:
                 producers[batch.producer_id, batch.producer_epoch] = None
     if len(producers) > 1:
         raise _several_producers()
+
+
+def check_transactional_id(
+    context: Context, request: ProduceRequest, transactional_id: str
+) -> None:
+    """Ask for the transactional id of a request if it has transactional batches.
+
+    raises  BrokerError TRANSACTIONAL_ID_AUTHORIZATION_FAILED, for the whole request
+    """
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if records is None or len(records) < BATCH_OVERHEAD or records[MAGIC_POSITION] != MAGIC:
+                continue
+            if RecordBatch(records).attributes & TRANSACTIONAL:
+                require(context, WRITE_TRANSACTIONAL_ID, transactional_id)
+                return
 
 
 def _several_producers() -> BrokerError:

@@ -1,6 +1,6 @@
 from odradek.broker.handlers import alter_configs
 from odradek.broker.handlers.shared.handler import Reply
-from odradek.broker.settings.alter import ResourceType
+from odradek.broker.settings.alter import ConfigResourceType
 from odradek.broker.settings.load import make_settings
 from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.protocol.errors import ErrorCode
@@ -15,11 +15,13 @@ def test_config_that_alter_configs_does_not_name_is_reset_to_its_default() -> No
         CreateTopicSpec("t", config={"retention.ms": "1", "segment.ms": "2"})
     )
     surroundings = context(make_settings({"broker.id": "0"}), controller)
-    outcome = replace(surroundings, [(ResourceType.TOPIC, "t", [("segment.ms", "3")])])
+    outcome = replace(surroundings, [(ConfigResourceType.TOPIC, "t", [("segment.ms", "3")])])
     assert isinstance(outcome, Reply)
     assert result_rows(outcome.response) == [[2, "t", 0, None]]
     assert controller.image.topic_configs["t"] == {"segment.ms": "3"}
-    assert values(describe(surroundings, ResourceType.TOPIC, "t"))["retention.ms"] == "604800000"
+    assert (
+        values(describe(surroundings, ConfigResourceType.TOPIC, "t"))["retention.ms"] == "604800000"
+    )
 
 
 def test_validating_stores_nothing_and_a_refusal_says_why() -> None:
@@ -27,8 +29,8 @@ def test_validating_stores_nothing_and_a_refusal_says_why() -> None:
     controller.admin.create_topic(CreateTopicSpec("t", config={"retention.ms": "1"}))
     surroundings = context(make_settings({"broker.id": "0"}), controller)
     resources = [
-        (ResourceType.TOPIC, "t", [("segment.ms", "3")]),
-        (ResourceType.BROKER, "0", [("num.partitions", "3")]),
+        (ConfigResourceType.TOPIC, "t", [("segment.ms", "3")]),
+        (ConfigResourceType.BROKER, "0", [("num.partitions", "3")]),
     ]
     outcome = replace(surroundings, resources, validate_only=True)
     assert isinstance(outcome, Reply)

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.handlers import describe_configs
-from odradek.broker.settings.alter import ResourceType
+from odradek.broker.settings.alter import ConfigResourceType
 from odradek.broker.settings.load import make_settings
 from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.protocol.errors import BrokerError, ErrorCode
@@ -56,10 +56,10 @@ def apart_from_own_defaults(described: dict[str, Any]) -> dict[str, Any]:
 
 
 RESOURCES = {
-    "broker": (ResourceType.BROKER, "0"),
-    "default": (ResourceType.BROKER, ""),
-    "topic t": (ResourceType.TOPIC, "t"),
-    "topic u": (ResourceType.TOPIC, "u"),
+    "broker": (ConfigResourceType.BROKER, "0"),
+    "default": (ConfigResourceType.BROKER, ""),
+    "topic t": (ConfigResourceType.TOPIC, "t"),
+    "topic u": (ConfigResourceType.TOPIC, "u"),
 }
 
 
@@ -74,7 +74,7 @@ def test_described_configs_equal_apaches_before_and_after_a_change(label: str) -
         ("0", recorded()["dynamic_broker"]),
     ):
         changes = [(key, SET, value) for key, value in settings.items()]
-        change(surroundings, [(ResourceType.BROKER, name, changes)])
+        change(surroundings, [(ConfigResourceType.BROKER, name, changes)])
     after = apart_from_own_defaults(as_recorded(describe(surroundings, *resource)))
     assert after == apart_from_own_defaults(recorded()["described_after_change"][label])
 
@@ -86,7 +86,7 @@ def test_alter_errors_equal_those_of_apache_kafka(number: int) -> None:
 
 
 def test_unknown_resource_type_fails_the_request() -> None:
-    for resource_type in (0, 3, ResourceType.GROUP):
+    for resource_type in (0, 3, ConfigResourceType.GROUP):
         with pytest.raises(BrokerError) as raised:
             describe(broker(), resource_type, "g")
         assert raised.value.code is ErrorCode.INVALID_REQUEST
@@ -108,11 +108,11 @@ def test_failed_request_has_its_error_at_every_resource() -> None:
 def test_synonyms_and_documentation_come_when_asked_for() -> None:
     surroundings = broker(make_settings({"broker.id": "0"}))
     (plain,) = describe(
-        surroundings, ResourceType.TOPIC, "t", ["retention.ms"], synonyms=False
+        surroundings, ConfigResourceType.TOPIC, "t", ["retention.ms"], synonyms=False
     ).configs
     assert (plain.synonyms, plain.documentation) == ([], None)
     (full,) = describe(
-        surroundings, ResourceType.BROKER, "0", ["num.partitions"], documentation=True
+        surroundings, ConfigResourceType.BROKER, "0", ["num.partitions"], documentation=True
     ).configs
     assert len(full.synonyms) == 1
     assert full.documentation is not None
@@ -128,7 +128,7 @@ def test_synonyms_and_documentation_come_when_asked_for() -> None:
     ],
 )
 def test_impossible_topic_name_says_why(name: str, reason: str) -> None:
-    result = describe(broker(), ResourceType.TOPIC, name)
+    result = describe(broker(), ConfigResourceType.TOPIC, name)
     assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert reason in str(result.error_message)
 
@@ -136,8 +136,8 @@ def test_impossible_topic_name_says_why(name: str, reason: str) -> None:
 def test_loggers_are_described_with_their_levels() -> None:
     surroundings = broker()
     set_logger_level(LOGGER.name, "WARN")
-    result = describe(surroundings, ResourceType.BROKER_LOGGER, "0", [LOGGER.name])
+    result = describe(surroundings, ConfigResourceType.BROKER_LOGGER, "0", [LOGGER.name])
     (config,) = result.configs
     assert (config.value, config.config_source, config.read_only) == ("WARN", 6, False)
-    assert "root" in values(describe(surroundings, ResourceType.BROKER_LOGGER, "0"))
+    assert "root" in values(describe(surroundings, ConfigResourceType.BROKER_LOGGER, "0"))
     set_logger_level(LOGGER.name, None)

@@ -32,6 +32,7 @@ class Client:
         node = self.node
         services: Any = SimpleNamespace(
             settings=node.settings,
+            authorizer=None,
             topics=node.topics,
             auto_topic_creation=node.topic_creation,
             purgatory=node.purgatory,

@@ -5,7 +5,7 @@ import pytest
 
 from odradek.broker.handlers import incremental_alter_configs
 from odradek.broker.handlers.shared.handler import Delayed, Reply
-from odradek.broker.settings.alter import ResourceType
+from odradek.broker.settings.alter import ConfigResourceType
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.load import make_settings
 from odradek.controller.coordination.errors import ConnectionLoss, StorageFailed
@@ -33,7 +33,11 @@ from tests.support.config_requests import (
 )
 from tests.support.recorded_configs import recorded, recorded_settings
 
-TOPIC, BROKER, BROKER_LOGGER = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER
+TOPIC, BROKER, BROKER_LOGGER = (
+    ConfigResourceType.TOPIC,
+    ConfigResourceType.BROKER,
+    ConfigResourceType.BROKER_LOGGER,
+)
 SETTINGS = make_settings({"broker.id": "0"})
 
 

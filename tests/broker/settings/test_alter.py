@@ -8,9 +8,9 @@ from odradek.broker.settings.alter import (
     CHANGES_MAX,
     ConfigChange,
     ConfigOperation,
+    ConfigResourceType,
     LoggerChange,
     Requested,
-    ResourceType,
     StoredConfigs,
     check_changes,
     decide,
@@ -176,20 +176,20 @@ def test_decision_names_the_entity_that_is_stored() -> None:
         )
 
     retention = ConfigChange("log.retention.ms", "5")
-    assert decided(ResourceType.BROKER, "0", retention) == StoredConfigs(
+    assert decided(ConfigResourceType.BROKER, "0", retention) == StoredConfigs(
         "brokers", "0", {"log.retention.ms": "5"}
     )
-    assert decided(ResourceType.BROKER, "", retention) == StoredConfigs(
+    assert decided(ConfigResourceType.BROKER, "", retention) == StoredConfigs(
         "brokers", "<default>", {"log.retention.ms": "5"}
     )
-    assert decided(ResourceType.TOPIC, "t", ConfigChange("retention.ms", "5")) == StoredConfigs(
-        "topics", "t", {"retention.ms": "5"}
-    )
-    assert decided(ResourceType.BROKER_LOGGER, "0", ConfigChange("a", "DEBUG")) == (
+    assert decided(
+        ConfigResourceType.TOPIC, "t", ConfigChange("retention.ms", "5")
+    ) == StoredConfigs("topics", "t", {"retention.ms": "5"})
+    assert decided(ConfigResourceType.BROKER_LOGGER, "0", ConfigChange("a", "DEBUG")) == (
         LoggerChange("a", "DEBUG"),
     )
     assert decided(
-        ResourceType.BROKER_LOGGER, "0", ConfigChange("a", None, ConfigOperation.DELETE)
+        ConfigResourceType.BROKER_LOGGER, "0", ConfigChange("a", None, ConfigOperation.DELETE)
     ) == (LoggerChange("a", None),)
 
 
@@ -206,7 +206,7 @@ def test_decision_names_the_entity_that_is_stored() -> None:
     ],
 )
 def test_invalid_logger_change_is_refused(name: str, change: ConfigChange, code: ErrorCode) -> None:
-    requested = Requested(ResourceType.BROKER_LOGGER, name, (change,), replaces=False)
+    requested = Requested(ConfigResourceType.BROKER_LOGGER, name, (change,), replaces=False)
     with pytest.raises(BrokerError) as raised:
         decide(SETTINGS, requested, broker_id=0, overrides_of=lambda _: None, loggers=("a", "root"))
     assert raised.value.code is code

@@ -295,7 +295,17 @@ REFUSED = [
     ({"controller.listener.names": "C"}, "controller.listener.names", "without process.roles"),
     ({"zookeeper.metadata.migration.enable": "true"}, "zookeeper.metadata", "not served"),
     ({"remote.log.storage.system.enable": "true"}, "remote.log.storage", "not served"),
-    ({"authorizer.class.name": "a.B"}, "authorizer.class.name", "No authorizer"),
+    ({"authorizer.class.name": "a.B"}, "authorizer.class.name", "Java classes"),
+    (
+        {"authorizer.class.name": "odradek.AclAuthorizer", "super.users": "User:a;b"},
+        "super.users",
+        "principals such as User:alice",
+    ),
+    (
+        {"authorizer.class.name": "odradek.AclAuthorizer", "allow.everyone.if.no.acl.found": "1"},
+        "allow.everyone.if.no.acl.found",
+        "true or false",
+    ),
     ({"create.topic.policy.class.name": "a.B"}, "create.topic.policy", "Java classes"),
     ({"alter.config.policy.class.name": "a.B"}, "alter.config.policy", "Java classes"),
     ({"client.quota.callback.class": "a.B"}, "client.quota.callback", "Java classes"),

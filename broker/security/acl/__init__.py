@@ -1,0 +1,1 @@
+"""Which principals may do what: access control lists and the authorizer."""
