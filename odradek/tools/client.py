@@ -2,16 +2,17 @@
 
 It connects at the first request, to the first bootstrap address that accepts a connection.  As
 Kafka's admin client does, it looks up the controller for requests that only the controller serves,
-and the coordinators of groups.  PLAINTEXT only.
+and the coordinators of groups.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from odradek.bounded_files import system_error_text
 from odradek.protocol.api_keys import ApiKey
@@ -30,8 +31,18 @@ from odradek.protocol.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
+from odradek.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from odradek.protocol.schema import schema_of
 from odradek.protocol.topic_partition import ZERO_UUID
+from odradek.tools.security.errors import SecurityError
+
+if TYPE_CHECKING:
+    from odradek.tools.security.client_security import ClientSecurity
+    from odradek.tools.security.sasl_client import SaslLogin
 
 Response = TypeVar("Response")
 
@@ -50,6 +61,10 @@ COORDINATORS_AT_ONCE: Final = 4
 SHOWN_MAX: Final = 100
 """Characters of an address that an error shows."""
 FRAME_BYTES_MAX: Final = 100 << 20
+TLS_ALERT: Final = 0x1503
+"""Type and major version with which a TLS server refuses bytes that are not TLS."""
+RENEWAL_SHARE: Final = 0.85
+"""The part of a session's life time after which a connection authenticates again (KIP-368)."""
 
 
 class ClientError(Exception):
@@ -84,10 +99,21 @@ def parse_bootstrap(text: str) -> list[tuple[str, int]]:
 class BrokerConnection:
     """A connection to one broker.  Each receive blocks for at most `timeout_ms`."""
 
-    def __init__(self, host: str, port: int, *, client_id: str, timeout_ms: int) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        timeout_ms: int,
+        security: ClientSecurity | None = None,
+    ) -> None:
+        """security  None: neither encrypted nor authenticated"""
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._client_id = client_id
         self._correlation_id = 0
+        self._login: SaslLogin | None = None
+        self._authenticates_at_s = math.inf
         try:
             wait_ms = min(timeout_ms, CONNECT_TIMEOUT_MS)
             self._socket = socket.create_connection((host, port), wait_ms / 1000)
@@ -97,16 +123,64 @@ class BrokerConnection:
             ) from error
         try:
             self._socket.settimeout(timeout_ms / 1000)
+            if security is not None:
+                self._encrypt(security, host)
             first = self._exchange(
                 ApiKey.API_VERSIONS, 0, ApiVersionsRequest(), ApiVersionsResponse
             )
+            self.api_versions = {
+                row.api_key: (row.min_version, row.max_version) for row in first.api_keys
+            }
+            """API key -> lowest and highest version that the broker serves."""
+            if security is not None and security.login is not None:
+                self._authenticate(security.login)
         except BaseException:
             self._socket.close()
             raise
-        self.api_versions = {
-            row.api_key: (row.min_version, row.max_version) for row in first.api_keys
-        }
-        """API key -> lowest and highest version that the broker serves."""
+
+    def _encrypt(self, security: ClientSecurity, host: str) -> None:
+        try:
+            self._socket = security.wrap(self._socket, host)
+        except SecurityError as error:
+            raise ClientError(f"{self.address}: {error}") from error
+        except OSError as error:
+            raise BrokerUnreachable(
+                f"{self.address}: the SSL handshake does not end: {system_error_text(error)}"
+            ) from error
+
+    def _authenticate(self, login: SaslLogin) -> None:
+        self._login, self._authenticates_at_s = login, math.inf
+        handshake = self.request(
+            ApiKey.SASL_HANDSHAKE,
+            SaslHandshakeRequest(mechanism=login.mechanism),
+            SaslHandshakeResponse,
+        )
+        if handshake.error_code:
+            offered = ", ".join(handshake.mechanisms) or "none"
+            raise ClientError(
+                f"{self.address} does not serve SASL mechanism {login.mechanism}; it offers "
+                f"{offered}"
+            )
+        lifetime_ms = 0
+        try:
+            exchange = login.exchange()
+            token = next(exchange)
+            while True:
+                response = self.request(
+                    ApiKey.SASL_AUTHENTICATE,
+                    SaslAuthenticateRequest(auth_bytes=token),
+                    SaslAuthenticateResponse,
+                )
+                if response.error_code:
+                    reason = response.error_message or "the broker gives no reason"
+                    raise SecurityError(reason)
+                lifetime_ms = response.session_lifetime_ms
+                token = exchange.send(response.auth_bytes)
+        except StopIteration:
+            if lifetime_ms > 0:
+                self._authenticates_at_s = time.monotonic() + RENEWAL_SHARE * lifetime_ms / 1000
+        except SecurityError as error:
+            raise ClientError(f"{self.address}: authentication failed: {error}") from error
 
     def version_of(self, key: ApiKey, request: type) -> int:
         """The newest version of an API that both sides support.
@@ -128,6 +202,8 @@ class BrokerConnection:
         raises  ClientError, also when the broker supports no version <= `version_max`
         """
         version = min(self.version_of(key, type(request)), version_max)
+        if self._login is not None and time.monotonic() >= self._authenticates_at_s:
+            self._authenticate(self._login)
         return self._exchange(key, version, request, response)
 
     def _exchange(
@@ -139,6 +215,8 @@ class BrokerConnection:
         try:
             self._socket.sendall(len(frame).to_bytes(4, "big") + frame)
             size = int.from_bytes(self._read(4), "big")
+            if size >> 16 == TLS_ALERT:
+                raise ClientError(f"{self.address} speaks TLS; security.protocol has to say so")
             if size > FRAME_BYTES_MAX:
                 raise ClientError(
                     f"{self.address} does not speak Kafka's protocol: a frame of {size} bytes"
@@ -176,12 +254,21 @@ class Client:
     """Requests to a cluster that is reached through its bootstrap addresses."""
 
     def __init__(
-        self, bootstrap: str, *, client_id: str = CLIENT_ID, timeout_ms: int = TIMEOUT_MS
+        self,
+        bootstrap: str,
+        *,
+        client_id: str = CLIENT_ID,
+        timeout_ms: int = TIMEOUT_MS,
+        security: ClientSecurity | None = None,
     ) -> None:
-        """raises  ClientError for an invalid address; nothing is connected yet"""
+        """
+        security  of every connection; None: neither encrypted nor authenticated
+        raises    ClientError for an invalid address; nothing is connected yet
+        """
         self._addresses = parse_bootstrap(bootstrap)
         self._client_id = client_id
         self._timeout_ms = timeout_ms
+        self.security = security
         self._known: list[tuple[str, int]] = []
         """The brokers of the last metadata, in case none of the addresses can be reached."""
         self._first: BrokerConnection | None = None
@@ -335,4 +422,10 @@ class Client:
         return connection
 
     def _connect(self, host: str, port: int) -> BrokerConnection:
-        return BrokerConnection(host, port, client_id=self._client_id, timeout_ms=self._timeout_ms)
+        return BrokerConnection(
+            host,
+            port,
+            client_id=self._client_id,
+            timeout_ms=self._timeout_ms,
+            security=self.security,
+        )

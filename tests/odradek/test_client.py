@@ -254,13 +254,13 @@ def test_client_id_is_read_from_the_command_config(tmp_path: Path) -> None:
 def test_unusable_command_config_is_an_error(tmp_path: Path) -> None:
     missing = tmp_path / "nothing"
     secure = tmp_path / "secure"
-    secure.write_text("security.protocol=SSL\n")
+    secure.write_text("security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n")
     for file, problem in (
-        (missing, " cannot be read: No such file or directory"),
-        (secure, ": security.protocol=SSL is not supported by this tool"),
+        (missing, f"{missing} cannot be read: No such file or directory"),
+        (secure, "sasl.jaas.config is missing, for security.protocol=SASL_SSL"),
     ):
         result = our_tool(
             ["--bootstrap-server", "127.0.0.1:1", "--list", "--command-config", str(file)]
         )
         assert (result.exit_code, result.output) == (1, "")
-        assert result.errors == f"{file}{problem}\n"
+        assert result.errors == f"{problem}\n"

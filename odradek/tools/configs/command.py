@@ -2,9 +2,8 @@
 
 Exit codes: 0 success; 1 failure; 2 an invalid command line.  The reason is on stderr.
 Differs from Kafka: brokers that cannot be reached are reported at once; no stack trace is printed
-but its first line; an invalid command line exits with 2 instead of 1; client metrics and
---zookeeper are not supported, and quotas (users, clients, ips) and SCRAM credentials are described
-only.
+but its first line; an invalid command line exits with 2 instead of 1; --zookeeper is not supported;
+messages do not repeat configs that may be secrets.
 Source: Kafka 3.9's ConfigCommand.
 """
 
@@ -19,12 +18,13 @@ from typing import Final
 
 from odradek.tools.client import Client, ClientError
 from odradek.tools.client_config import InvalidPropertiesError, open_client, read_properties
+from odradek.tools.configs.alterations import alter_entity
+from odradek.tools.configs.errors import ConfigsError
 from odradek.tools.configs.options import (
     BROKERS,
     CLIENTS,
     FLAGS,
     LOGGERS,
-    SERVED,
     TOPICS,
     USERS,
     entity_names,
@@ -49,11 +49,9 @@ FORMAT_VERSION: Final = "message.format.version"
 _OUTSIDE_BRACKETS: Final = r"(?=[^\]]*(?:\[|$))"
 _COMMA: Final = re.compile("," + _OUTSIDE_BRACKETS)
 _EQUALS: Final = re.compile(r"\s*=\s*" + _OUTSIDE_BRACKETS, re.ASCII)
+_SECRET: Final = re.compile(r"password|secret|jaas|keystore\.key|SCRAM-", re.IGNORECASE)
+_VALUE: Final = re.compile(r"^((?:--add-config=)?[\w.-]+)\s*=.*", re.DOTALL)
 _KEY: Final = re.compile(r"[a-zA-Z0-9._-]*")
-
-
-class ConfigsError(Exception):
-    """The request makes no sense; the message is all that Kafka's tool prints."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -68,11 +66,18 @@ def _run(arguments: Sequence[str], options: Options) -> int:
         print(error, file=sys.stderr)
         return 1
     except (ToolError, ClientError) as error:
-        given = " ".join(arguments)
+        given = " ".join(without_secrets(arguments))
         print(f"Error while executing config command with args '{given}'", file=sys.stderr)
         print(error, file=sys.stderr)
         return 1
     return 0
+
+
+def without_secrets(arguments: Sequence[str]) -> list[str]:
+    """The command line without values of --add-config, if a name in them is that of a secret."""
+    return [
+        _VALUE.sub(r"\1=[hidden]", word) if _SECRET.search(word) else word for word in arguments
+    ]
 
 
 def _act(options: Options) -> None:
@@ -80,18 +85,26 @@ def _act(options: Options) -> None:
     bootstrap = options.value("bootstrap-server")
     if bootstrap is None:
         raise ConfigsError("Only --bootstrap-server is supported by this tool")
-    has_quotas = kinds[0] in QUOTA_TYPES and options.has("describe")
-    if kinds[0] not in SERVED and not has_quotas:
-        raise ConfigsError(f"Configs of {kinds[0]} are not supported by this tool")
+    has_quotas = kinds[0] in QUOTA_TYPES
     with closing(open_client(bootstrap, options.value("command-config"))) as client:
+        if options.has("describe"):
+            if has_quotas:
+                _describe_quotas(client, kinds, names)
+            else:
+                _describe(client, kinds[0], names, every=options.has("all"))
+            return
+        if len(names) != len(kinds):
+            raise ConfigsError("An entity name must be specified for every entity type")
+        added = parse_added(options)
+        deleted = [name.strip() for name in options.list_of("delete-config")]
         if has_quotas:
-            _describe_quotas(client, kinds, names)
-        elif options.has("describe"):
-            _describe(client, kinds[0], names, every=options.has("all"))
+            alter_entity(client, kinds, names, added, deleted)
         else:
-            if len(names) != len(kinds):
-                raise ConfigsError("An entity name must be specified for every entity type")
-            _alter(client, options, kinds[0], names[0])
+            _alter(client, kinds[0], names[0], added, deleted)
+    if names[0]:
+        print(f"Completed updating config for {kinds[0][:-1]} {names[0]}.")
+    else:
+        print(f"Completed updating default config for {kinds[0]} in the cluster.")
 
 
 def _describe(client: Client, kind: str, names: Sequence[str], *, every: bool) -> None:
@@ -136,9 +149,9 @@ def _all_names(client: Client, kind: str) -> list[str]:
     return [*map(str, brokers), ""]
 
 
-def _alter(client: Client, options: Options, kind: str, name: str) -> None:
-    added = parse_added(options)
-    deleted = [one.strip() for one in options.list_of("delete-config")]
+def _alter(
+    client: Client, kind: str, name: str, added: dict[str, str], deleted: Sequence[str]
+) -> None:
     resource = Resource(RESOURCE_TYPES[kind], name)
     if kind == LOGGERS:
         valid = [entry.name for entry in describe(client, resource)]
@@ -155,10 +168,6 @@ def _alter(client: Client, options: Options, kind: str, name: str) -> None:
             replace(client, resource, _merged(before, added, deleted))
         else:
             alter(client, resource, added, deleted)
-    if name:
-        print(f"Completed updating config for {kind[:-1]} {name}.")
-    else:
-        print(f"Completed updating default config for {kind} in the cluster.")
 
 
 def _merged(

@@ -22,8 +22,8 @@ USERS: Final = "users"
 BROKERS: Final = "brokers"
 LOGGERS: Final = "broker-loggers"
 IPS: Final = "ips"
-ENTITY_TYPES: Final = (TOPICS, CLIENTS, USERS, BROKERS, IPS, LOGGERS, "client-metrics")
-SERVED: Final = (TOPICS, BROKERS, LOGGERS)
+CLIENT_METRICS: Final = "client-metrics"
+ENTITY_TYPES: Final = (TOPICS, CLIENTS, USERS, BROKERS, IPS, LOGGERS, CLIENT_METRICS)
 WITH_DEFAULT: Final = (USERS, CLIENTS, BROKERS, IPS)
 ENTITY_FLAGS: Final = {
     "topic": TOPICS,
@@ -58,12 +58,12 @@ FLAGS: Final = (
     Flag("broker", "The broker.", "id"),
     Flag("broker-defaults", "The default of all brokers."),
     Flag("broker-logger", "The broker whose loggers are meant.", "id"),
-    Flag("client", "With --describe: the client.", "id"),
-    Flag("client-defaults", "With --describe: the default of all clients."),
-    Flag("user", "With --describe: the user.", "name"),
-    Flag("user-defaults", "With --describe: the default of all users."),
-    Flag("ip", "With --describe: the address.", "address"),
-    Flag("ip-defaults", "With --describe: the default of all addresses."),
+    Flag("client", "The client.", "id"),
+    Flag("client-defaults", "The default of all clients."),
+    Flag("user", "The user.", "name"),
+    Flag("user-defaults", "The default of all users."),
+    Flag("ip", "The address.", "address"),
+    Flag("ip-defaults", "The default of all addresses."),
     Flag(
         "add-config",
         "With --alter: configs to set; a value with commas is in square brackets.",

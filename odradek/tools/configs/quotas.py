@@ -27,20 +27,27 @@ from odradek.tools.client import Client
 from odradek.tools.configs.options import CLIENTS, IPS, USERS
 from odradek.tools.errors import error_name, refused
 
-_ENTITIES: Final = {USERS: "user", CLIENTS: "client-id", IPS: "ip"}
-QUOTA_TYPES: Final = tuple(_ENTITIES)
+ENTITIES: Final = {USERS: "user", CLIENTS: "client-id", IPS: "ip"}
+QUOTA_TYPES: Final = tuple(ENTITIES)
 _SHOWN: Final = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
 _THIS_NAME: Final = 0
 _DEFAULT: Final = 1
 _ANY: Final = 2
-_MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 
 
 def quota_lines(client: Client, kinds: Sequence[str], names: Sequence[str]) -> Iterator[str]:
-    """A line for each entity that has quotas.
+    """A line for each entity that has quotas; arguments and errors as of `quota_entries`."""
+    yield from map(_quota_line, quota_entries(client, kinds, names))
 
-    names   of the entities, in the order of their types; an empty one is the default, and without
-            one all of the type are described
+
+def quota_entries(
+    client: Client, kinds: Sequence[str], names: Sequence[str]
+) -> Sequence[EntryData]:
+    """The entities that have quotas.
+
+    names   in the order of their types; an empty one is the default, and without one all of the
+            type are returned
     raises  ToolError, ClientError
     """
     components = []
@@ -48,7 +55,7 @@ def quota_lines(client: Client, kinds: Sequence[str], names: Sequence[str]) -> I
         name = names[number] if number < len(names) else None
         match_type = _ANY if name is None else _THIS_NAME if name else _DEFAULT
         components.append(
-            ComponentData(entity_type=_ENTITIES[kind], match_type=match_type, match=name or None)
+            ComponentData(entity_type=ENTITIES[kind], match_type=match_type, match=name or None)
         )
     request = DescribeClientQuotasRequest(components=components, strict=True)
     response = client.any().request(
@@ -56,7 +63,7 @@ def quota_lines(client: Client, kinds: Sequence[str], names: Sequence[str]) -> I
     )
     if response.error_code:
         raise refused(response.error_code, response.error_message)
-    yield from map(_quota_line, response.entries or ())
+    return response.entries or ()
 
 
 def _quota_line(entry: EntryData) -> str:
@@ -90,7 +97,7 @@ def credential_lines(client: Client, names: Sequence[str]) -> Iterator[str]:
             yield f"Error retrieving {user}: {name}: {result.error_message}"
             continue
         infos = ", ".join(
-            f"{_MECHANISMS.get(info.mechanism, 'UNKNOWN')}=iterations={info.iterations}"
+            f"{MECHANISMS.get(info.mechanism, 'UNKNOWN')}=iterations={info.iterations}"
             for info in result.credential_infos
         )
         yield f"{user} are {infos}"

@@ -25,13 +25,19 @@ from odradek.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from odradek.tools.client import BrokerConnection, Client
-from odradek.tools.configs.options import BROKERS, LOGGERS, TOPICS
+from odradek.tools.configs.options import BROKERS, CLIENT_METRICS, LOGGERS, TOPICS
 from odradek.tools.errors import ToolError, error_name, refused
 
 TOPIC: Final = 2
 BROKER: Final = 4
 LOGGER: Final = 8
-RESOURCE_TYPES: Final = {TOPICS: TOPIC, BROKERS: BROKER, LOGGERS: LOGGER}
+METRICS_SUBSCRIPTION: Final = 16
+RESOURCE_TYPES: Final = {
+    TOPICS: TOPIC,
+    BROKERS: BROKER,
+    LOGGERS: LOGGER,
+    CLIENT_METRICS: METRICS_SUBSCRIPTION,
+}
 TOPIC_SOURCE: Final = 1
 BROKER_SOURCE: Final = 2
 BROKER_DEFAULT_SOURCE: Final = 3

@@ -29,6 +29,7 @@ _EXCEPTIONS: Final = {
     "FENCED_INSTANCE_ID": "FencedInstanceIdException",
     "_MSG_TIMED_OUT": "TimeoutException",
     "_AUTHENTICATION": "SaslAuthenticationException",
+    "_SSL": "SslAuthenticationException",
 }
 """Error names of librdkafka -> exception classes of Kafka."""
 
@@ -53,6 +54,10 @@ class ConsoleError(Exception):
         """kind  the Java exception class, for scripts that look for it"""
         super().__init__(f"{kind}: {text}" if text else kind)
         self.exit_code = exit_code
+
+
+class AuthenticationError(ConsoleError):
+    """The broker does not accept this client, or is not trusted by it; to try again is in vain."""
 
 
 def log(level: str, text: str, logger: str) -> None:

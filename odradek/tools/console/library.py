@@ -8,10 +8,19 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from odradek.extras import missing_library
-from odradek.tools.console.errors import CONFIG_EXCEPTION, KAFKA_EXCEPTION, ConsoleError, log
+from odradek.tools.console.errors import (
+    CONFIG_EXCEPTION,
+    KAFKA_EXCEPTION,
+    AuthenticationError,
+    ConsoleError,
+    exception_line,
+    log,
+)
 
 MISSING: Final = f"{missing_library('confluent-kafka', 'tools')}, or pip install confluent-kafka"
 LOGGER: Final = "librdkafka"
+SECURITY_ERRORS: Final = ("_AUTHENTICATION", "_SSL")
+"""Neither side accepts the other: Kafka's clients end here."""
 REPEAT_S: Final = 60.0
 """The shortest interval between two log lines for the same error."""
 
@@ -57,6 +66,9 @@ def _error_logger(prefix: str) -> Callable[[Any], None]:
     logged_at: dict[str, float] = {}
 
     def log_error(error: Any) -> None:
+        if error.name() in SECURITY_ERRORS:
+            # librdkafka tries again for ever.
+            raise AuthenticationError(*exception_line(error).split(": ", 1))
         # Each failed attempt to connect is an error.
         now = time.monotonic()
         name = error.name()

@@ -10,9 +10,15 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from odradek.tools.client_config import InvalidPropertiesError, read_properties
+from odradek.tools.client_config import (
+    PLAINTEXT,
+    SECURITY_PROTOCOL,
+    InvalidPropertiesError,
+    read_properties,
+)
 from odradek.tools.console.errors import CONFIG_EXCEPTION, ConsoleError
 from odradek.tools.options import INT32_MAX, INT64_MAX
+from odradek.tools.security.errors import SecurityError
 
 PRODUCER: Final = "Producer"
 CONSUMER: Final = "Consumer"
@@ -21,7 +27,6 @@ MESSAGES_QUEUED_MAX: Final = 10_000_000
 FRAME_BYTES: Final = 512
 """Space that librdkafka requires in a response besides the records."""
 _NUMBER: Final = re.compile(r"[+-]?\d+")
-_CREDENTIALS: Final = re.compile(r"\b(username|password)\s*=\s*(?:\"([^\"]*)\"|'([^']*)')")
 
 
 class Number(NamedTuple):
@@ -31,23 +36,33 @@ class Number(NamedTuple):
     lowest: int = 0
 
 
-SECURITY_PROTOCOL: Final = "security.protocol"
-"""The only property whose value is case-insensitive."""
+SECURITY_PROPERTIES: Final = (
+    "sasl.mechanism",
+    "sasl.jaas.config",
+    "sasl.oauthbearer.token.endpoint.url",
+    "sasl.login.callback.handler.class",
+    "sasl.login.connect.timeout.ms",
+    "ssl.enabled.protocols",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.key.password",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.keystore.type",
+    "ssl.truststore.certificates",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.truststore.type",
+)
+"""Read by `ClientSecurity`."""
 BOOLEAN: Final = ("true", "false")
 _INT, _LONG, _BUFFER = Number(), Number(INT64_MAX), Number(lowest=-1)
 _BOTH: Final = {
     "client.id": None,
     "bootstrap.servers": None,
     SECURITY_PROTOCOL: ("SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT"),
-    "sasl.mechanism": None,
-    "sasl.kerberos.service.name": None,
-    "sasl.jaas.config": None,
-    "ssl.keystore.location": None,
-    "ssl.keystore.password": None,
-    "ssl.key.password": None,
-    "ssl.truststore.location": None,
-    "ssl.endpoint.identification.algorithm": None,
-    "ssl.cipher.suites": None,
+    **dict.fromkeys(SECURITY_PROPERTIES),
     "client.dns.lookup": ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
     "reconnect.backoff.ms": _LONG,
     "reconnect.backoff.max.ms": _LONG,
@@ -174,7 +189,7 @@ def check_properties(kind: str, properties: Mapping[str, str]) -> None:
 
 def _check_word(name: str, value: str, rule: tuple[str, ...]) -> None:
     words = ", ".join(rule)
-    if name == SECURITY_PROTOCOL:
+    if name == SECURITY_PROTOCOL:  # the only value that is case-insensitive
         if value.upper() not in rule:
             raise _invalid(name, value, f"String must be one of (case insensitive): {words}")
     elif rule == BOOLEAN:
@@ -201,29 +216,37 @@ def _invalid(name: str, value: str, reason: str) -> ConsoleError:
 
 def unknown_properties(kind: str, properties: Mapping[str, str]) -> list[str]:
     """The names that have no effect, in the order of `properties`."""
-    return [
-        name
-        for name in properties
-        if name not in KNOWN[kind]
-        and name not in TOOL_PROPERTIES
-        and name not in ("ssl.truststore.type",)
-    ]
+    return [name for name in properties if name not in KNOWN[kind] and name not in TOOL_PROPERTIES]
 
 
 def for_library(kind: str, properties: Mapping[str, str]) -> dict[str, Any]:
     """The configs of librdkafka for Kafka's properties.
 
     properties  checked by `check_properties`
+    raises      ConsoleError for properties of TLS and SASL that are wrong
     """
-    configs = dict(DEFAULTS[kind])
+    configs = {**DEFAULTS[kind], **_security(properties)}
+    apart = (*TOOL_PROPERTIES, *SECURITY_PROPERTIES, SECURITY_PROTOCOL)
     for name, value in properties.items():
-        if name not in KNOWN[kind] or name in TOOL_PROPERTIES:
+        if name not in KNOWN[kind] or name in apart:
             continue
         convert = _CONVERSIONS.get(name)
         configs.update({name: value.strip()} if convert is None else convert(kind, value.strip()))
     if kind == PRODUCER:
         configs.setdefault("enable.idempotence", _is_idempotent(properties))
     return configs
+
+
+def _security(properties: Mapping[str, str]) -> dict[str, Any]:
+    if properties.get(SECURITY_PROTOCOL, PLAINTEXT).strip().upper() == PLAINTEXT:
+        return {}
+    from odradek.tools.security.client_security import ClientSecurity
+    from odradek.tools.security.library_configs import library_configs
+
+    try:
+        return library_configs(ClientSecurity(properties))
+    except SecurityError as error:
+        raise ConsoleError(CONFIG_EXCEPTION, str(error)) from None
 
 
 def _is_idempotent(properties: Mapping[str, str]) -> bool:
@@ -249,12 +272,6 @@ def _metadata_age(_: str, value: str) -> dict[str, Any]:
     return {"topic.metadata.refresh.interval.ms": age_ms, "metadata.max.age.ms": 3 * age_ms}
 
 
-def _credentials(_: str, value: str) -> dict[str, Any]:
-    return {
-        f"sasl.{found[1]}": found[2] or found[3] or "" for found in _CREDENTIALS.finditer(value)
-    }
-
-
 def _backoff_ms(value: str) -> int:
     return min(max(int(value), 1), 300_000)
 
@@ -278,7 +295,6 @@ _Conversion = Callable[[str, str], dict[str, Any]]
 _CONVERSIONS: Final[Mapping[str, _Conversion]] = {
     "request.timeout.ms": _request_timeout,
     "metadata.max.age.ms": _metadata_age,
-    "sasl.jaas.config": _credentials,
     "partition.assignment.strategy": _assignors,
     "fetch.max.bytes": _fetch_max,
     "fetch.max.wait.ms": lambda _, value: {"fetch.wait.max.ms": value},
@@ -295,8 +311,4 @@ _CONVERSIONS: Final[Mapping[str, _Conversion]] = {
         "connections.max.idle.ms": min(max(int(value), 0), INT32_MAX)
     },
     "linger.ms": lambda _, value: {"linger.ms": min(int(value), 900_000)},
-    "ssl.truststore.location": lambda _, value: {"ssl.ca.location": value},
-    "ssl.endpoint.identification.algorithm": lambda _, value: {
-        "ssl.endpoint.identification.algorithm": value or "none"
-    },
 }

@@ -17,8 +17,8 @@ from typing import Final
 
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.tools.client import CLIENT_ID, Client, ClientError
-from odradek.tools.client_config import read_client_config
+from odradek.tools.client import Client, ClientError
+from odradek.tools.client_config import new_client, read_client_config
 from odradek.tools.consumer_groups.describe import describe_groups, print_error
 from odradek.tools.consumer_groups.group_offsets import delete_groups, delete_offsets
 from odradek.tools.consumer_groups.options import FLAGS, TIMEOUT_MS, parse_options, usage
@@ -77,7 +77,7 @@ def open_client(options: Options) -> Client:
     bootstrap = options.value("bootstrap-server")
     assert bootstrap is not None, "parse_options requires one"
     try:
-        return Client(bootstrap, client_id=configs.get("client.id", CLIENT_ID))
+        return new_client(bootstrap, configs)
     except ClientError as error:
         print(f"Caused by: {error}", file=sys.stderr)
         raise ToolError("Failed to create new KafkaAdminClient") from error

@@ -87,6 +87,9 @@ def build_parser() -> argparse.ArgumentParser:
         help="a log directory of the broker, which may run; may be repeated",
     )
     where.add_argument("--bootstrap-server", metavar="HOST:PORT", help="ask the leader")
+    parser.add_argument(
+        "--command-config", metavar="FILE", help="a properties file for the connection to brokers"
+    )
     return parser
 
 
@@ -116,7 +119,7 @@ def _look_up(options: argparse.Namespace) -> Lookup:
             return log_lookup.look_up_offset(folder, options.offset)
         return log_lookup.look_up_time(folder, options.time)
     partition = TopicPartition(options.topic, options.partition)
-    client = open_client(address or DEFAULT_ADDRESS)
+    client = open_client(address or DEFAULT_ADDRESS, options.command_config)
     try:
         if options.offset is not None:
             return wire_lookup.look_up_offset(client, partition, options.offset)

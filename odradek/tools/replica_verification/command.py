@@ -24,6 +24,7 @@ from odradek.protocol.messages.metadata import MetadataResponse
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools import options as command_line
 from odradek.tools.client import Client
+from odradek.tools.client_config import open_client
 from odradek.tools.console.errors import log
 from odradek.tools.errors import ToolError, refused
 from odradek.tools.options import INT64_MAX, Flag, Options, OptionsError
@@ -43,6 +44,7 @@ LOGGER: Final = "org.apache.kafka.tools.ReplicaVerificationTool"
 FLAGS: Final = (
     Flag("broker-list", "Addresses of brokers of the cluster.", "host:port,host:port"),
     Flag("topics-include", "Compare the topics whose whole name matches.", "regular expression"),
+    Flag("command-config", "A properties file for the connection to the brokers.", "file"),
     Flag(
         "topic-white-list",
         "The old name of --topics-include, which takes precedence.",
@@ -87,7 +89,7 @@ def main(arguments: Sequence[str]) -> int:
 def _act(options: Options) -> int:
     bootstrap = options.value("broker-list")
     assert bootstrap is not None, "parse_options requires one"
-    with closing(Client(bootstrap)) as client:
+    with closing(open_client(bootstrap, options.value("command-config"))) as client:
         return verify(client, options)
 
 
@@ -114,7 +116,7 @@ def verify(client: Client, options: Options) -> int:
     offsets = _first_offsets(client, list(replicas), since)
     topic_ids = {topic.name: topic.topic_id for topic in metadata.topics if topic.name}
     fetchers = Fetchers(
-        Fetcher(broker, led, topic_ids, reading)
+        Fetcher(broker, led, topic_ids, reading, client.security)
         for broker in metadata.brokers
         if (
             led := [

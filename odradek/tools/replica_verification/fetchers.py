@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from odradek.protocol.api_keys import ApiKey
@@ -27,6 +27,9 @@ from odradek.protocol.records.batch import iterate_batches
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import CLIENT_ID, TIMEOUT_MS, BrokerConnection, ClientError
 from odradek.tools.replica_verification.comparison import Batch, Fetched
+
+if TYPE_CHECKING:
+    from odradek.tools.security.client_security import ClientSecurity
 
 DEBUGGING_CONSUMER: Final = -2
 """Replica id of a consumer that followers serve, too."""
@@ -50,7 +53,9 @@ class Fetcher:
         partitions: Sequence[TopicPartition],
         topic_ids: Mapping[str, UUID],
         reading: RequestLimits,
+        security: ClientSecurity | None,
     ) -> None:
+        self._security = security
         self.broker_id = broker.node_id
         self._address = broker.host, broker.port
         self._partitions = partitions
@@ -81,7 +86,7 @@ class Fetcher:
             timeout_ms = TIMEOUT_MS + self._reading.max_wait_ms
             host, port = self._address
             self._connection = BrokerConnection(
-                host, port, client_id=CLIENT_ID, timeout_ms=timeout_ms
+                host, port, client_id=CLIENT_ID, timeout_ms=timeout_ms, security=self._security
             )
         return self._connection
 

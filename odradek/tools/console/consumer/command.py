@@ -36,7 +36,13 @@ from odradek.tools.console.consumer.options import (
     parse_options,
 )
 from odradek.tools.console.consumer.subscription import Subscription
-from odradek.tools.console.errors import TIMEOUT_EXCEPTION, ConsoleError, exception_line, log
+from odradek.tools.console.errors import (
+    TIMEOUT_EXCEPTION,
+    AuthenticationError,
+    ConsoleError,
+    exception_line,
+    log,
+)
 from odradek.tools.console.library import LibraryMissingError, build
 from odradek.tools.console.properties import (
     CONSUMER,
@@ -195,6 +201,9 @@ class RecordPrinter:
                 records = self._receive(min(count_max, RECORDS_AT_ONCE), timeout_ms)
             except ConsoleError as error:
                 _print_error(f"Error processing message, terminating consumer process: \n{error}")
+                if isinstance(error, AuthenticationError):
+                    # Differs from Kafka: it exits with 0.
+                    self.exit_code = 1
                 return
             if records:
                 if not self._print(records):

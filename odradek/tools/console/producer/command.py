@@ -13,9 +13,10 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
-from odradek.tools.console.errors import ConsoleError, exception_line, log
+from odradek.tools.console.errors import AuthenticationError, ConsoleError, exception_line, log
 from odradek.tools.console.library import LibraryMissingError, build
 from odradek.tools.console.producer.line_reader import LineReader, LineRecord, lines_of
 from odradek.tools.console.producer.options import (
@@ -135,13 +136,13 @@ class RecordSender:
         self._produce = self._producer.produce
         self._is_closed = threading.Event()
         self._polling = threading.Thread(target=self._poll, daemon=True)
-        if not is_sync:
-            self._polling.start()
 
     def _poll(self) -> None:
         """Report failed deliveries while the main thread waits for a line."""
         while not self._is_closed.is_set():
-            self._producer.poll(POLL_S)
+            # It concerns a later connection: records that it keeps back fail in time.
+            with suppress(AuthenticationError):
+                self._producer.poll(POLL_S)
 
     def send(self, record: LineRecord) -> None:
         """Enqueue a record, and with `is_sync` deliver it; without, report a failure on stderr.
@@ -181,6 +182,9 @@ class RecordSender:
     def _find_topic(self) -> str | None:
         reason = missing_topic_reason(self._producer, self._topic, self._max_block_ms)
         self._has_topic = reason is None
+        if self._has_topic and not self.is_sync:
+            # Not before: the first connection may be refused, which ends the main thread.
+            self._polling.start()
         return reason
 
     def _too_large(self, record: LineRecord) -> str | None:

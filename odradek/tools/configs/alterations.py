@@ -1,0 +1,180 @@
+"""Alters quotas of users, clients and addresses, and SCRAM credentials of users.
+
+Source: Kafka 3.9's ConfigCommand (alterConfig, alterQuotaConfigs, alterUserScramCredentialConfigs).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntryData,
+    AlterClientQuotasResponse,
+    EntityData,
+    OpData,
+)
+from odradek.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from odradek.tools.client import Client
+from odradek.tools.configs.errors import ConfigsError
+from odradek.tools.configs.options import CLIENTS, IPS, USERS
+from odradek.tools.configs.quotas import ENTITIES, MECHANISMS, quota_entries
+from odradek.tools.errors import refused
+
+QUOTAS: Final = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+)
+IP_QUOTAS: Final = ("connection_creation_rate",)
+HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+SALT_BYTES: Final = 32
+ITERATIONS: Final = 4096
+"""The default, and the lowest number."""
+_CREDENTIAL: Final = re.compile(r"(?:iterations=(-?[0-9]*),)?password=(.*)")
+
+
+def alter_entity(
+    client: Client,
+    kinds: Sequence[str],
+    names: Sequence[str],
+    added: Mapping[str, str],
+    deleted: Sequence[str],
+) -> None:
+    """Alter quotas, or the credentials of a user.
+
+    names   one for each of `kinds`; an empty one is the default
+    raises  ConfigsError, ToolError, ClientError
+    """
+    if kinds[0] == IPS:
+        unknown = [name for name in (*added, *deleted) if name not in IP_QUOTAS]
+        if unknown:
+            raise ConfigsError(
+                "Only connection quota configs can be added for 'ips' using --bootstrap-server. "
+                f"Unexpected config names: {','.join(unknown)}"
+            )
+        _alter_quotas(client, kinds, names, added, deleted)
+        return
+    _check_names(kinds, names, added, deleted)
+    if any(name in QUOTAS for name in (*added, *deleted)):
+        _alter_quotas(client, kinds, names, added, deleted)
+    else:
+        _alter_credentials(client, names[0], added, deleted)
+
+
+def _check_names(
+    kinds: Sequence[str], names: Sequence[str], added: Mapping[str, str], deleted: Sequence[str]
+) -> None:
+    is_client = kinds[0] == CLIENTS or len(kinds) == 2
+    kind = CLIENTS if is_client else USERS
+    allowed = QUOTAS if is_client else (*QUOTAS, *HASHES)
+    served = "quota" if is_client else "quota and SCRAM credential"
+    for verb, given, collection in (("added", added, "Set"), ("deleted", deleted, "ArrayBuffer")):
+        unknown = ", ".join(name for name in given if name not in allowed)
+        if unknown:
+            raise ConfigsError(
+                f"Only {served} configs can be {verb} for '{kind}' using --bootstrap-server. "
+                f"Unexpected config names: {collection}({unknown})"
+            )
+    if not is_client and any(name in HASHES for name in (*added, *deleted)):
+        if "" in names:
+            raise ConfigsError(
+                "The use of --entity-default or --user-defaults is not allowed with User SCRAM "
+                "Credentials using --bootstrap-server."
+            )
+        if any(name in QUOTAS for name in (*added, *deleted)):
+            raise ConfigsError(
+                f"Cannot alter both quota and SCRAM credential configs simultaneously for '{USERS}'"
+                " using --bootstrap-server."
+            )
+
+
+def _alter_quotas(
+    client: Client,
+    kinds: Sequence[str],
+    names: Sequence[str],
+    added: Mapping[str, str],
+    deleted: Sequence[str],
+) -> None:
+    before = {value.key for entry in quota_entries(client, kinds, names) for value in entry.values}
+    unknown = [name for name in deleted if name not in before]
+    if unknown:
+        raise ConfigsError(f"Invalid config(s): {','.join(unknown)}")
+    operations = [
+        OpData(key=name, value=_number(name, text), remove=False) for name, text in added.items()
+    ]
+    operations += [OpData(key=name, value=0.0, remove=True) for name in deleted]
+    entity = [
+        EntityData(entity_type=ENTITIES[kind], entity_name=name or None)
+        for kind, name in zip(kinds, names, strict=True)
+    ]
+    response = client.controller(
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        AlterClientQuotasRequest(
+            entries=[AlterClientQuotasRequestEntryData(entity=entity, ops=operations)],
+            validate_only=False,
+        ),
+        AlterClientQuotasResponse,
+        errors_of=lambda response: [row.error_code for row in response.entries],
+    )
+    for row in response.entries:
+        if row.error_code:
+            raise refused(row.error_code, row.error_message)
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigsError(f"Cannot parse quota configuration value for {name}: {text}") from None
+
+
+def _alter_credentials(
+    client: Client, user: str, added: Mapping[str, str], deleted: Sequence[str]
+) -> None:
+    numbers = {name: number for number, name in MECHANISMS.items()}
+    request = AlterUserScramCredentialsRequest(
+        deletions=[ScramCredentialDeletion(name=user, mechanism=numbers[name]) for name in deleted],
+        upsertions=[_upsertion(user, name, numbers[name], text) for name, text in added.items()],
+    )
+    response = client.controller(
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        request,
+        AlterUserScramCredentialsResponse,
+        errors_of=lambda response: [row.error_code for row in response.results],
+    )
+    for row in response.results:
+        if row.error_code:
+            raise refused(row.error_code, row.error_message)
+
+
+def _upsertion(user: str, mechanism: str, number: int, text: str) -> ScramCredentialUpsertion:
+    # The message does not show the password, which Kafka's does.
+    found = _CREDENTIAL.fullmatch(text)
+    if found is None:
+        raise ConfigsError(f"Invalid credential property {mechanism}=[hidden]")
+    iterations = ITERATIONS if found[1] in (None, "", "-1") else int(found[1])
+    if iterations < ITERATIONS:
+        raise ConfigsError(
+            f"Iterations {iterations} is less than the minimum {ITERATIONS} required for "
+            f"{mechanism}"
+        )
+    salt = secrets.token_bytes(SALT_BYTES)
+    return ScramCredentialUpsertion(
+        name=user,
+        mechanism=number,
+        iterations=iterations,
+        salt=salt,
+        salted_password=hashlib.pbkdf2_hmac(HASHES[mechanism], found[2].encode(), salt, iterations),
+    )

@@ -1,0 +1,7 @@
+"""The error of a request that makes no sense."""
+
+from __future__ import annotations
+
+
+class ConfigsError(Exception):
+    """The request makes no sense; the message is all that Kafka's tool prints."""

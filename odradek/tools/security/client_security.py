@@ -1,0 +1,98 @@
+"""TLS and SASL of connections, from Kafka's client properties.
+
+Source: Kafka 3.9's SslConfigs, SaslConfigs, CommonClientConfigs.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Mapping
+from typing import Final
+
+from odradek.tools.security.errors import SecurityError
+from odradek.tools.security.jaas import KEY as JAAS
+from odradek.tools.security.jaas import parse_jaas
+from odradek.tools.security.sasl_client import SaslLogin
+from odradek.tools.security.stores import ClientIdentity, identity, trusted_certificates
+
+SECURITY_PROTOCOL: Final = "security.protocol"
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+ENDPOINT_IDENTIFICATION: Final = "ssl.endpoint.identification.algorithm"
+ENABLED_PROTOCOLS: Final = "ssl.enabled.protocols"
+VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+
+
+class ClientSecurity:
+    """How the connections of a client are made.  `repr` shows no secret."""
+
+    def __init__(self, configs: Mapping[str, str]) -> None:
+        """Read stores and credentials; nothing is connected.
+
+        configs  properties of a client
+        raises   SecurityError
+        """
+        self.protocol = configs.get(SECURITY_PROTOCOL, "PLAINTEXT").strip().upper()
+        if self.protocol not in PROTOCOLS:
+            raise SecurityError(
+                f"{SECURITY_PROTOCOL}={self.protocol}: expected one of {', '.join(PROTOCOLS)}"
+            )
+        self.trusted: str | None = None
+        """PEM; None: the authorities that this machine trusts."""
+        self.identity: ClientIdentity | None = None
+        self.checks_host = True
+        self.login: SaslLogin | None = None
+        self._context: ssl.SSLContext | None = None
+        if self.protocol.endswith("SSL"):
+            self.trusted = trusted_certificates(configs)
+            self.identity = identity(configs)
+            algorithm = configs.get(ENDPOINT_IDENTIFICATION, "https").strip()
+            if algorithm.lower() not in ("https", ""):
+                raise SecurityError(f"{ENDPOINT_IDENTIFICATION}: expected https, or an empty value")
+            self.checks_host = bool(algorithm)
+            self._context = self._new_context(configs)
+        if self.protocol.startswith("SASL"):
+            mechanism = configs.get("sasl.mechanism", "GSSAPI").strip()
+            if JAAS not in configs:
+                raise SecurityError(f"{JAAS} is missing, for {SECURITY_PROTOCOL}={self.protocol}")
+            self.login = SaslLogin(mechanism, parse_jaas(configs[JAAS]), configs)
+
+    def _new_context(self, configs: Mapping[str, str]) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = self.checks_host
+        text = configs.get(ENABLED_PROTOCOLS) or ",".join(VERSIONS)
+        names = [name.strip() for name in text.split(",")]
+        versions = [VERSIONS[name] for name in names if name in VERSIONS]
+        if not versions:
+            raise SecurityError(f"{ENABLED_PROTOCOLS}: expected some of {', '.join(VERSIONS)}")
+        context.minimum_version, context.maximum_version = min(versions), max(versions)
+        if self.trusted is None:
+            context.load_default_certs()
+        else:
+            context.load_verify_locations(cadata=self.trusted)
+        if self.identity is not None:
+            self.identity.load_into(context)
+        return context
+
+    def wrap(self, connected: socket.socket, host: str) -> socket.socket:
+        """The socket to speak through: itself, or one that has done a TLS handshake.
+
+        raises  SecurityError; OSError
+        """
+        if self._context is None:
+            return connected
+        try:
+            return self._context.wrap_socket(connected, server_hostname=host)
+        except ssl.SSLError as error:
+            raise SecurityError(f"SSL handshake failed: {ssl_reason(error)}") from error
+
+
+def ssl_reason(error: ssl.SSLError) -> str:
+    """OpenSSL's reason without its codes and places in C."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate is not accepted: {error.verify_message}"
+    if error.reason == "UNEXPECTED_EOF_WHILE_READING":
+        return "the connection was closed; the port may be one without TLS"
+    if error.reason:
+        return error.reason.lower().replace("_", " ")
+    return "the connection was closed"

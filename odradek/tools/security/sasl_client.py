@@ -1,0 +1,110 @@
+"""The client's side of SASL: the tokens that it sends, and what it expects.
+
+An exchange is a generator: it yields a token and is sent the broker's, until it returns.
+Source: RFC 4616 (PLAIN), RFC 5802 and 7677 (SCRAM), RFC 7628 (OAUTHBEARER), KIP-48.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, Final
+
+from odradek.tools.security.errors import SecurityError
+from odradek.tools.security.jaas import KEY, LoginModule
+from odradek.tools.security.oauth_tokens import Token, extensions, token_source
+
+Exchange = Generator[bytes, bytes, None]
+PLAIN: Final = "PLAIN"
+OAUTHBEARER: Final = "OAUTHBEARER"
+SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS: Final = (PLAIN, *SCRAM, OAUTHBEARER)
+
+
+class SaslLogin:
+    """A mechanism and the credentials of a client."""
+
+    def __init__(self, mechanism: str, module: LoginModule, configs: Mapping[str, str]) -> None:
+        """raises  SecurityError"""
+        self.mechanism = mechanism
+        self._options = module.options
+        self._tokens: Callable[[], Token] | None = None
+        if mechanism not in MECHANISMS:
+            raise SecurityError(
+                f"sasl.mechanism={mechanism} is not supported; expected {', '.join(MECHANISMS)}"
+            )
+        if mechanism == OAUTHBEARER:
+            self._tokens = token_source(configs, module.options)
+        else:
+            for name in ("username", "password"):
+                if name not in module.options:
+                    raise SecurityError(f"{KEY}: {name} is missing")
+
+    @property
+    def username(self) -> str:
+        """The name of the user, or the id of a delegation token."""
+        return self._options["username"]
+
+    @property
+    def password(self) -> str:
+        """The password, or the HMAC of a delegation token."""
+        return self._options["password"]
+
+    @property
+    def is_by_delegation_token(self) -> bool:
+        """Whether the credentials are a delegation token."""
+        return self._options.get("tokenauth", "").lower() == "true"
+
+    @property
+    def extensions(self) -> dict[str, str]:
+        """SASL extensions of OAUTHBEARER."""
+        return extensions(self._options)
+
+    def token(self) -> Token:
+        """A new token for OAUTHBEARER.
+
+        raises  SecurityError
+        """
+        assert self._tokens is not None, "the mechanism is OAUTHBEARER"
+        return self._tokens()
+
+    def exchange(self) -> Exchange:
+        """The tokens of one login, which raises SecurityError."""
+        if self.mechanism == PLAIN:
+            return self._plain()
+        return self._oauth_bearer() if self.mechanism == OAUTHBEARER else self._scram()
+
+    def _plain(self) -> Exchange:
+        yield f"\0{self.username}\0{self.password}".encode()
+
+    def _oauth_bearer(self) -> Exchange:
+        pairs = "".join(f"{name}={value}\x01" for name, value in self.extensions.items())
+        problem = yield f"n,,\x01auth=Bearer {self.token().text}\x01{pairs}\x01".encode()
+        if problem:
+            # The broker's reason; after this byte it ends the exchange with an error.
+            yield b"\x01"
+
+    def _scram(self) -> Exchange:
+        from scramp import ScramException
+
+        client = _scram_client(self.mechanism, self.username, self.password)
+        first = client.get_client_first()
+        if self.is_by_delegation_token:
+            # An extension of the first message, which the signatures cover.
+            first += ",tokenauth=true"
+            client.client_first_bare += ",tokenauth=true"
+        try:
+            client.set_server_first((yield first.encode()).decode())
+            client.set_server_final((yield client.get_client_final().encode()).decode())
+        except (ScramException, UnicodeDecodeError):
+            raise SecurityError("the broker fails to prove that it knows the password") from None
+
+
+def _scram_client(mechanism: str, username: str, password: str) -> Any:
+    from scramp import ScramClient, ScramException
+
+    try:
+        return ScramClient([mechanism], username, password)
+    except ScramException:
+        raise SecurityError(
+            f"{KEY}: username or password have characters that SCRAM excludes"
+        ) from None
