@@ -23,6 +23,10 @@ SUBCOMMANDS: Final = {
         "odradek.tools.check_log_dirs",
         "verify the log directories of a stopped broker",
     ),
+    "client-metrics": (
+        "odradek.tools.client_metrics",
+        "describe and alter subscriptions to the metrics of clients",
+    ),
     "cluster": ("odradek.tools.cluster.command", "start several brokers on this machine"),
     "cluster-status": (
         "odradek.tools.cluster_status.command",
@@ -82,6 +86,10 @@ SUBCOMMANDS: Final = {
     "lag": ("odradek.tools.lag.command", "say which consumer groups keep up"),
     "leader-election": ("odradek.tools.leader_election", "elect leaders of partitions"),
     "log-dirs": ("odradek.tools.log_dirs", "describe the log directories of brokers"),
+    "metadata-quorum": (
+        "odradek.tools.metadata_quorum",
+        "describe which node of a cluster with process.roles coordinates",
+    ),
     "producer-perf-test": (
         "odradek.tools.producer_performance.command",
         "measure how many records a second a producer gets acknowledged",
@@ -115,6 +123,10 @@ SUBCOMMANDS: Final = {
     "storage": (
         "odradek.tools.storage",
         "format and describe the directories of a node with process.roles",
+    ),
+    "streams-application-reset": (
+        "odradek.tools.streams_application_reset",
+        "reset an application of Kafka Streams, so that it processes its input again",
     ),
     "topics": ("odradek.tools.topics.command", "create, list, describe, alter and delete topics"),
     "transactions": (

@@ -253,6 +253,18 @@ def quorum_status(bootstrap: str, folder: Path) -> dict[str, str]:
     return {"ClusterId": status["ClusterId"], "LeaderId": status["LeaderId"], **replicas}
 
 
+def assert_quorum_tool_prints_what_apaches_prints(bootstrap: str, folder: Path) -> None:
+    for words in (
+        ["describe", "--status"],
+        ["describe", "--replication"],
+    ):
+        words = ["--bootstrap-server", bootstrap, *words]
+        theirs = run_tool(QUORUM_TOOL, words, folder=folder)
+        ours = our_tool("metadata-quorum", words)
+        assert (ours.exit_code, ours.output) == (theirs.exit_code, theirs.output)
+        assert ours.errors == theirs.errors
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     """The files below a folder, by path."""
     return {
@@ -333,6 +345,7 @@ def test_controllers_of_their_own_serve_brokers_and_no_clients(tmp_path: Path) -
             "CurrentVoters": "1",
             "CurrentObservers": "3,4",
         }
+        assert_quorum_tool_prints_what_apaches_prints(other.address, tmp_path)
         assert [node.stop() for node in (broker, other, standby, first)] == [0] * 4
 
         stranger = KraftNode(tmp_path / "b5", "broker", 5, {})

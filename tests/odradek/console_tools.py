@@ -30,6 +30,7 @@ MAIN_CLASSES = {
     PRODUCER: CONSOLE_PRODUCER_TOOL,
     CONSUMER: CONSOLE_CONSUMER_TOOL,
     "broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
+    "client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
     "cluster-tool": "org.apache.kafka.tools.ClusterTool",
     "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
     "dump-log": DUMP_LOG_TOOL,
@@ -40,7 +41,9 @@ MAIN_CLASSES = {
     "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
     "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "replica-verification": "org.apache.kafka.tools.ReplicaVerificationTool",
+    "metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
     "storage": "kafka.tools.StorageTool",
+    "streams-application-reset": "org.apache.kafka.tools.StreamsResetter",
     "topics": TOPICS_TOOL,
     "transactions": "org.apache.kafka.tools.TransactionsCommand",
 }

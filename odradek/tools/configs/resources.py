@@ -56,7 +56,10 @@ DELETE: Final = 1
 
 
 class Resource(NamedTuple):
-    """A topic, a broker or the loggers of a broker.  Without a name: the default of all brokers."""
+    """A topic, a broker, the loggers of a broker, or a subscription to metrics of clients.
+
+    Without a name: the default of all brokers.
+    """
 
     kind: int
     name: str
@@ -66,7 +69,7 @@ class Resource(NamedTuple):
         """The source of its own dynamic configs; None: every config is one."""
         if self.kind == TOPIC:
             return TOPIC_SOURCE
-        if self.kind == LOGGER:
+        if self.kind in (LOGGER, METRICS_SUBSCRIPTION):
             return None
         return BROKER_SOURCE if self.name else BROKER_DEFAULT_SOURCE
 
@@ -126,7 +129,7 @@ def _check_topic(name: str) -> None:
 
 
 def _connection(client: Client, resource: Resource) -> BrokerConnection:
-    if resource.kind == TOPIC or not resource.name:
+    if resource.kind in (TOPIC, METRICS_SUBSCRIPTION) or not resource.name:
         return client.any()
     return client.broker(int(resource.name))
 

@@ -62,9 +62,8 @@ SCRIPTS: Final = (
     ),
     Script(
         "kafka-client-metrics",
-        None,
+        "client-metrics",
         (f"{TOOLS}.ClientMetricsCommand",),
-        "run kafka-client-metrics.sh of Apache Kafka",
     ),
     Script(
         "kafka-cluster",
@@ -139,9 +138,8 @@ SCRIPTS: Final = (
     ),
     Script(
         "kafka-metadata-quorum",
-        None,
+        "metadata-quorum",
         (f"{TOOLS}.MetadataQuorumCommand", "kafka.admin.MetadataQuorumCommand"),
-        "no KRaft quorum keeps the metadata; `odradek cluster-status` shows the cluster",
     ),
     Script(
         "kafka-metadata-shell",
@@ -179,9 +177,8 @@ SCRIPTS: Final = (
     Script("kafka-storage", "storage", ("kafka.tools.StorageTool",)),
     Script(
         "kafka-streams-application-reset",
-        None,
+        "streams-application-reset",
         (f"{TOOLS}.StreamsResetter", "kafka.tools.StreamsResetter"),
-        "run kafka-streams-application-reset.sh of Apache Kafka",
     ),
     Script("kafka-topics", "topics", (f"{TOOLS}.TopicCommand", "kafka.admin.TopicCommand")),
     Script(

@@ -27,6 +27,7 @@ from odradek.tools.client_config import open_client
 from odradek.tools.errors import ToolError, partition_text
 from odradek.tools.options import OptionsError
 from odradek.tools.run import KAFKA_VERSION, WRONG_USAGE, run_tool
+from odradek.tools.tables import print_table
 from odradek.tools.transactions.hanging import (
     HangingError,
     hanging_transactions,
@@ -280,17 +281,6 @@ ACTIONS: Final[dict[str, Callable[[Client, TransactionOptions], None]]] = {
     "find-hanging": _find_hanging,
     "forceTerminateTransaction": _force_terminate,
 }
-
-
-def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print columns that are as wide as their widest value, each with a tab after it.
-
-    source  Kafka's ToolsUtils.prettyPrintTable
-    """
-    table = [list(headers), *([str(value) for value in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for line in table:
-        print("".join(f"{text:{width}}\t" for text, width in zip(line, widths, strict=True)))
 
 
 def _partition(options: TransactionOptions) -> TopicPartition:

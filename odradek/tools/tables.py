@@ -1,0 +1,16 @@
+"""Tables as Kafka's tools print them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print columns that are as wide as their widest value, each with a tab after it.
+
+    source  Kafka's ToolsUtils.prettyPrintTable
+    """
+    table = [list(headers), *([str(value) for value in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for line in table:
+        print("".join(f"{text:{width}}\t" for text, width in zip(line, widths, strict=True)))
