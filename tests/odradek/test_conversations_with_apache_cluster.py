@@ -5,6 +5,7 @@ The lines are recorded in `cluster_conversations/`, by Apache's tools with Apach
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,14 @@ import pytest
 from tests.odradek.cluster_tools import NAMES, TestCluster, our_tool, play, recorded
 from tests.odradek.comparison import comparable
 from tests.odradek.console_tools import ApacheTools
+from tests.odradek.replica_verification import (
+    BATCHES,
+    CRC_POSITION,
+    NAME,
+    damage,
+    first_line,
+    replicated,
+)
 from tests.odradek.topics_tools import LOG4J_SILENT
 from tests.support.apache_cluster import apache_cluster
 
@@ -95,3 +104,52 @@ def test_both_tools_describe_quotas_and_credentials_alike(
     for entity, quota in quotas:
         alter(entity, "--delete-config", quota.split("=")[0])
     alter(["--user", "bob"], "--delete-config", "SCRAM-SHA-256,SCRAM-SHA-512")
+
+
+def test_both_replica_verifications_report_a_batch_with_another_checksum(
+    cluster: TestCluster, tmp_path: Path
+) -> None:
+    with replicated(cluster, "checksums"):
+        for is_ours in (True, False):
+            line = first_line(
+                cluster, tmp_path, "checksums", f"offset {BATCHES} among", is_ours=is_ours
+            )
+            end = f"partition checksums-0 at offset {BATCHES} among 1 partitions"
+            assert line == f"max lag is 0 for {end}"
+        damage(cluster, "checksums", 3, CRC_POSITION, b"\xff\xff\xff\xfe")
+        lines = [
+            first_line(cluster, tmp_path, "checksums", "unmatched checksum", is_ours=is_ours)
+            for is_ours in (True, False)
+        ]
+    assert lines[0] == lines[1]
+    assert re.fullmatch(
+        r"partition checksums-0 has unmatched checksum at offset 3; replica 1's checksum \d+; "
+        r"replica 2's checksum 4294967294",
+        lines[0],
+    )
+
+
+def test_both_replica_verifications_end_when_offsets_differ(
+    cluster: TestCluster, tmp_path: Path
+) -> None:
+    with replicated(cluster, "offsets"):
+        damage(cluster, "offsets", 4, 0, (3).to_bytes(8, "big"))
+        lines = [
+            first_line(cluster, tmp_path, "offsets", "doesn't match", is_ours=is_ours)
+            for is_ours in (True, False)
+        ]
+        words = ["--broker-list", cluster.bootstrap, "--topics-include", "offsets", "--time", "-2"]
+        assert our_tool(NAME, words).exit_code == 1
+    expected = "partition offsets-0: replica 1's offset 4 doesn't match replica 2's offset 3"
+    assert lines == [expected, expected]
+
+
+def test_replica_verification_without_a_topic_or_with_an_invalid_pattern_is_reported(
+    cluster: TestCluster,
+) -> None:
+    at = ["--broker-list", cluster.bootstrap]
+    result = our_tool(NAME, [*at, "--topics-include", "nothing"])
+    assert (result.exit_code, result.output) == (1, "")
+    assert "] ERROR No topics found. [topics-include] if specified, is either" in result.errors
+    result = our_tool(NAME, [*at, "--topic-white-list", "["])
+    assert (result.exit_code, result.errors) == (1, "[ is an invalid regex\n")

@@ -11,6 +11,7 @@ import pytest
 from tests.odradek.cluster_tools import TestCluster, our_cluster, our_tool, play, recorded, settle
 from tests.odradek.comparison import comparable
 from tests.odradek.console_tools import ApacheTools
+from tests.odradek.replica_verification import BATCHES, CRC_POSITION, damage, first_line, replicated
 from tests.odradek.topics_tools import LOG4J_SILENT
 from tests.support.transactional_workers import producer_of
 
@@ -129,3 +130,22 @@ def test_both_tools_print_transactions_of_all_coordinators_and_producers_of_all_
         producer.abort_transaction()
     assert our_tool("topics", [*at, "--delete", "--topic", "transacted"]).exit_code == 0
     settle(cluster)
+
+
+@pytest.mark.judge
+def test_both_replica_verifications_find_equal_replicas_and_then_a_difference(
+    cluster: TestCluster, tmp_path: Path
+) -> None:
+    with replicated(cluster, "equal"):
+        for is_ours in (True, False):
+            line = first_line(
+                cluster, tmp_path, "equal", f"offset {BATCHES} among", is_ours=is_ours
+            )
+            end = f"partition equal-0 at offset {BATCHES} among 1 partitions"
+            assert line == f"max lag is 0 for {end}"
+        damage(cluster, "equal", 3, CRC_POSITION, b"\xff\xff\xff\xfe")
+        lines = [
+            first_line(cluster, tmp_path, "equal", "unmatched checksum", is_ours=is_ours)
+            for is_ours in (True, False)
+        ]
+    assert lines[0] == lines[1]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -20,6 +18,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from tests.odradek.console_tools import our_tool_here
 from tests.support.broker_process import BrokerProcess
 from tests.support.processes import ProcessFailed
 
@@ -164,11 +163,10 @@ def broker(original: Path, tmp_path: Path) -> BrokerProcess:
 
 
 def recover(broker: BrokerProcess, *words: str, code: int = 0) -> str:
-    command = [sys.executable, "-I", "-m", "odradek", "recover-metadata"]
-    command += ["--override", "broker.id=0", "--override", f"log.dirs={broker.data}", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=WAIT_S)
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout + done.stderr
+    at = ["--override", "broker.id=0", "--override", f"log.dirs={broker.data}"]
+    done = our_tool_here("recover-metadata", [*at, *words])
+    assert done.exit_code == code, done.output + done.errors
+    return done.output + done.errors
 
 
 def recover_and_check(broker: BrokerProcess) -> str:

@@ -1,153 +1,21 @@
-"""`odradek replica-verification` and Apache Kafka's tool find the same differences of replicas."""
+"""The comparison of `odradek replica-verification`, and its command line.
+
+What it prints is compared with Apache's tool where its clusters run:
+`test_conversations_with_apache_cluster`, `test_conversations_with_our_cluster`.
+"""
 
 from __future__ import annotations
-
-import re
-import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.tools.client import Client
 from odradek.tools.replica_verification.comparison import Batch, Fetched, Lag, compare, largest_lag
-from tests.odradek.cluster_tools import TestCluster, our_cluster, our_tool, produce, settle
-from tests.odradek.console_tools import MAIN_CLASSES
-from tests.support import maven
-from tests.support.apache import JUDGE_VERSION, java_command
-from tests.support.apache_cluster import apache_cluster, log_directories
-from tests.support.processes import LoggedProcess
+from tests.odradek.cluster_tools import our_tool
+from tests.odradek.replica_verification import NAME
 
-NAME = "replica-verification"
-LINE_TIMEOUT_S = 90.0
-STAMP = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}: ")
 ORDERS = TopicPartition("orders", 0)
-CRC_POSITION = 17
-BATCHES = 10
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
-    """Three brokers of Apache Kafka; a topic of theirs has BATCHES batches in each partition."""
-    with apache_cluster(tmp_path_factory.mktemp("cluster")) as brokers:
-        at = TestCluster(brokers.bootstrap, brokers.zookeeper, brokers.folder)
-        make_topics(at, "equal", "checksums", "offsets")
-        yield at
-
-
-def make_topics(cluster: TestCluster, *topics: str) -> None:
-    """Create topics with one partition on all brokers, which has BATCHES batches."""
-    words = ["--bootstrap-server", cluster.bootstrap, "--create", "--replica-assignment", "1:2:3"]
-    for topic in topics:
-        assert our_tool("topics", [*words, "--topic", topic]).exit_code == 0
-        settle(cluster)
-        with closing(Client(cluster.bootstrap)) as client:
-            produce(client, topic, 0, BATCHES, 100)
-    settle(cluster)
-
-
-@contextmanager
-def verification(
-    cluster: TestCluster, folder: Path, topic: str, *, is_ours: bool
-) -> Iterator[LoggedProcess]:
-    """The tool, which reads a topic from its start."""
-    words = ["--broker-list", cluster.bootstrap, "--topics-include", topic, "--time", "-2"]
-    words += ["--report-interval-ms", "200", "--max-wait-ms", "100"]
-    if is_ours:
-        command = [sys.executable, "-I", "-m", "odradek", NAME, *words]
-    else:
-        libraries = maven.broker_libraries(JUDGE_VERSION)
-        command = java_command(libraries, MAIN_CLASSES[NAME], words, heap="160m")
-    with LoggedProcess(command, log=folder / f"{topic}-{is_ours}.log") as process:
-        yield process
-
-
-def said(cluster: TestCluster, folder: Path, topic: str, pattern: str, *, is_ours: bool) -> str:
-    """The first line in which the pattern is found, without its time."""
-    with verification(cluster, folder, topic, is_ours=is_ours) as process:
-        return STAMP.sub("", process.wait_for_line(pattern, timeout_s=LINE_TIMEOUT_S))
-
-
-def damage(cluster: TestCluster, topic: str, batch: int, offset: int, data: bytes) -> None:
-    """Overwrite bytes of a batch on broker 2."""
-    (file,) = (
-        path / f"{topic}-0" / f"{0:020}.log"
-        for path in log_directories(cluster.folder, 2)
-        if (path / f"{topic}-0").exists()
-    )
-    size = file.stat().st_size // BATCHES
-    with open(file, "r+b") as log:
-        log.seek(batch * size + offset)
-        log.write(data)
-
-
-@pytest.mark.judge
-@pytest.mark.parametrize("is_ours", [True, False], ids=["ours", "apache"])
-def test_equal_replicas_have_no_lag(cluster: TestCluster, tmp_path: Path, is_ours: bool) -> None:
-    line = said(cluster, tmp_path, "equal", f"at offset {BATCHES} among", is_ours=is_ours)
-    assert line == f"max lag is 0 for partition equal-0 at offset {BATCHES} among 1 partitions"
-
-
-@pytest.mark.judge
-def test_both_tools_find_the_replicas_of_our_brokers_equal_and_then_a_difference(
-    tmp_path: Path,
-) -> None:
-    with our_cluster(tmp_path) as cluster:
-        make_topics(cluster, "equal")
-        for is_ours in (True, False):
-            line = said(cluster, tmp_path, "equal", f"offset {BATCHES} among", is_ours=is_ours)
-            end = f"lag is 0 for partition equal-0 at offset {BATCHES} among 1 partitions"
-            assert line == f"max {end}"
-        damage(cluster, "equal", 3, CRC_POSITION, b"\xff\xff\xff\xfe")
-        lines = [
-            said(cluster, tmp_path, "equal", "unmatched checksum", is_ours=is_ours)
-            for is_ours in (True, False)
-        ]
-        assert lines[0] == lines[1]
-
-
-@pytest.mark.judge
-def test_both_tools_report_a_batch_with_another_checksum(
-    cluster: TestCluster, tmp_path: Path
-) -> None:
-    damage(cluster, "checksums", 3, CRC_POSITION, b"\xff\xff\xff\xfe")
-    lines = [
-        said(cluster, tmp_path, "checksums", "unmatched checksum", is_ours=is_ours)
-        for is_ours in (True, False)
-    ]
-    assert lines[0] == lines[1]
-    assert re.fullmatch(
-        r"partition checksums-0 has unmatched checksum at offset 3; replica 1's checksum \d+; "
-        r"replica 2's checksum 4294967294",
-        lines[0],
-    )
-
-
-@pytest.mark.judge
-def test_both_tools_end_when_offsets_differ(cluster: TestCluster, tmp_path: Path) -> None:
-    damage(cluster, "offsets", 4, 0, (3).to_bytes(8, "big"))
-    lines = [
-        said(cluster, tmp_path, "offsets", "doesn't match", is_ours=is_ours)
-        for is_ours in (True, False)
-    ]
-    expected = "partition offsets-0: replica 1's offset 4 doesn't match replica 2's offset 3"
-    assert lines == [expected, expected]
-    words = ["--broker-list", cluster.bootstrap, "--topics-include", "offsets", "--time", "-2"]
-    assert our_tool(NAME, words).exit_code == 1
-
-
-@pytest.mark.judge
-def test_no_matching_topic_and_invalid_pattern_are_reported(cluster: TestCluster) -> None:
-    at = ["--broker-list", cluster.bootstrap]
-    result = our_tool(NAME, [*at, "--topics-include", "nothing"])
-    assert (result.exit_code, result.output) == (1, "")
-    assert "] ERROR No topics found. [topics-include] if specified, is either" in result.errors
-    result = our_tool(NAME, [*at, "--topic-white-list", "["])
-    assert (result.exit_code, result.errors) == (1, "[ is an invalid regex\n")
 
 
 @pytest.mark.parametrize(
