@@ -182,7 +182,6 @@ class Controller:
         self._has_directory_event = False
         self._is_closed = False
         self._has_session = True
-        self._is_registered = True
         self._earlier_sessions: tuple[int, ...] = ()
         self._session = connect(self._on_event)
         self._metadata = metadata or MetadataCache()
@@ -456,7 +455,6 @@ class Controller:
             now_ms=self._clock.now_ms(),
             earlier_session_ids=self._earlier_sessions,
         )
-        self._is_registered = True
 
     async def _elect(self) -> None:
         outcome = await elect(
@@ -601,7 +599,6 @@ class Controller:
                 logger.warning("the coordination session has expired: registering again")
                 self._is_suspended = False
                 self._has_session = False
-                self._is_registered = False
                 self._submit_step(ControllerStep.REGISTRATION, is_urgent=True)
             case SessionState.SUSPENDED:
                 self._is_suspended = True

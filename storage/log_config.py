@@ -36,8 +36,6 @@ class LogConfig:
     flush_messages: int = _LONG_MAX
     """A flush is due once this many records are not known to be on disk."""
     flush_ms: int = _LONG_MAX
-    preallocate: bool = False
-    """Kept for its readers; segments are not preallocated here."""
     cleanup_delete: bool = True
     cleanup_compact: bool = False
     delete_retention_ms: int = _DAY_MS
@@ -56,10 +54,8 @@ class LogConfig:
     message_timestamp_type: str = CREATE_TIME
     message_timestamp_before_max_ms: int = _LONG_MAX
     message_timestamp_after_max_ms: int = _LONG_MAX
-    message_downconversion_enable: bool = True
     min_insync_replicas: int = 1
     unclean_leader_election_enable: bool = False
-    remote_storage_enable: bool = False
 
     @property
     def segment_age_max_ms(self) -> int:

@@ -152,7 +152,6 @@ def job_of(log: Log, candidate: Candidate, settings: BrokerSettings, now_ms: int
         segment_index_bytes=config.segment_index_bytes,
         index_interval_bytes=config.index_interval_bytes,
         max_message_bytes=config.max_message_bytes,
-        compression=config.compression_type,
         map_entries_max=map_entries_max(settings),
         bytes_per_second_max=settings.log_cleaner_io_max_bytes_per_second,
         truncation_count=log.truncation_count,

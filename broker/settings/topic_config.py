@@ -174,7 +174,6 @@ def log_config(values: Mapping[str, Any], producer_id_expiration_ms: int) -> Log
         file_delete_delay_ms=values["file.delete.delay.ms"],
         flush_messages=values["flush.messages"],
         flush_ms=values["flush.ms"],
-        preallocate=values["preallocate"],
         cleanup_delete="delete" in policy,
         cleanup_compact="compact" in policy,
         delete_retention_ms=values["delete.retention.ms"],
@@ -191,8 +190,6 @@ def log_config(values: Mapping[str, Any], producer_id_expiration_ms: int) -> Log
         # The older setting has effect while its two successors have their defaults.
         message_timestamp_before_max_ms=difference_ms if before_ms == LONG_MAX else before_ms,
         message_timestamp_after_max_ms=difference_ms if after_ms == LONG_MAX else after_ms,
-        message_downconversion_enable=values["message.downconversion.enable"],
         min_insync_replicas=values["min.insync.replicas"],
         unclean_leader_election_enable=values["unclean.leader.election.enable"],
-        remote_storage_enable=values["remote.storage.enable"],
     )

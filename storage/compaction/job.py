@@ -49,8 +49,6 @@ class CleaningJob:
     segment_index_bytes: int
     index_interval_bytes: int
     max_message_bytes: int
-    compression: str
-    """The topic's `compression.type`; kept batches keep their own codec whatever it is."""
     map_entries_max: int
     """Bounds the worker's memory: how many different keys one cleaning may look at."""
     bytes_per_second_max: float

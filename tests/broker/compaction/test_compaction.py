@@ -233,7 +233,6 @@ def test_rate_that_changes_before_the_worker_has_its_job_is_applied(
                 segment_index_bytes=1_000,
                 index_interval_bytes=1_000,
                 max_message_bytes=1_000,
-                compression=log.config.compression_type,
                 map_entries_max=1_000,
                 bytes_per_second_max=3_000.0,
                 truncation_count=0,

@@ -80,7 +80,6 @@ def test_every_override_reaches_the_log() -> None:
         file_delete_delay_ms=108,
         flush_messages=109,
         flush_ms=110,
-        preallocate=True,
         cleanup_delete=False,
         cleanup_compact=True,
         delete_retention_ms=111,
@@ -96,10 +95,8 @@ def test_every_override_reaches_the_log() -> None:
         message_timestamp_type="LogAppendTime",
         message_timestamp_before_max_ms=115,
         message_timestamp_after_max_ms=116,
-        message_downconversion_enable=False,
         min_insync_replicas=2,
         unclean_leader_election_enable=True,
-        remote_storage_enable=False,
     )
 
 

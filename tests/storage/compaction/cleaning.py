@@ -84,7 +84,6 @@ def job_of(
         segment_index_bytes=config.segment_index_bytes,
         index_interval_bytes=config.index_interval_bytes,
         max_message_bytes=config.max_message_bytes,
-        compression=config.compression_type,
         map_entries_max=map_entries_max,
         bytes_per_second_max=math.inf,
         truncation_count=log.truncation_count,

@@ -47,7 +47,6 @@ JOB = CleaningJob(
     segment_index_bytes=10 << 20,
     index_interval_bytes=4096,
     max_message_bytes=1 << 20,
-    compression="producer",
     map_entries_max=1_000,
     bytes_per_second_max=float("inf"),
     truncation_count=3,
