@@ -15,6 +15,7 @@ from odradek.broker.replication.partitions import Partitions
 from odradek.broker.replication.replication_throttle import ReplicationThrottle
 from odradek.broker.replication.staged_appends import StagedAppends
 from odradek.broker.replication.time_lookups import TimeLookups
+from odradek.broker.security.sasl.scram_users import ScramUsers
 from odradek.broker.settings.broker_settings import BrokerSettings, CurrentSettings
 from odradek.broker.topics import Topics
 from odradek.broker.transaction.coordinator import TransactionCoordinator
@@ -58,6 +59,7 @@ class Services(NamedTuple):
     transactions: TransactionCoordinator
     transaction_markers: TransactionMarkers
     transaction_verifier: TransactionVerifier
+    scram_users: ScramUsers
     authorizer: Authorizer | None = None
     """None permits every request."""
     has_peers: bool = True

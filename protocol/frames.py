@@ -153,6 +153,10 @@ class FrameReader:
         self._taken: memoryview | None = None
         """The scratch buffer that contains the frames of a request which is not done."""
 
+    def admit(self, frame_bytes_max: int) -> None:
+        """Take frames up to another size from now on."""
+        self._frame_bytes_max = frame_bytes_max
+
     def has_large_frame(self) -> bool:
         """Whether a frame above `SMALL_FRAME_BYTES` has begun to arrive."""
         return self._large is not None

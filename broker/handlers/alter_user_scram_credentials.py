@@ -1,59 +1,151 @@
 """AlterUserScramCredentials (key 51): stores and deletes SCRAM credentials of users (KIP-554).
 
-Served: 0.  No listener of this broker authenticates, so it stores nothing and refuses every change.
-Errors of a user: UNSUPPORTED_SASL_MECHANISM (a new credential), RESOURCE_NOT_FOUND (a deletion).
-Differs from Kafka: it stores credentials also while no listener authenticates.  A user that was
-accepted here could not log in anywhere.
+Served: 0.  Any broker stores them in the users' znodes; each broker learns of it by a notification.
+Errors of a user: UNACCEPTABLE_CREDENTIAL (no name, no password, too few or too many iterations),
+    UNSUPPORTED_SASL_MECHANISM, DUPLICATE_RESOURCE, RESOURCE_NOT_FOUND (a deletion),
+    UNKNOWN_SERVER_ERROR (no controller), REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR.
 Source: Kafka's ZkAdminManager.alterUserScramCredentials.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from odradek.broker.handlers.shared.handler import Context, Reply
-from odradek.protocol.errors import ErrorCode
+from odradek.broker.handlers.incremental_alter_configs import stored_error
+from odradek.broker.handlers.shared.handler import Context, Delayed, Reply
+from odradek.broker.security.sasl.scram_credential import (
+    ITERATIONS_MAX,
+    ITERATIONS_MIN,
+    credential_of,
+)
+from odradek.broker.security.sasl.scram_users import MECHANISM_TYPES
+from odradek.controller.znodes.dynamic_configs import USERS
+from odradek.controller.znodes.sanitizer import sanitized
+from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
 )
+from odradek.runtime.pending import Pending
 from odradek.runtime.work import pause
 
-NO_SASL = "No listener of this broker authenticates with SASL: no credential is stored."
-NOT_STORED = "Attempt to delete a user credential that does not exist"
+MECHANISMS = {number: name for name, number in MECHANISM_TYPES.items()}
+
+Item = ScramCredentialDeletion | ScramCredentialUpsertion
 
 
-async def run(context: Context, request: AlterUserScramCredentialsRequest) -> Reply:
-    """One result for each user that is named."""
-    refusals: dict[str, tuple[ErrorCode, str | None]] = {}
-    for deletion in request.deletions:
-        refusals[deletion.name] = (ErrorCode.RESOURCE_NOT_FOUND, NOT_STORED)
+async def run(context: Context, request: AlterUserScramCredentialsRequest) -> Reply | Delayed:
+    """Store or refuse all that is asked for a user; the other users go on."""
+    items_of: dict[str, list[Item]] = {}
+    outcomes: dict[str, BrokerError | Pending[None]] = {}
+    for item in _items(request):
+        items_of.setdefault(item.name, []).append(item)
+        refusal = _refusal(item)
+        if refusal is not None:
+            outcomes[item.name] = refusal
         await pause()
-    for upsertion in request.upsertions:
-        refusals[upsertion.name] = (ErrorCode.UNSUPPORTED_SASL_MECHANISM, NO_SASL)
+    for user, items in items_of.items():
+        if user in outcomes:
+            continue
+        if len({item.mechanism for item in items}) < len(items):
+            message = "A user credential cannot be altered twice in the same request"
+            outcomes[user] = BrokerError(ErrorCode.DUPLICATE_RESOURCE, message)
+        else:
+            outcomes[user] = _store(context, user, items)
         await pause()
-    results = []
-    for name, (code, message) in refusals.items():
-        results.append(_result(name, code, message))
-        await pause()
-    return Reply(AlterUserScramCredentialsResponse(results=results))
+    return _when_stored(context, outcomes)
+
+
+def _items(request: AlterUserScramCredentialsRequest) -> Iterator[Item]:
+    yield from request.deletions
+    yield from request.upsertions
+
+
+def _refusal(item: Item) -> BrokerError | None:
+    """Why an item cannot be stored, whatever is stored already."""
+    if not item.name:
+        message = "Username must not be empty"
+        return BrokerError(ErrorCode.UNACCEPTABLE_CREDENTIAL, message)
+    if item.mechanism not in MECHANISMS:
+        return BrokerError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+    if isinstance(item, ScramCredentialDeletion):
+        return None
+    if item.iterations > ITERATIONS_MAX:
+        return BrokerError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+    if item.iterations < ITERATIONS_MIN:
+        return BrokerError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+    if not item.salt or not item.salted_password:
+        return BrokerError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Empty salt or password")
+    return None
+
+
+def _store(context: Context, user: str, items: list[Item]) -> Pending[None]:
+    entity, services = sanitized(user), context.services
+    written: Mapping[str, str] = {}
+
+    def change(stored: Mapping[str, str]) -> Mapping[str, str]:
+        nonlocal written
+        config = dict(stored)
+        for item in items:
+            mechanism = MECHANISMS[item.mechanism]
+            if isinstance(item, ScramCredentialUpsertion):
+                credential = credential_of(
+                    mechanism, item.salt, item.salted_password, item.iterations
+                )
+                config[mechanism] = credential.text
+            elif config.pop(mechanism, None) is None:
+                message = "Attempt to delete a user credential that does not exist"
+                raise BrokerError(ErrorCode.RESOURCE_NOT_FOUND, message)
+        written = config
+        return config
+
+    storing = services.controller.admin.alter_config(
+        USERS, entity, change, requested_by=context.requester
+    )
+    # A client that goes on with this broker need not wait for the notification.
+    return storing.then(lambda _: services.scram_users.on_user_config(entity, written))
+
+
+def _when_stored(
+    context: Context, outcomes: Mapping[str, BrokerError | Pending[None]]
+) -> Reply | Delayed:
+    def response() -> AlterUserScramCredentialsResponse:
+        return AlterUserScramCredentialsResponse(
+            results=[
+                AlterUserScramCredentialsResult(user=user, error_code=code, error_message=message)
+                for user, outcome in outcomes.items()
+                for code, message in (stored_error(outcome),)
+            ]
+        )
+
+    pending = tuple(
+        outcome
+        for outcome in outcomes.values()
+        if isinstance(outcome, Pending) and not outcome.is_done
+    )
+    if not pending:
+        return Reply(response())
+    for storing in pending:
+        storing.on_done(context.services.purgatory.notify)
+    return Delayed(
+        pending,
+        context.services.settings.request_timeout_ms,
+        lambda: response() if all(storing.is_done for storing in pending) else None,
+        response,
+    )
 
 
 def failed(
     request: AlterUserScramCredentialsRequest, code: ErrorCode, message: str | None
 ) -> AlterUserScramCredentialsResponse:
     """One error for every user."""
-    names = dict.fromkeys(_names(request))
+    names = dict.fromkeys(item.name for item in _items(request))
     return AlterUserScramCredentialsResponse(
-        results=[_result(name, code, message) for name in names]
+        results=[
+            AlterUserScramCredentialsResult(user=name, error_code=code, error_message=message)
+            for name in names
+        ]
     )
-
-
-def _names(request: AlterUserScramCredentialsRequest) -> Iterator[str]:
-    yield from (deletion.name for deletion in request.deletions)
-    yield from (upsertion.name for upsertion in request.upsertions)
-
-
-def _result(name: str, code: ErrorCode, message: str | None) -> AlterUserScramCredentialsResult:
-    return AlterUserScramCredentialsResult(user=name, error_code=code, error_message=message)

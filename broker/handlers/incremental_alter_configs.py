@@ -205,7 +205,7 @@ async def _when_stored(
     def response() -> object:
         return respond(
             [
-                ResourceResult(resource.resource_type, resource.name, *_error_of(outcome))
+                ResourceResult(resource.resource_type, resource.name, *stored_error(outcome))
                 for resource, outcome in zip(requested, outcomes, strict=True)
             ]
         )
@@ -229,7 +229,8 @@ def _is_under_way(outcome: BrokerError | Pending[None]) -> bool:
     return isinstance(outcome, Pending) and not outcome.is_done
 
 
-def _error_of(outcome: BrokerError | Pending[None]) -> tuple[ErrorCode, str | None]:
+def stored_error(outcome: BrokerError | Pending[None]) -> tuple[ErrorCode, str | None]:
+    """The result of a change of configs: why it is refused, or how its storing has ended so far."""
     if isinstance(outcome, BrokerError):
         return outcome.code, outcome.message
     if not outcome.is_done:

@@ -1,6 +1,7 @@
 """SaslAuthenticate (key 36): a step of a client's authentication (KIP-152).
 
-Served: 0-2.  No listener of this broker authenticates, so every request is refused.
+Served: 0-2.  A connection that has to authenticate never comes here: `server/sasl_gate.py` serves
+it.  On all others the request is refused.
     1   lifetime of the session (KIP-368)
     2   flexible encoding (KIP-482)
 Errors: ILLEGAL_SASL_STATE.

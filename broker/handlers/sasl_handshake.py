@@ -1,6 +1,7 @@
 """SaslHandshake (key 17): names the mechanism with which a client will authenticate (KIP-43).
 
-Served: 0-1.  No listener of this broker authenticates, so every request is refused.
+Served: 0-1.  A connection that has to authenticate never comes here: `server/sasl_gate.py` serves
+it.  On all others the request is refused.
     1   authentication goes on with SaslAuthenticate (KIP-152)
 Errors: ILLEGAL_SASL_STATE.
 Source: Kafka's KafkaApis.handleSaslHandshakeRequest.

@@ -456,11 +456,6 @@ class Node:
 
     def _bind(self, settings: BrokerSettings) -> None:
         for listener in settings.listeners:
-            if listener.protocol != "PLAINTEXT":
-                raise StartError(
-                    f"Invalid value {listener} for configuration listeners: only PLAINTEXT is "
-                    "served so far"
-                )
             try:
                 bound = bind(listener.name, listener.host, listener.port, listener.protocol)
             except OSError as error:

@@ -31,6 +31,7 @@ from odradek.broker.node.orphaned_logs import OrphanedLogs
 from odradek.broker.node.peers import Peers
 from odradek.broker.node.platform import Platform
 from odradek.broker.node.retention import Retention
+from odradek.broker.node.sasl import build_sasl_listeners
 from odradek.broker.node.transaction_coordination import (
     TransactionLeadership,
     TransactionParts,
@@ -47,6 +48,7 @@ from odradek.broker.replication.replication_throttle import ReplicationThrottle
 from odradek.broker.replication.resting_replicas import RestingReplicas
 from odradek.broker.replication.staged_appends import StagedAppends
 from odradek.broker.replication.time_lookups import TimeLookups
+from odradek.broker.security.sasl.scram_users import ScramUsers
 from odradek.broker.server.socket_server import SocketServer
 from odradek.broker.services import Services
 from odradek.broker.settings.broker_settings import BrokerSettings, CurrentSettings
@@ -60,6 +62,7 @@ from odradek.broker.topics import Topics
 from odradek.controller.active.partition_states import ControllerSettings
 from odradek.controller.controller import Controller
 from odradek.controller.image.metadata_cache import MetadataCache
+from odradek.controller.znodes.dynamic_configs import USERS
 from odradek.controller.znodes.finalized_features import TRANSACTION_VERSION
 from odradek.runtime.thread_work import ThreadWork
 from odradek.storage.directories.log_manager import LogManager
@@ -104,6 +107,8 @@ class NodeParts:
             partitions=self.partitions,
             compaction=self.lazy_compaction,
         )
+        self.scram_users = ScramUsers()
+        self.configs.observe_entities(USERS, self.scram_users.on_user_config)
         self.services = self._build_services(current)
         self.server = self._build_server(connections_max)
         self.background = Background(
@@ -142,6 +147,10 @@ class NodeParts:
             platform.supervisor,
             platform.scheduler,
             connections_max,
+            sasl_listeners=build_sasl_listeners(
+                self.services.settings, self.scram_users, platform.rng
+            ),
+            wheel=platform.wheel,
             make_dispatcher=platform.make_dispatcher,
             make_connection=platform.make_connection,
         )
@@ -238,6 +247,7 @@ class NodeParts:
             transactions=transactions.coordinator,
             transaction_markers=transactions.markers,
             transaction_verifier=transactions.verifier,
+            scram_users=self.scram_users,
             authorizer=authorizer,
             has_peers=not self._coordination.is_embedded
             or tree_listener_address(settings) is not None,

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from time import monotonic_ns
 from typing import Final, Protocol
 
-from odradek.broker.security.kafka_principal import ANONYMOUS
+from odradek.broker.security.kafka_principal import ANONYMOUS, KafkaPrincipal
 from odradek.broker.server.budget import Budget
 from odradek.broker.server.transmit import Parts, TransmitResult, Transmitter
 from odradek.protocol.decode_error import DecodeError
@@ -73,6 +73,7 @@ class ServerContext:
     on_large_frame  a large frame of the connection has grown; may close another connection
     on_closed       the connection is closed
     now_ms          monotonic milliseconds
+    on_opened       the connection is open; None: nothing follows from it
     """
 
     loop: AbstractEventLoop
@@ -87,6 +88,7 @@ class ServerContext:
     on_large_frame: Callable[[Connection], None]
     on_closed: Callable[[Connection], None]
     now_ms: Callable[[], int]
+    on_opened: Callable[[Connection], None] | None = None
 
 
 class Connection:
@@ -165,7 +167,20 @@ class Connection:
         self._is_put_off = False
         """Whether it is to be read in the rounds."""
         self._reading = True
+        if server.on_opened is not None:
+            server.on_opened(self)
         server.loop.add_reader(self.descriptor, self._on_readable)
+
+    def on_authenticated(
+        self, principal: KafkaPrincipal, server: ServerContext, frame_bytes_max: int
+    ) -> None:
+        """The client has authenticated.
+
+        server  the context from now on
+        """
+        self.principal = principal
+        self._server = server
+        self.reader.admit(frame_bytes_max)
 
     def _on_readable(self) -> None:
         began_ns = monotonic_ns()

@@ -127,6 +127,35 @@ class Dispatcher:
             self.end_of_turn()
         self._run(Call(connection, header, loaded, request), loaded.handler.run)
 
+    def is_served(self, header: RequestHeader) -> bool:
+        """Whether the API is served in the version of a request."""
+        loaded = self._loaded.get(header.api_key) or self._load(header.api_key)
+        return (
+            loaded is not None
+            and loaded.api.min_version <= header.version <= loaded.api.max_version
+        )
+
+    def small_request(
+        self, connection: Connection, header: RequestHeader, frame: memoryview, position: int
+    ) -> Call | None:
+        """Decode a request that no handler decides; None: the connection is closed."""
+        if not self.is_served(header):
+            self._malformed(connection, f"API {header.api_key} v{header.version} is not served")
+            return None
+        loaded = self._loaded[header.api_key]
+        if header.version not in loaded.decoders:
+            loaded.prepare(header.version)
+        try:
+            request, _ = loaded.decoders[header.version](frame, position)
+        except DecodeError as error:
+            self._malformed(connection, f"a {loaded.name} that can't be read: {error}")
+            return None
+        return Call(connection, header, loaded, request)
+
+    def begin(self, connection: Connection, waiting: Later[None]) -> None:
+        """Run work of a connection that nothing else of it is read before the end of."""
+        self._outcomes.begin(connection, waiting, reads_frame=False)
+
     def end_of_turn(self) -> None:
         """Write the staged appends and settle their requests."""
         if self._outcomes.staged:

@@ -13,12 +13,13 @@ import logging
 import select
 import socket
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from heapq import nsmallest
 from itertools import count
 from time import monotonic_ns
-from typing import Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from odradek.broker.server.bound_listener import BoundListener, client_host
 from odradek.broker.server.budget import BYTES_MAX, Budget
@@ -31,8 +32,14 @@ from odradek.protocol.frames import BufferPool, FrameReader, ScratchBuffer
 from odradek.runtime.lent_memory import POISON
 from odradek.runtime.scheduler import Scheduler
 from odradek.runtime.tasks import Supervisor
+from odradek.runtime.wheel_driver import WheelDriver
+
+if TYPE_CHECKING:
+    from odradek.broker.security.sasl.authenticator import SaslListener
+    from odradek.broker.server.sasl_gate import SaslGates
 
 ACCEPTS_PER_TURN: Final = 64
+NO_SASL: Final[Mapping[str, SaslListener]] = MappingProxyType({})
 POOL_FREE_BYTES_MAX: Final = 16 << 20
 ACCEPT_PAUSE_S: Final = 0.1
 """How long accepting pauses when the process has no descriptors left; open connections go on."""
@@ -50,7 +57,7 @@ logger = logging.getLogger("odradek.server")
 class SocketServer:
     """The connections of one node."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its parts are keywords
         self,
         loop: asyncio.AbstractEventLoop,
         services: Services,
@@ -59,6 +66,8 @@ class SocketServer:
         scheduler: Scheduler,
         connections_max: Callable[[], int],
         *,
+        sasl_listeners: Mapping[str, SaslListener] = NO_SASL,
+        wheel: WheelDriver | None = None,
         make_dispatcher: Callable[[Services, Scheduler, Budget], Dispatcher] = Dispatcher,
         make_connection: Callable[..., Connection] = Connection,
     ) -> None:
@@ -68,6 +77,7 @@ class SocketServer:
         executor         reads pages that are not in memory
         scheduler        that of the purgatory of `services`, too
         connections_max  for how many the process has descriptors
+        sasl_listeners   those whose clients authenticate, by name; `wheel` times them
         make_...         called in place of the classes
         """
         self._services = services
@@ -96,6 +106,7 @@ class SocketServer:
             on_closed=self._on_closed,
             now_ms=services.clock.monotonic_ms,
         )
+        self._gates = self._make_gates(sasl_listeners, dispatcher, wheel)
         self.scratch = ScratchBuffer(poison=POISON)
         self.frame_memory = BufferPool(free_bytes_max=POOL_FREE_BYTES_MAX, poison=POISON)
         self.connections: dict[Connection, None] = {}
@@ -106,6 +117,30 @@ class SocketServer:
         self._receiving: OrderedDict[Connection, None] = OrderedDict()
         """Connections with an unfinished large frame, by the time of its last bytes."""
         self._listeners: list[BoundListener] = []
+
+    def _make_gates(
+        self,
+        sasl_listeners: Mapping[str, SaslListener],
+        dispatcher: Dispatcher,
+        wheel: WheelDriver | None,
+    ) -> dict[str, SaslGates]:
+        if not sasl_listeners:
+            return {}
+        # Imported only where clients authenticate.
+        from odradek.broker.server.sasl_gate import SaslGates
+
+        assert wheel is not None, "a SASL listener needs timers"
+        services = self._services
+        return {
+            name: SaslGates(
+                listener,
+                dispatcher,
+                wheel,
+                services.clock,
+                lambda: services.settings.socket_request_max_bytes,
+            )
+            for name, listener in sasl_listeners.items()
+        }
 
     def listen(self, listener: BoundListener) -> None:
         """Start accepting.
@@ -205,9 +240,15 @@ class SocketServer:
         except OSError:
             connected.close()
             return
-        reader = FrameReader(self.scratch, self.frame_memory, settings.socket_request_max_bytes)
+        gates = self._gates.get(listener.name)
+        frame_bytes_max = settings.socket_request_max_bytes
+        context = self.context
+        if gates is not None:
+            frame_bytes_max = gates.listener.receive_bytes_max
+            context = gates.context(context)
+        reader = FrameReader(self.scratch, self.frame_memory, frame_bytes_max)
         connection = self._make_connection(
-            self.context,
+            context,
             connected,
             reader,
             number=next(self._numbers),

@@ -63,6 +63,7 @@ class BrokerSettings:
     max_connections_per_ip_overrides: Mapping[str, int]
     connections_max_idle_ms: int
     connection_failed_authentication_delay_ms: int
+    sasl_server_max_receive_size: int
     max_incremental_fetch_session_cache_slots: int
     max_request_partition_size_limit: int
     fetch_max_bytes: int

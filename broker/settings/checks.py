@@ -22,7 +22,7 @@ from odradek.broker.settings.groups import (
     assignment_interval_ms,
     assignor_names,
 )
-from odradek.broker.settings.listeners import HOST_RULE, PORT_MAX, is_host
+from odradek.broker.settings.listeners import HOST_RULE, PORT_MAX, SASL_PROTOCOLS, is_host
 from odradek.broker.settings.synonyms import RETENTION
 from odradek.broker.settings.types import InvalidValueError, value_text
 
@@ -36,7 +36,7 @@ ZOOKEEPER_HOST: Final = re.compile(
 
 MEGABYTE: Final = 1024 * 1024
 
-SERVED_PROTOCOLS: Final = ("PLAINTEXT",)
+SERVED_PROTOCOLS: Final = ("PLAINTEXT", "SASL_PLAINTEXT")
 """Security protocols that a listener can speak so far; see NOT_DONE.md."""
 
 # Starting as if these were not set would drop a guard that the operator relies on, or lose data.
@@ -268,8 +268,13 @@ def check_listeners(settings: BrokerSettings) -> None:
     require(bool(names), "listeners", settings.raw["listeners"] if quorum else "", allowed)
     require(bool(advertised), "advertised.listeners", "", "Expected at least one listener")
     for listener in settings.listeners:
-        allowed = f"Only {', '.join(SERVED_PROTOCOLS)} is served yet"
+        allowed = f"Only {', '.join(SERVED_PROTOCOLS)} are served yet"
         require(listener.protocol in SERVED_PROTOCOLS, "listeners", listener, allowed)
+    if any(listener.protocol in SASL_PROTOCOLS for listener in settings.listeners):
+        # Imported only where clients authenticate.
+        from odradek.broker.settings.sasl import check_sasl
+
+        check_sasl(settings)
     for listener in settings.advertised_listeners:
         allowed = f"Expected a name out of listeners ({', '.join(names)})"
         require(listener.name in names, "advertised.listeners", listener, allowed)

@@ -44,6 +44,19 @@ class LoginModule(NamedTuple):
     def __repr__(self) -> str:
         return f"LoginModule({self.class_name})"
 
+    @property
+    def text(self) -> str:
+        """The entry as a setting contains it."""
+        options = [f"{_quoted(key)}={_quoted(value)}" for key, value in self.options.items()]
+        return f"{' '.join((self.class_name, 'required', *options))};"
+
+
+def _quoted(text: str) -> str:
+    escaped = "".join(
+        f"\\{ord(character):03o}" if character in '\\"\r\n' else character for character in text
+    )
+    return f'"{escaped}"'
+
 
 class _Tokens:
     """(kind, text) of each token, with one of lookahead."""

@@ -43,6 +43,8 @@ Differs from Kafka, whose defaults are every interface and a folder under /tmp: 
 started to try it is not open to the network, and its records survive a restart of the machine.
 """
 FILE_BYTES_MAX: Final = 4 << 20
+JAVA_OPTIONS: Final = "KAFKA_OPTS"
+"""The environment's variable that has the options of Java in Kafka's scripts."""
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000
 
@@ -70,6 +72,20 @@ def load_settings(path: str | None, overrides: Sequence[str]) -> BrokerSettings:
         if path is None and name.strip() == "log.dir":
             del written["log.dirs"]
     check_text(written)
+    java_options = os.environ.get(JAVA_OPTIONS)
+    if java_options:
+        # Imported only where such options are set.
+        from odradek.broker.settings.sasl import with_jaas_file
+
+        try:
+            written = with_jaas_file(
+                written,
+                java_options,
+                lambda path: read_file(path, FILE_BYTES_MAX).decode(errors="replace"),
+            )
+        except OSError as error:
+            reason = system_error_text(error)
+            raise SettingsError(f"Cannot read the JAAS file in {JAVA_OPTIONS}: {reason}") from error
     return make_settings(written, warnings=unknown_names(written))
 
 

@@ -5,14 +5,23 @@ Source: Kafka's JaasContext, BrokerSecurityConfigs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from odradek.broker.settings.broker_settings import BrokerSettings
-from odradek.broker.settings.jaas import JaasError, LoginModule, parse_login_modules
+from odradek.broker.settings.jaas import (
+    JaasError,
+    LoginModule,
+    parse_login_modules,
+    parse_sections,
+)
+from odradek.broker.settings.listeners import SASL_PROTOCOLS
 from odradek.broker.settings.types import InvalidValueError
 
 JAAS_CONFIG: Final = "sasl.jaas.config"
+JAAS_FILE: Final = "java.security.auth.login.config"
+"""The system property of Java that names a JAAS file."""
 _PACKAGE: Final = "org.apache.kafka.common.security"
 LOGIN_MODULES: Final = {
     "PLAIN": f"{_PACKAGE}.plain.PlainLoginModule",
@@ -22,71 +31,105 @@ LOGIN_MODULES: Final = {
 }
 """The mechanisms that are served, and the class that a JAAS config names for each."""
 SERVER_SECTION: Final = "KafkaServer"
+_MECHANISMS: Final = "sasl.enabled.mechanisms"
+_INTER_BROKER: Final = "sasl.mechanism.inter.broker.protocol"
 
 
-def login_modules(
-    settings: BrokerSettings, listener_name: str, sections: Mapping[str, Sequence[LoginModule]]
-) -> dict[str, LoginModule]:
+def with_jaas_file(
+    written: Mapping[str, str], java_options: str, read: Callable[[str], str]
+) -> dict[str, str]:
+    """Settings, and for each mechanism of a listener without its sasl.jaas.config that of the file.
+
+    java_options  the environment's KAFKA_OPTS, which may name a file
+    read          the text of a file; may raise OSError
+    raises        OSError, InvalidValueError
+    """
+    completed = dict(written)
+    matched = re.search(rf"(?:^|\s)[\"']?-D{re.escape(JAAS_FILE)}==?([^\s\"']+)", java_options)
+    protocols = written.get("listeners", "") + written.get("listener.security.protocol.map", "")
+    if matched is None or "SASL" not in protocols.upper():
+        return completed
+    try:
+        sections = parse_sections(read(matched[1]))
+    except JaasError as error:
+        raise InvalidValueError(JAAS_FILE, matched[1], str(error)) from None
+    for listener in re.findall(r"([^,\s]+?)://", written.get("listeners", "")):
+        name = listener.lower()
+        section = sections.get(f"{name}.{SERVER_SECTION}", sections.get(SERVER_SECTION))
+        for mechanism, class_name in LOGIN_MODULES.items():
+            for module in section or ():
+                if module.class_name == class_name:
+                    completed.setdefault(_jaas_key(name, mechanism), module.text)
+    return completed
+
+
+def check_sasl(settings: BrokerSettings) -> None:
+    """Check the mechanisms of each SASL listener and of the requests between brokers.
+
+    raises  InvalidValueError
+    """
+    for listener in settings.listeners:
+        if listener.protocol not in SASL_PROTOCOLS:
+            continue
+        modules = login_modules(settings, listener.name)
+        if listener.name != settings.inter_broker_listener_name:
+            continue
+        mechanism = inter_broker_mechanism(settings)
+        if mechanism not in modules:
+            allowed = f"Expected a mechanism out of {_MECHANISMS} ({', '.join(modules)})"
+            raise InvalidValueError(_INTER_BROKER, mechanism, allowed)
+
+
+def inter_broker_mechanism(settings: BrokerSettings) -> str:
+    """The mechanism with which this broker authenticates to others."""
+    return str(settings.of_listener(settings.inter_broker_listener_name, _INTER_BROKER))
+
+
+def login_modules(settings: BrokerSettings, listener_name: str) -> dict[str, LoginModule]:
     """The mechanisms of a listener, each with its login module.
 
-    sections  those of the JAAS file, by name
-    raises    InvalidValueError
+    raises  InvalidValueError
     """
-    key = "sasl.enabled.mechanisms"
-    enabled = settings.of_listener(listener_name, key)
+    enabled = settings.of_listener(listener_name, _MECHANISMS)
     assert isinstance(enabled, tuple), "a list setting is a tuple"
     if not enabled:
-        raise InvalidValueError(key, "", f"The listener {listener_name} needs a mechanism")
+        allowed = f"The listener {listener_name} needs a mechanism"
+        raise InvalidValueError(_MECHANISMS, "", allowed)
     return {
-        str(mechanism): login_module(settings, listener_name, str(mechanism), sections, key)
+        str(mechanism): _login_module(settings, listener_name, str(mechanism))
         for mechanism in enabled
     }
 
 
-def login_module(
-    settings: BrokerSettings,
-    listener_name: str,
-    mechanism: str,
-    sections: Mapping[str, Sequence[LoginModule]],
-    mechanism_key: str,
-) -> LoginModule:
-    """The login module of one mechanism.
+def _jaas_key(listener_name: str, mechanism: str) -> str:
+    return f"listener.name.{listener_name.lower()}.{mechanism.lower()}.{JAAS_CONFIG}"
 
-    mechanism_key  the setting that names the mechanism
-    raises         InvalidValueError
-    """
+
+def _login_module(settings: BrokerSettings, listener_name: str, mechanism: str) -> LoginModule:
     class_name = LOGIN_MODULES.get(mechanism)
     if class_name is None:
         allowed = f"Only {', '.join(LOGIN_MODULES)} are served"
         if mechanism == "GSSAPI":
-            allowed += ": Kerberos is not, which is Kafka's default"
-        raise InvalidValueError(mechanism_key, mechanism, allowed)
-    prefix = f"listener.name.{listener_name.lower()}"
-    key = f"{prefix}.{mechanism.lower()}.{JAAS_CONFIG}"
+            allowed += ", and Kerberos is not, which is the default"
+        raise InvalidValueError(_MECHANISMS, mechanism, allowed)
+    key = _jaas_key(listener_name, mechanism)
     text = settings.written.get(key)
-    if text is not None:
-        modules = _parsed(key, text)
-        if len(modules) != 1:
-            allowed = f"Expected one login module, there are {len(modules)}"
-            raise InvalidValueError(key, "[hidden]", allowed)
-        if modules[0].class_name != class_name:
-            allowed = f"Expected the login module {class_name} for {mechanism}"
-            raise InvalidValueError(key, modules[0].class_name, allowed)
-        return modules[0]
-    own_section = f"{listener_name.lower()}.{SERVER_SECTION}"
-    section = sections.get(own_section, sections.get(SERVER_SECTION))
-    for module in section or ():
-        if module.class_name == class_name:
-            return module
-    allowed = (
-        f"{mechanism} needs {class_name} there, or in the section {SERVER_SECTION} or {own_section}"
-        " of the file that -Djava.security.auth.login.config names in KAFKA_OPTS"
-    )
-    raise InvalidValueError(key, "null", allowed)
-
-
-def _parsed(key: str, text: str) -> list[LoginModule]:
+    if text is None:
+        allowed = (
+            f"Expected {class_name} required ...; there, or in a section {SERVER_SECTION} or "
+            f"{listener_name.lower()}.{SERVER_SECTION} of the file that -D{JAAS_FILE} names in "
+            "KAFKA_OPTS"
+        )
+        raise InvalidValueError(key, "null", allowed)
     try:
-        return parse_login_modules(text)
+        modules = parse_login_modules(text)
     except JaasError as error:
         raise InvalidValueError(key, "[hidden]", str(error)) from None
+    if len(modules) != 1:
+        raise InvalidValueError(
+            key, "[hidden]", f"Expected one login module, there are {len(modules)}"
+        )
+    if modules[0].class_name != class_name:
+        allowed = f"Expected the login module {class_name} for {mechanism}"
+        raise InvalidValueError(key, modules[0].class_name, allowed)
+    return modules[0]

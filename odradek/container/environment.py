@@ -288,8 +288,6 @@ class _Reading:
                 path = f"{BITNAMI_CERTIFICATES}kafka.{store}.{kind.lower()}"
                 if f"ssl.{store}.location" not in self.settings:
                     self._set(f"ssl.{store}.location", path, "KAFKA_TLS_TYPE")
-        if "java.security.auth.login.config" in self._environment.get("KAFKA_OPTS", ""):
-            self.warnings.append("KAFKA_OPTS: its JAAS file has no effect, as SASL is not served")
         protocol = self._environment.get("KAFKA_ZOOKEEPER_PROTOCOL", "PLAINTEXT")
         if protocol != "PLAINTEXT":
             allowed = "expected PLAINTEXT; KAFKA_CFG_ZOOKEEPER_SSL_* are the settings of TLS"

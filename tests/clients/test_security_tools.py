@@ -75,7 +75,7 @@ def test_kafka_acls_and_delegation_tokens_report_what_is_off(
     assert "UnsupportedByAuthenticationException" in tokens.errors + tokens.output
 
 
-def test_librdkafka_gets_the_refusals_of_acls_and_scram_users(bootstrap: str) -> None:
+def test_librdkafka_gets_the_refusals_of_acls_and_alters_scram_users(bootstrap: str) -> None:
     admin: Any = AdminClient({"bootstrap.servers": bootstrap})
     make_filter: Any = AclBindingFilter
     everything = make_filter(
@@ -103,11 +103,13 @@ def test_librdkafka_gets_the_refusals_of_acls_and_scram_users(bootstrap: str) ->
     (stored,) = admin.alter_user_scram_credentials(
         [UserScramCredentialUpsertion("u", information, b"secret")]
     ).values()
-    assert code_of(stored) == "UNSUPPORTED_SASL_MECHANISM"
-    (deleted,) = admin.alter_user_scram_credentials(
-        [UserScramCredentialDeletion("u", ScramMechanism.SCRAM_SHA_256)]
-    ).values()
-    assert code_of(deleted) == "RESOURCE_NOT_FOUND"
+    stored.result(RESULT_TIMEOUT_S)
+    (user,) = admin.describe_user_scram_credentials().result(RESULT_TIMEOUT_S).items()
+    assert (user[0], user[1].scram_credential_infos[0].iterations) == ("u", 4096)
+    deletion = UserScramCredentialDeletion("u", ScramMechanism.SCRAM_SHA_256)
+    admin.alter_user_scram_credentials([deletion])["u"].result(RESULT_TIMEOUT_S)
+    again = admin.alter_user_scram_credentials([deletion])["u"]
+    assert code_of(again) == "RESOURCE_NOT_FOUND"
 
 
 def code_of(future: Any) -> str:

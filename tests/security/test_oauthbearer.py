@@ -61,7 +61,7 @@ def mechanism(settings: Mapping[str, str]) -> Mechanism:
             **prefixed,
         }
     )
-    modules = login_modules(made, "PLAINTEXT", {})
+    modules = login_modules(made, "PLAINTEXT")
     no_users = Credentials(lambda *_: None, lambda *_: None)
     return make_mechanisms(made, "PLAINTEXT", modules, no_users, lambda: "nonce")["OAUTHBEARER"]
 

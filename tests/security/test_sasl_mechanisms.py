@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from collections.abc import Callable
 
 import pytest
@@ -28,13 +28,12 @@ from odradek.broker.security.sasl.scram import make as make_scram
 from odradek.broker.security.sasl.scram_credential import (
     ScramCredential,
     credential_of,
-    hmac_of,
     parse_credential,
     salted_password,
-    xor,
 )
 from odradek.broker.settings.load import make_settings
 from odradek.broker.settings.sasl import login_modules
+from tests.security.scram_client import ScramClient
 
 SETTINGS = make_settings({"log.dirs": "data", "listeners": "PLAINTEXT://:0",
     "listener.name.plaintext.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
@@ -72,7 +71,7 @@ CREDENTIALS = Credentials(of_user, of_token)
 
 
 def mechanisms(nonce: str = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0") -> dict[str, Mechanism]:
-    modules = login_modules(SETTINGS, "PLAINTEXT", {})
+    modules = login_modules(SETTINGS, "PLAINTEXT")
     return make_mechanisms(SETTINGS, "PLAINTEXT", modules, CREDENTIALS, lambda: nonce)
 
 
@@ -99,7 +98,7 @@ def test_scram_sha_256_follows_rfc_7677() -> None:
 def test_scram_sha_1_follows_rfc_5802(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(scram_credential.HASHES, "SCRAM-SHA-1", "sha1")
     credential = stored("SCRAM-SHA-1", "pencil", b64decode("QSXCR+Q6sek8bf92"))
-    module = login_modules(SETTINGS, "PLAINTEXT", {})["SCRAM-SHA-256"]
+    module = login_modules(SETTINGS, "PLAINTEXT")["SCRAM-SHA-256"]
     context = MechanismContext(
         "SCRAM-SHA-1",
         "PLAINTEXT",
@@ -114,35 +113,6 @@ def test_scram_sha_1_follows_rfc_5802(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     final = b"c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts="
     assert step(server, final).data == b"v=rmF9pqV8S7suAoZWja4dJRkFsKQ="
-
-
-class ScramClient:
-    """A client that can send something else than it should."""
-
-    def __init__(
-        self, mechanism: str, password: str, *, name: str = "user", extensions: str = ""
-    ) -> None:
-        self.mechanism = mechanism
-        self.password = password
-        self.bare = f"n={name},r=client{extensions}"
-        self.nonce = ""
-        self.header = "n,,"
-
-    def first(self) -> bytes:
-        return f"{self.header}{self.bare}".encode()
-
-    def final(self, challenge: bytes, change: Callable[[str], str] = lambda bare: bare) -> bytes:
-        """change  of the message without its proof, which is made for the changed one"""
-        fields = dict(item.partition("=")[::2] for item in challenge.decode().split(","))
-        salted = salted_password(
-            self.mechanism, self.password, b64decode(fields["s"]), int(fields["i"])
-        )
-        bare = change(f"c={b64encode(self.header.encode()).decode()},r={fields['r']}")
-        client_key = hmac_of(self.mechanism, salted, b"Client Key")
-        stored_key = scram_credential.hash_of(self.mechanism, client_key)
-        exchange = f"{self.bare},{challenge.decode()},{bare}".encode()
-        proof = xor(client_key, hmac_of(self.mechanism, stored_key, exchange))
-        return f"{bare},p={b64encode(proof).decode()}".encode()
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])

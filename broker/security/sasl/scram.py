@@ -3,7 +3,8 @@
 The extension `tokenauth=true` of a client's first message makes its name the id of a delegation
 token (KIP-48).  `scramp` does not read extensions, so the few lines are here.
 Differs from Kafka: an unknown user fails at the last message, as a wrong password does, not at the
-first one; and the header that the last message repeats must be that of the first.
+first one; and the header and the nonce that the last message repeats must be those of the exchange,
+the whole nonce, not its end.
 Source: Kafka's ScramSaslServer, ScramMessages.
 """
 

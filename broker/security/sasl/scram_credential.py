@@ -13,8 +13,6 @@ from typing import Final, NamedTuple
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """The hash function of each mechanism."""
-MECHANISM_TYPES: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
-"""The number of each mechanism in requests (KIP-554)."""
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16384
 _STORED: Final = re.compile(

@@ -1,0 +1,60 @@
+"""The SASL listeners of a node, and how it authenticates to other brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from odradek.broker.security.sasl.scram_users import ScramUsers
+from odradek.broker.settings.broker_settings import BrokerSettings
+from odradek.broker.settings.listeners import SASL_PROTOCOLS
+from odradek.runtime.randomness import Randomness
+
+if TYPE_CHECKING:
+    from odradek.broker.security.sasl.authenticator import SaslListener
+
+NONCE_BOUND = 1 << 130
+
+
+def build_sasl_listeners(
+    settings: BrokerSettings, users: ScramUsers, rng: Randomness
+) -> dict[str, SaslListener]:
+    """What the listeners whose clients authenticate share with their connections, by name."""
+    names = [
+        listener.name for listener in settings.listeners if listener.protocol in SASL_PROTOCOLS
+    ]
+    if not names:
+        return {}
+    # Imported only where clients authenticate.
+    from odradek.broker.security.sasl.authenticator import SaslListener
+    from odradek.broker.security.sasl.mechanisms import Credentials, make_mechanisms
+    from odradek.broker.settings.sasl import login_modules
+
+    credentials = Credentials(
+        of_user=users.credential, of_token=lambda mechanism, token_id, now_ms: None
+    )
+    listeners = {}
+    for name in names:
+        modules = login_modules(settings, name)
+        mechanisms = make_mechanisms(settings, name, modules, credentials, nonces(rng))
+        listeners[name] = SaslListener(
+            mechanisms=mechanisms,
+            reauthentication_ms={
+                mechanism: _reauthentication_ms(settings, name, mechanism)
+                for mechanism in mechanisms
+            },
+            receive_bytes_max=settings.sasl_server_max_receive_size,
+            failure_delay_ms=settings.connection_failed_authentication_delay_ms,
+        )
+    return listeners
+
+
+def _reauthentication_ms(settings: BrokerSettings, listener_name: str, mechanism: str) -> int:
+    value = settings.of_mechanism(listener_name, mechanism, "connections.max.reauth.ms")
+    assert isinstance(value, int), "its type says so"
+    return value
+
+
+def nonces(rng: Randomness) -> Callable[[], str]:
+    """Makes nonces of SCRAM."""
+    return lambda: f"{rng.below(NONCE_BOUND):x}"
