@@ -31,6 +31,7 @@ from odradek.storage.directories.log_manager import LogManager
 
 if TYPE_CHECKING:
     from odradek.broker.security.acl.authorizer import Authorizer
+    from odradek.broker.security.tokens.delegation_tokens import DelegationTokens
 
 
 class Services(NamedTuple):
@@ -62,6 +63,8 @@ class Services(NamedTuple):
     scram_users: ScramUsers
     authorizer: Authorizer | None = None
     """None permits every request."""
+    delegation_tokens: DelegationTokens | None = None
+    """None without delegation.token.secret.key."""
     has_peers: bool = True
     """Whether other brokers can be in the cluster."""
 

@@ -1,15 +1,18 @@
 """ExpireDelegationToken (key 40): ends the life of a delegation token.
 
-Served: 0-2.  No listener of this broker authenticates, so every request is refused.
+Served: 0-2.
     1   the client waits for the throttle time itself (KIP-219); it is always 0
     2   flexible encoding (KIP-482)
-Errors: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
+Errors: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED (without authentication, or with a token),
+    DELEGATION_TOKEN_AUTH_DISABLED, DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_OWNER_MISMATCH,
+    DELEGATION_TOKEN_EXPIRED.
 Source: Kafka's KafkaApis.handleExpireTokenRequestZk.
 """
 
 from __future__ import annotations
 
 from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.handlers.shared.token_requests import check_allowed, enabled_tokens
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.expire_delegation_token import (
     ExpireDelegationTokenRequest,
@@ -17,9 +20,15 @@ from odradek.protocol.messages.expire_delegation_token import (
 )
 
 
-def run(context: Context, request: ExpireDelegationTokenRequest) -> Reply:
-    """A connection without authentication has no tokens."""
-    return Reply(failed(request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, None))
+async def run(context: Context, request: ExpireDelegationTokenRequest) -> Reply:
+    """Its owner and its renewers may end a token; a negative period removes it."""
+    check_allowed(context)
+    expiry_ms = await enabled_tokens(context).expire(
+        bytes(request.hmac), context.principal, request.expiry_time_period_ms
+    )
+    return Reply(
+        ExpireDelegationTokenResponse(error_code=ErrorCode.NONE, expiry_timestamp_ms=expiry_ms)
+    )
 
 
 def failed(

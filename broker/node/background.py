@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import wraps
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.broker.node.directory_failures import DirectoryFailures
 from odradek.broker.node.disk_job_runner import DiskJobRunner
@@ -23,6 +23,9 @@ from odradek.runtime.clock import Clock
 from odradek.runtime.wheel_driver import WheelDriver
 from odradek.storage.directories.log_manager import NoDirectoryLeft
 from odradek.storage.directories.upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from odradek.broker.security.tokens.delegation_tokens import DelegationTokens
 
 TICK_MS: Final = 1_000
 IDLE_CHECK_MS: Final = 5_000
@@ -57,6 +60,7 @@ class Background:
         disk_space: DiskSpace,
         controller: Controller,
         server: SocketServer,
+        tokens: DelegationTokens | None,
         on_fatal: Callable[[str], None],
     ) -> None:
         self._clock = clock
@@ -71,6 +75,7 @@ class Background:
         self._disk_space = disk_space
         self._controller = controller
         self._server = server
+        self._tokens = tokens
         self._on_fatal = on_fatal
         self._is_stopped = False
 
@@ -83,6 +88,9 @@ class Background:
             settings.replica_high_watermark_checkpoint_interval_ms, self._checkpoint_high_watermarks
         )
         self._every(settings.producer_id_expiration_check_interval_ms, self._expire_producers)
+        if self._tokens is not None:
+            interval_ms = settings.delegation_token_expiry_check_interval_ms
+            self._every(interval_ms, self._tokens.remove_expired)
         self._every(TICK_MS, self._tick)
         # After an unclean stop the recovery points on disk may be lower than what was checked.
         self._checkpoint()

@@ -404,6 +404,8 @@ class Node:
         self.services.controller.serve(self._platform.defer)
         if self.services.authorizer is not None:
             self.services.authorizer.serve(self._platform.defer)
+        if self.services.delegation_tokens is not None:
+            self.services.delegation_tokens.serve(self._platform.defer)
         self._platform.descriptors.serve(parts.jobs.rebuild_index)
         parts.background.start()
         settings, services = self._settings, self.services

@@ -70,6 +70,7 @@ from odradek.storage.directories.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from odradek.broker.security.acl.authorizer import Authorizer
+    from odradek.broker.security.tokens.delegation_tokens import DelegationTokens
 
 
 class NodeParts:
@@ -124,6 +125,7 @@ class NodeParts:
             disk_space=self._build_disk_space(),
             controller=self.services.controller,
             server=self.server,
+            tokens=self.services.delegation_tokens,
             on_fatal=platform.on_fatal,
         )
 
@@ -249,6 +251,7 @@ class NodeParts:
             transaction_verifier=transactions.verifier,
             scram_users=self.scram_users,
             authorizer=authorizer,
+            delegation_tokens=self._build_delegation_tokens(settings, controller),
             has_peers=not self._coordination.is_embedded
             or tree_listener_address(settings) is not None,
         )
@@ -265,6 +268,23 @@ class NodeParts:
         authorizer = Authorizer(authorizer_settings(settings.written))
         authorizer.begin(controller)
         return authorizer
+
+    def _build_delegation_tokens(
+        self, settings: BrokerSettings, controller: Controller
+    ) -> DelegationTokens | None:
+        secret = settings.delegation_token_secret_key or settings.delegation_token_master_key
+        if not secret:
+            return None
+        # Imported where a setting asks for it: most starts need none of it.
+        from odradek.broker.security.tokens.delegation_tokens import DelegationTokens
+        from odradek.broker.security.tokens.token_rules import TokenRules
+
+        rules = TokenRules(
+            settings.delegation_token_max_lifetime_ms, settings.delegation_token_expiry_time_ms
+        )
+        tokens = DelegationTokens(secret, rules, self._platform.clock, self._platform.rng)
+        tokens.begin(controller)
+        return tokens
 
     def _build_transactions(
         self, settings: BrokerSettings, topics: Topics, groups: GroupCoordinator, peers: Peers

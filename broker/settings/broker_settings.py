@@ -68,6 +68,12 @@ class BrokerSettings:
     max_request_partition_size_limit: int
     fetch_max_bytes: int
     compression_type: str
+    delegation_token_secret_key: str | None
+    """None or empty: there are no delegation tokens, unless the former name has a value."""
+    delegation_token_master_key: str | None
+    delegation_token_max_lifetime_ms: int
+    delegation_token_expiry_time_ms: int
+    delegation_token_expiry_check_interval_ms: int
     authorizer_class_name: str
     """Empty: every request is permitted."""
     auto_create_topics_enable: bool

@@ -1,0 +1,1 @@
+"""Delegation tokens: who may create, renew, expire and see them, and their credentials."""
