@@ -15,6 +15,7 @@ from typing import Final
 from odradek.tools.run import KAFKA_EXIT_CODES, KAFKA_VERSION, WRONG_USAGE
 
 SUBCOMMANDS: Final = {
+    "acls": ("odradek.tools.acls.command", "add, remove and list access control lists"),
     "broker-api-versions": (
         "odradek.tools.broker_api_versions",
         "show which APIs and versions brokers serve",
@@ -63,6 +64,10 @@ SUBCOMMANDS: Final = {
     "consumer-perf-test": (
         "odradek.tools.consumer_performance.command",
         "measure how many records a second a consumer reads",
+    ),
+    "delegation-tokens": (
+        "odradek.tools.delegation_tokens",
+        "create, renew, expire and describe delegation tokens",
     ),
     "delete-records": (
         "odradek.tools.delete_records",

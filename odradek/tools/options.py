@@ -27,6 +27,10 @@ HELP_WIDTH: Final = 100
 _NUMBER: Final = re.compile(r"[+-]?\d+")
 
 
+MS: Final = "ms"
+"""The kind of a value that is a number, which may be negative where it may be missing, too."""
+
+
 class OptionsError(Exception):
     """The command line is invalid.
 
@@ -78,7 +82,7 @@ class Options:
     __slots__ = ("_values",)
 
     def __init__(self, values: Mapping[str, list[str]]) -> None:
-        """values  by option name; an empty list for an option that takes no value"""
+        """values  by option name; an empty text for each time of one that takes no value"""
         self._values = values
 
     def has(self, name: str) -> bool:
@@ -146,14 +150,19 @@ def scan(flags: Sequence[Flag], words: Sequence[str]) -> Options:
             # One dash starts a group of one-letter options, and no option has one letter.
             raise OptionsError(f"{name if is_long else name[:1]} is not a recognized option")
         values = values_of.setdefault(name, [])
-        if flag.value is not None:
+        if flag.value is None:
+            values.append("")
+        else:
             values.append(value if equals else _next_value(rest, flag))
     return Options(values_of)
 
 
 def _next_value(rest: list[str], flag: Flag) -> str:
     if flag.may_lack_value:
-        looks_like_option = not rest or (rest[-1].startswith("-") and rest[-1] != "-")
+        is_number = flag.value == MS and bool(rest) and _NUMBER.fullmatch(rest[-1]) is not None
+        looks_like_option = not rest or (
+            rest[-1].startswith("-") and rest[-1] != "-" and not is_number
+        )
         return "" if looks_like_option else rest.pop()
     if not rest:
         raise OptionsError(f"Option {flag.name} requires an argument")

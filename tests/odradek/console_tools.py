@@ -29,9 +29,11 @@ PRODUCER, CONSUMER = "console-producer", "console-consumer"
 MAIN_CLASSES = {
     PRODUCER: CONSOLE_PRODUCER_TOOL,
     CONSUMER: CONSOLE_CONSUMER_TOOL,
+    "acls": "kafka.admin.AclCommand",
     "broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
     "client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
     "cluster-tool": "org.apache.kafka.tools.ClusterTool",
+    "delegation-tokens": "org.apache.kafka.tools.DelegationTokenCommand",
     "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
     "dump-log": DUMP_LOG_TOOL,
     "get-offsets": "org.apache.kafka.tools.GetOffsetShell",

@@ -16,12 +16,14 @@ from contextlib import closing
 from functools import partial
 from typing import Final
 
+from odradek.protocol.errors import ErrorCode
 from odradek.tools.client import Client, ClientError
 from odradek.tools.client_config import InvalidPropertiesError, open_client, read_properties
 from odradek.tools.configs.alterations import alter_entity
 from odradek.tools.configs.errors import ConfigsError
 from odradek.tools.configs.options import (
     BROKERS,
+    CLIENT_METRICS,
     CLIENTS,
     FLAGS,
     LOGGERS,
@@ -41,7 +43,7 @@ from odradek.tools.configs.resources import (
     describe,
     replace,
 )
-from odradek.tools.errors import ToolError
+from odradek.tools.errors import ToolError, refused
 from odradek.tools.options import Options
 from odradek.tools.run_command import run_command
 
@@ -143,6 +145,9 @@ def _text(value: str | None) -> str:
 
 def _all_names(client: Client, kind: str) -> list[str]:
     """Every entity of a type, sorted; the default of brokers is the last."""
+    if kind == CLIENT_METRICS:
+        # Brokers in ZooKeeper mode do not list them.
+        raise refused(ErrorCode.UNSUPPORTED_VERSION)
     if kind == TOPICS:
         return sorted(topic.name for topic in client.metadata().topics if topic.name is not None)
     brokers = sorted(broker.node_id for broker in client.metadata([]).brokers)

@@ -6,6 +6,7 @@ Source: Kafka 3.9's ConfigCommand.ConfigCommandOptions, whose checks come in thi
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Sequence
 from typing import Final
 
@@ -92,10 +93,8 @@ def entity_names(options: Options) -> list[str]:
     """
     names = []
     for flag in options.names:
-        if flag == "entity-name":
+        if flag in ("entity-name", "entity-default"):
             names += options.values(flag)
-        elif flag == "entity-default":
-            names.append("")
     names += [options.value(flag) or "" for flag in ENTITY_FLAGS if options.has(flag)]
     return names + ["" for flag in DEFAULT_FLAGS if options.has(flag)]
 
@@ -176,6 +175,15 @@ def _check_connection(options: Options) -> None:
 
 
 def _check_ids(options: Options, types: Sequence[str], names: Sequence[str]) -> None:
+    if IPS in types:
+        for name in filter(None, names):
+            try:
+                socket.getaddrinfo(name, None)
+            except (OSError, UnicodeError):
+                raise OptionsError(
+                    "The entity name for ips must be a valid IP or resolvable host, but it is: "
+                    f"{name}"
+                ) from None
     if not any(names) or not (BROKERS in types or LOGGERS in types):
         return
     for flag in ("entity-name", "broker", "broker-logger"):

@@ -73,8 +73,9 @@ def _quota_line(entry: EntryData) -> str:
         for kind, shown in _SHOWN.items()
         if kind in named
     ]
-    values = ", ".join(f"{value.key}={double_text(value.value)}" for value in entry.values)
-    return f"Quota configs for {', '.join(parts)} are {values}"
+    values = sorted(entry.values, key=lambda value: value.key)
+    texts = ", ".join(f"{value.key}={double_text(value.value)}" for value in values)
+    return f"Quota configs for {', '.join(parts)} are {texts}"
 
 
 def credential_lines(client: Client, names: Sequence[str]) -> Iterator[str]:

@@ -51,6 +51,7 @@ SOURCES: Final = {
     7: "DYNAMIC_CLIENT_METRICS_CONFIG",
     8: "DYNAMIC_GROUP_CONFIG",
 }
+OWN_SOURCES: Final = {TOPIC: TOPIC_SOURCE, METRICS_SUBSCRIPTION: 7}
 SET: Final = 0
 DELETE: Final = 1
 
@@ -67,9 +68,9 @@ class Resource(NamedTuple):
     @property
     def source(self) -> int | None:
         """The source of its own dynamic configs; None: every config is one."""
-        if self.kind == TOPIC:
-            return TOPIC_SOURCE
-        if self.kind in (LOGGER, METRICS_SUBSCRIPTION):
+        if self.kind in OWN_SOURCES:
+            return OWN_SOURCES[self.kind]
+        if self.kind == LOGGER:
             return None
         return BROKER_SOURCE if self.name else BROKER_DEFAULT_SOURCE
 

@@ -49,12 +49,7 @@ SCRIPTS: Final = (
         ("org.apache.kafka.connect.cli.ConnectStandalone",),
         _CONNECT.format("connect-standalone.sh"),
     ),
-    Script(
-        "kafka-acls",
-        None,
-        ("kafka.admin.AclCommand",),
-        "these brokers have no authorizer; for brokers of Apache Kafka run its kafka-acls.sh",
-    ),
+    Script("kafka-acls", "acls", ("kafka.admin.AclCommand",)),
     Script(
         "kafka-broker-api-versions",
         "broker-api-versions",
@@ -93,10 +88,8 @@ SCRIPTS: Final = (
     ),
     Script(
         "kafka-delegation-tokens",
-        None,
+        "delegation-tokens",
         (f"{TOOLS}.DelegationTokenCommand", "kafka.admin.DelegationTokenCommand"),
-        "these brokers issue no delegation tokens; for brokers of Apache Kafka run its "
-        "kafka-delegation-tokens.sh",
     ),
     Script(
         "kafka-delete-records",

@@ -1,0 +1,1 @@
+"""`odradek acls`: add, remove and list access control lists."""
