@@ -53,7 +53,7 @@ def partitions_to_search(
     if topic is not None:
         names = [topic]
     else:
-        names = [one.name for one in client.metadata().topics if one.name is not None]
+        names = [row.name for row in client.metadata().topics if row.name is not None]
     partitions = []
     for batch in _batches(names):
         for row in client.metadata(list(batch)).topics:
@@ -62,9 +62,9 @@ def partitions_to_search(
                 raise HangingError(f"Failed to describe {len(batch)} topics", error)
             assert row.name is not None, "a topic without an error has its name"
             partitions += [
-                TopicPartition(row.name, one.partition_index)
-                for one in sorted(row.partitions, key=lambda one: one.partition_index)
-                if broker_id is None or broker_id in one.replica_nodes
+                TopicPartition(row.name, partition.partition_index)
+                for partition in sorted(row.partitions, key=lambda each: each.partition_index)
+                if broker_id is None or broker_id in partition.replica_nodes
             ]
     return partitions
 
