@@ -31,6 +31,12 @@ class BrokerMetrics:
     connections_closed: int = 0
     connections_refused: int = 0
     """Closed when they were accepted: over a quota, or out of descriptors."""
+    ssl_handshakes: int = 0
+    """Connections whose TLS handshake was completed."""
+    failed_ssl_handshakes: int = 0
+    certificate_expires_ms: int = 0
+    """Gauge: when the first certificate of a listener expires, in milliseconds since 1970; 0
+    without TLS."""
     malformed_frames: int = 0
     """Connections closed because a frame could not be read."""
     delayed_requests: int = 0

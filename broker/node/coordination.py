@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
 
 from odradek.broker.node.disk_reserve import DiskReserve
 from odradek.broker.node.start_error import StartError
+from odradek.broker.node.tls import zookeeper_context
 from odradek.broker.node.tree_listener import TreeListener
 from odradek.broker.settings.broker_settings import BrokerSettings
-from odradek.broker.settings.checks import ZOOKEEPER_DIGEST, zookeeper_tls_versions
+from odradek.broker.settings.checks import ZOOKEEPER_DIGEST
 from odradek.controller.coordination.commits import RunInThread
 from odradek.controller.coordination.embedded import EmbeddedTree
 from odradek.controller.coordination.session import CoordinationSession, EventCallback
@@ -190,23 +191,17 @@ class ZooKeeperCoordination:
 
 
 def zookeeper_options(settings: BrokerSettings) -> ZooKeeperOptions:
-    """How zookeeper.* say that the ensemble is reached."""
+    """How zookeeper.* say that the ensemble is reached.
+
+    raises  StartError for stores that cannot be used
+    """
     # Imported here: an embedded node needs none of it.
     from odradek.controller.coordination.zookeeper import parse_connect
-    from odradek.controller.coordination.zookeeper_connection import TlsOptions, ZooKeeperOptions
+    from odradek.controller.coordination.zookeeper_connection import ZooKeeperOptions
 
     assert settings.zookeeper_connect is not None, "it selects this coordination"
     hosts, chroot = parse_connect(settings.zookeeper_connect)
-    raw: Mapping[str, Any] = settings.raw
-    tls = None
-    if raw["zookeeper.ssl.client.enable"]:
-        tls = TlsOptions(
-            trusted_file=raw["zookeeper.ssl.truststore.location"],
-            key_file=raw["zookeeper.ssl.keystore.location"],
-            key_password=raw["zookeeper.ssl.keystore.password"],
-            checks_hostname=raw["zookeeper.ssl.endpoint.identification.algorithm"] == "HTTPS",
-            versions=zookeeper_tls_versions(settings),
-        )
+    tls = zookeeper_context(settings) if settings.raw["zookeeper.ssl.client.enable"] else None
     return ZooKeeperOptions(
         hosts=hosts,
         chroot=chroot,

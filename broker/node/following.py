@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from odradek.broker.interbroker.network_client import NetworkClient
+from odradek.broker.interbroker.network_client import NetworkClient, OpenConnection
 from odradek.broker.node.directory_failures import DirectoryFailures
 from odradek.broker.node.disk_job_runner import DiskJobRunner
 from odradek.broker.node.platform import Platform
@@ -50,9 +50,10 @@ def build_replica_fetchers(  # noqa: PLR0913 - connections on one side, logs on 
     upkeep: Upkeep,
     jobs: DiskJobRunner,
     failures: DirectoryFailures,
+    open_connection: OpenConnection | None,
 ) -> ReplicaFetchers:
     """The fetchers, which follow nothing yet."""
-    connect = _connections(platform, settings, broker_id, metadata)
+    connect = _connections(platform, settings, broker_id, metadata, open_connection)
 
     def make_fetcher(leader_id: int) -> ReplicaFetcher:
         # Imported for the first leader that is followed: a broker without others has none.
@@ -103,6 +104,7 @@ def _connections(
     settings: BrokerSettings,
     broker_id: int,
     metadata: MetadataCache,
+    open_connection: OpenConnection | None,
 ) -> Callable[[int], NetworkClient | None]:
     """What makes a connection to a leader, by its id; None while its address is unknown."""
 
@@ -120,7 +122,7 @@ def _connections(
                     wheel=platform.peer_wheel,
                     after=platform.purgatory.run_notified,
                     loop_watch=platform.loop_watch,
-                    open_connection=platform.open_connection,
+                    open_connection=open_connection,
                 )
         return None
 

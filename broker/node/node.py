@@ -38,6 +38,7 @@ from odradek.broker.node.parts import NodeParts
 from odradek.broker.node.platform import Platform
 from odradek.broker.node.standby_listener import StandbyListener
 from odradek.broker.node.start_error import StartError, StartInterrupted
+from odradek.broker.node.tls import NodeTls
 from odradek.broker.node.tree_listener import TreeListener, bind_tree_listener
 from odradek.broker.server.bound_listener import BoundListener, bind, cannot_listen
 from odradek.broker.server.socket_server import SocketServer
@@ -136,6 +137,7 @@ class Node:
         self._is_built = False
         try:
             # First of all: a port that is taken leaves no new directory.
+            self._tls = NodeTls(settings)
             self._bind(settings)
             self._open_directories(settings)
         except BaseException:
@@ -205,6 +207,7 @@ class Node:
             broker_id=broker_id,
             logs=self._logs,
             connections_max=self._connections_max,
+            tls=self._tls,
         )
         self._is_built = True
 
@@ -408,6 +411,8 @@ class Node:
             self.services.delegation_tokens.serve(self._platform.defer)
         self._platform.descriptors.serve(parts.jobs.rebuild_index)
         parts.background.start()
+        self._tls.serve(self._platform, parts.services.current_settings)
+        parts.configs.observe(self._tls.on_settings_changed)
         settings, services = self._settings, self.services
         for interval_ms, work in (
             (settings.offsets_retention_check_interval_ms, services.groups.expire_offsets),
@@ -459,7 +464,13 @@ class Node:
     def _bind(self, settings: BrokerSettings) -> None:
         for listener in settings.listeners:
             try:
-                bound = bind(listener.name, listener.host, listener.port, listener.protocol)
+                bound = bind(
+                    listener.name,
+                    listener.host,
+                    listener.port,
+                    listener.protocol,
+                    self._tls.get(listener.name),
+                )
             except OSError as error:
                 raise StartError(cannot_listen(str(listener), listener.port, error)) from error
             self.listeners.append(bound)

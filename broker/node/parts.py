@@ -32,6 +32,7 @@ from odradek.broker.node.peers import Peers
 from odradek.broker.node.platform import Platform
 from odradek.broker.node.retention import Retention
 from odradek.broker.node.sasl import build_sasl_listeners
+from odradek.broker.node.tls import NodeTls
 from odradek.broker.node.transaction_coordination import (
     TransactionLeadership,
     TransactionParts,
@@ -85,8 +86,10 @@ class NodeParts:
         broker_id: int,
         logs: LogManager,
         connections_max: Callable[[], int],
+        tls: NodeTls,
     ) -> None:
         """connections_max  how many connections there may be now"""
+        self._tls = tls
         self._platform = platform
         self._coordination = coordination
         self._broker_id = broker_id
@@ -340,6 +343,9 @@ class NodeParts:
             upkeep=self.upkeep,
             jobs=self.jobs,
             failures=self.failures,
+            open_connection=self._tls.open_connection(
+                platform, settings.inter_broker_listener_name
+            ),
         )
         self.log_directory_moves = build_log_directory_moves(
             platform,
@@ -390,7 +396,7 @@ class NodeParts:
             clock=platform.peer_clock,
             purgatory=platform.purgatory,
             loop_watch=platform.loop_watch,
-            open_connection=platform.open_connection,
+            open_connection=lambda listener: self._tls.open_connection(platform, listener),
         )
 
     def _build_controller(self, settings: BrokerSettings, peers: Peers) -> Controller:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from uuid import UUID
 
 from odradek.broker.interbroker.control_channels import ControlChannels
@@ -31,28 +32,33 @@ class Peers:
         clock: Clock,
         purgatory: Purgatory,
         loop_watch: LoopWatch,
-        open_connection: OpenConnection | None,
+        open_connection: Callable[[str], OpenConnection | None],
     ) -> None:
+        """open_connection  connects to a listener of other brokers; None: as the loop does"""
         self._settings = settings
         self._wheel = wheel
         self._clock = clock
-        self.clients = NetworkClients(
-            loop,
-            wheel,
-            connect_timeout_ms=settings.socket_connection_setup_timeout_ms,
-            request_timeout_ms=settings.request_timeout_ms,
-            after=purgatory.run_notified,
-            loop_watch=loop_watch,
-            open_connection=open_connection,
-        )
         inter_broker = settings.inter_broker_listener_name
-        control_plane = settings.control_plane_listener_name
+        control_plane = (settings.control_plane_listener_name or inter_broker).upper()
+
+        def clients_of(listener: str) -> NetworkClients:
+            return NetworkClients(
+                loop,
+                wheel,
+                connect_timeout_ms=settings.socket_connection_setup_timeout_ms,
+                request_timeout_ms=settings.request_timeout_ms,
+                after=purgatory.run_notified,
+                loop_watch=loop_watch,
+                open_connection=open_connection(listener),
+            )
+
+        self.clients = clients_of(inter_broker)
         self.control_channels = ControlChannels(
-            self.clients,
+            self.clients if control_plane == inter_broker else clients_of(control_plane),
             wheel,
             clock,
             broker_id=broker_id,
-            listener_name=inter_broker if control_plane is None else control_plane.upper(),
+            listener_name=control_plane,
             inter_broker_listener_name=inter_broker,
         )
 

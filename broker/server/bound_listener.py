@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import errno
 import socket
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from odradek.broker.settings.listeners import PLAINTEXT, PORT_MAX, ipv6_text
+
+if TYPE_CHECKING:
+    from odradek.broker.security.tls.tls_listener import TlsListener
 
 ANY_HOST: Final = ("", "0.0.0.0")
 ANY_IPV6_HOST: Final = "::"
@@ -17,10 +20,18 @@ MAPPED_IPV4: Final = "::ffff:"
 class BoundListener:
     """Refuses connections until `SocketServer.listen`."""
 
-    def __init__(self, name: str, bound: socket.socket, protocol: str = PLAINTEXT) -> None:
+    def __init__(
+        self,
+        name: str,
+        bound: socket.socket,
+        protocol: str = PLAINTEXT,
+        tls: TlsListener | None = None,
+    ) -> None:
         self.name = name
         self.protocol = protocol
         """One of `settings.listeners.PROTOCOLS`."""
+        self.tls = tls
+        """Not None where the protocol has TLS."""
         self.socket = bound
         host, port, *_ = bound.getsockname()
         self.port: int = port
@@ -28,7 +39,13 @@ class BoundListener:
         """The bound address; [::] for every interface, 0.0.0.0 where there is no IPv6."""
 
 
-def bind(name: str, host: str, port: int, protocol: str = PLAINTEXT) -> BoundListener:
+def bind(
+    name: str,
+    host: str,
+    port: int,
+    protocol: str = PLAINTEXT,
+    tls: TlsListener | None = None,
+) -> BoundListener:
     """Bind a listener to what a Java server socket takes.
 
     host    empty, 0.0.0.0 and :: take every interface with IPv4 and IPv6, the first two IPv4 alone
@@ -43,10 +60,10 @@ def bind(name: str, host: str, port: int, protocol: str = PLAINTEXT) -> BoundLis
             if error.errno not in NO_IPV6:
                 raise
             bound = _bound(socket.AF_INET, (ANY_HOST[1], port))
-        return BoundListener(name, bound, protocol)
+        return BoundListener(name, bound, protocol, tls)
     addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, *_, address = next((row for row in addresses if row[0] == socket.AF_INET), addresses[0])
-    return BoundListener(name, _bound(family, address), protocol)
+    return BoundListener(name, _bound(family, address), protocol, tls)
 
 
 def cannot_listen(shown: str, port: int, error: OSError) -> str:

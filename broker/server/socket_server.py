@@ -21,12 +21,14 @@ from time import monotonic_ns
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from odradek.broker.security.kafka_principal import ANONYMOUS, KafkaPrincipal
 from odradek.broker.server.bound_listener import BoundListener, client_host
 from odradek.broker.server.budget import BYTES_MAX, Budget
 from odradek.broker.server.connection import Connection, ServerContext, peer_host
 from odradek.broker.server.connection_quotas import ConnectionQuotas, Refusal, reason
 from odradek.broker.server.dispatch import Dispatcher
 from odradek.broker.services import Services
+from odradek.broker.settings.listeners import SASL_PROTOCOLS
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.frames import BufferPool, FrameReader, ScratchBuffer
 from odradek.runtime.lent_memory import POISON
@@ -36,6 +38,7 @@ from odradek.runtime.wheel_driver import WheelDriver
 
 if TYPE_CHECKING:
     from odradek.broker.security.sasl.authenticator import SaslListener
+    from odradek.broker.server.handshakes import Handshakes
     from odradek.broker.server.sasl_gate import SaslGates
 
 ACCEPTS_PER_TURN: Final = 64
@@ -56,6 +59,9 @@ logger = logging.getLogger("odradek.server")
 
 class SocketServer:
     """The connections of one node."""
+
+    _handshakes: Handshakes | None = None
+    """Made for the first connection over TLS."""
 
     def __init__(  # noqa: PLR0913 - its parts are keywords
         self,
@@ -247,14 +253,17 @@ class SocketServer:
             frame_bytes_max = gates.listener.receive_bytes_max
             context = gates.context(context)
         reader = FrameReader(self.scratch, self.frame_memory, frame_bytes_max)
-        connection = self._make_connection(
-            context,
-            connected,
-            reader,
-            number=next(self._numbers),
-            listener_name=listener.name,
-            client_host=host,
-        )
+        if listener.tls is not None:
+            connection = self._make_tls_connection(listener, context, connected, reader, host)
+        else:
+            connection = self._make_connection(
+                context,
+                connected,
+                reader,
+                number=next(self._numbers),
+                listener_name=listener.name,
+                client_host=host,
+            )
         try:
             self._quotas.opened(host)
         except BaseException:
@@ -262,6 +271,37 @@ class SocketServer:
             raise
         self.connections[connection] = None
         self._metrics.connections_opened += 1
+
+    def _make_tls_connection(
+        self,
+        listener: BoundListener,
+        context: ServerContext,
+        connected: socket.socket,
+        reader: FrameReader,
+        host: str,
+    ) -> Connection:
+        assert listener.tls is not None, "its protocol has TLS"
+        # Imported at their first use: most brokers need neither OpenSSL nor certificates.
+        from odradek.broker.security.tls.tls_transport import TlsTransport
+        from odradek.broker.server.handshakes import Handshakes
+        from odradek.broker.server.tls_connection import TlsConnection
+
+        if self._handshakes is None:
+            self._handshakes = Handshakes(self._loop, self._metrics, self.context.now_ms)
+        # With SASL a client is who has logged in, whatever its certificate (KIP-684).
+        has_sasl = listener.protocol in SASL_PROTOCOLS
+        connection = TlsConnection(
+            context,
+            reader,
+            number=next(self._numbers),
+            listener_name=listener.name,
+            client_host=host,
+            transport=TlsTransport(connected, listener.tls.state.server),
+            principal_of=anonymous if has_sasl else listener.tls.principal_of,
+            observer=self._handshakes,
+        )
+        self._handshakes.begin(connection)
+        return connection
 
     def _on_large_frame(self, connection: Connection) -> None:
         """Keep the memory of unfinished large frames in bounds.
@@ -345,6 +385,13 @@ class SocketServer:
         self.stop_accepting()
         for connection in tuple(self.connections):
             connection.close()
+        if self._handshakes is not None:
+            self._handshakes.close()
+
+
+def anonymous(certificate: bytes | None) -> KafkaPrincipal:
+    """The principal of a client that has not authenticated yet."""
+    return ANONYMOUS
 
 
 def apis_of(frames: Sequence[memoryview]) -> str:

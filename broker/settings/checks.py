@@ -36,13 +36,9 @@ ZOOKEEPER_HOST: Final = re.compile(
 
 MEGABYTE: Final = 1024 * 1024
 
-SERVED_PROTOCOLS: Final = ("PLAINTEXT", "SASL_PLAINTEXT")
-"""Security protocols that a listener can speak so far; see NOT_DONE.md."""
-
 # Starting as if these were not set would drop a guard that the operator relies on, or lose data.
 REFUSED: Final = (
     ("zookeeper.metadata.migration.enable", (False,), "Moving to KRaft is not served"),
-    ("zookeeper.ssl.cipher.suites", (None, ()), "Only the cipher suites of OpenSSL are served"),
     ("zookeeper.ssl.crl.enable", (False,), "Revocation lists are not served"),
     ("zookeeper.ssl.ocsp.enable", (False,), "OCSP is not served"),
     ("remote.log.storage.system.enable", (False,), "Tiered storage is not served"),
@@ -124,11 +120,6 @@ def check_zookeeper(settings: BrokerSettings) -> None:
     if settings.zookeeper_connect is not None and settings.quorum is None:
         check_zookeeper_connect(settings.zookeeper_connect)
     if raw["zookeeper.ssl.client.enable"]:
-        for store in ("keystore", "truststore"):
-            location = raw[f"zookeeper.ssl.{store}.location"]
-            name = f"zookeeper.ssl.{store}.type"
-            kind = raw[name] or str(location or ".pem").rpartition(".")[2]
-            require(str(kind).upper() == "PEM", name, str(kind), "only PEM files are served")
         for version in zookeeper_tls_versions(settings):
             name = "zookeeper.ssl.enabled.protocols"
             require(version in TLS_VERSIONS, name, version, f"served: {', '.join(TLS_VERSIONS)}")
@@ -267,9 +258,6 @@ def check_listeners(settings: BrokerSettings) -> None:
         allowed += f" besides those of the controller ({', '.join(quorum.controller_listeners)})"
     require(bool(names), "listeners", settings.raw["listeners"] if quorum else "", allowed)
     require(bool(advertised), "advertised.listeners", "", "Expected at least one listener")
-    for listener in settings.listeners:
-        allowed = f"Only {', '.join(SERVED_PROTOCOLS)} are served yet"
-        require(listener.protocol in SERVED_PROTOCOLS, "listeners", listener, allowed)
     if any(listener.protocol in SASL_PROTOCOLS for listener in settings.listeners):
         # Imported only where clients authenticate.
         from odradek.broker.settings.sasl import check_sasl

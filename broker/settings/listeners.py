@@ -18,6 +18,7 @@ SASL_SSL: Final = "SASL_SSL"
 PROTOCOLS: Final = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
 """Kafka's security protocols."""
 SASL_PROTOCOLS: Final = (SASL_PLAINTEXT, SASL_SSL)
+TLS_PROTOCOLS: Final = (SSL, SASL_SSL)
 
 LISTENER: Final = re.compile(
     r"(?P<name>.*)://\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>-?[0-9]{1,10})", re.ASCII

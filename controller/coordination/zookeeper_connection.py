@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from socket import IPPROTO_TCP, TCP_NODELAY, create_connection
-from ssl import PROTOCOL_TLS_CLIENT, SSLContext, TLSVersion
+from ssl import SSLContext
 from threading import RLock, Thread
 from typing import TYPE_CHECKING, Any, Final
 
@@ -57,20 +57,6 @@ OPENING_TIMEOUT_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class TlsOptions:
-    """TLS to ZooKeeper; the files are PEM."""
-
-    trusted_file: str | None
-    """Certificates of the authorities that are trusted; None: those of the system."""
-    key_file: str | None
-    """This client's key and certificates; None: it has none."""
-    key_password: str | None
-    checks_hostname: bool
-    versions: tuple[str, ...]
-    """TLSv1.2, TLSv1.3, or both."""
-
-
-@dataclass(frozen=True, slots=True)
 class ZooKeeperOptions:
     """How to reach an ensemble."""
 
@@ -81,7 +67,7 @@ class ZooKeeperOptions:
     session_timeout_ms: int
     connection_timeout_ms: int
     in_flight_max: int
-    tls: TlsOptions | None = None
+    tls: SSLContext | None = None
     digest: str | None = None
     """`user:password` of the digest scheme."""
     sets_acls: bool = False
@@ -333,7 +319,7 @@ def build_client(options: ZooKeeperOptions, opening: OpeningTimeout) -> KazooCli
     from kazoo.protocol.states import Callback
 
     host_count = options.hosts.count(",") + 1
-    context = None if options.tls is None else tls_context(options.tls)
+    context = options.tls
 
     class Handler(SequentialThreadingHandler):  # type: ignore[misc]
         """Calls back at once: with a thread for results and one for watches, an event could be
@@ -379,19 +365,3 @@ def build_client(options: ZooKeeperOptions, opening: OpeningTimeout) -> KazooCli
             "max_delay": RECONNECT_DELAY_MAX_S,
         },
     )
-
-
-def tls_context(options: TlsOptions) -> SSLContext:
-    """raises  OSError and ValueError for files that cannot be read"""
-    context = SSLContext(PROTOCOL_TLS_CLIENT)
-    versions_by_name = {"TLSv1.2": TLSVersion.TLSv1_2, "TLSv1.3": TLSVersion.TLSv1_3}
-    versions = [versions_by_name[name] for name in options.versions]
-    context.minimum_version, context.maximum_version = min(versions), max(versions)
-    context.check_hostname = options.checks_hostname
-    if options.trusted_file is None:
-        context.load_default_certs()
-    else:
-        context.load_verify_locations(options.trusted_file)
-    if options.key_file is not None:
-        context.load_cert_chain(options.key_file, password=options.key_password)
-    return context

@@ -22,7 +22,7 @@ from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl
 from odradek.broker.settings.load import make_settings
 from odradek.broker.settings.types import SettingsError
 from tests.support.broker_process import BrokerProcess, odradek_broker
-from tests.support.certificates import Authority
+from tests.support.certificates import PASSWORD, Authority
 from tests.support.ports import free_port
 from tests.support.processes import LoggedProcess
 from tests.support.zookeeper import ZooKeeperServer, zookeeper
@@ -145,22 +145,37 @@ def tls_settings(address: str, trusted: Path, key: Path) -> dict[str, str]:
 def test_broker_registers_over_tls_with_its_certificate(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "certificates")
     server, address = tls_server(tmp_path / "zookeeper", authority)
+    in_pkcs12 = {
+        "zookeeper.ssl.keystore.password": PASSWORD,
+        "zookeeper.ssl.truststore.password": PASSWORD,
+    }
+    certified = authority.issue("broker")
     try:
         server.start()
-        overrides = tls_settings(address, authority.trusted, authority.certify("broker"))
-        with odradek_broker(
-            tmp_path / "broker", overrides={**overrides, "zookeeper.set.acl": "true"}
+        for number, overrides in enumerate(
+            (
+                tls_settings(address, authority.trusted, certified.pem),
+                tls_settings(address, authority.trusted_pkcs12(), certified.pkcs12()) | in_pkcs12,
+            )
         ):
-            client = KazooClient(server.address)
-            client.start(timeout=60)
-            assert client.get_children("/kafka/brokers/ids") == ["0"]
-            ids = [acl.id for acl in client.get_acls("/kafka/brokers/ids/0")[0]]
-            assert [(one.scheme, one.id) for one in ids] == [
-                ("x509", "CN=broker"),
-                ("world", "anyone"),
-            ]
-            client.stop()
-            client.close()
+            with odradek_broker(
+                tmp_path / f"broker{number}",
+                overrides={
+                    **overrides,
+                    "broker.id": str(number),
+                    "zookeeper.set.acl": "true",
+                },
+            ):
+                client = KazooClient(server.address)
+                client.start(timeout=60)
+                assert str(number) in client.get_children("/kafka/brokers/ids")
+                acls = client.get_acls(f"/kafka/brokers/ids/{number}")[0]
+                assert [(acl.id.scheme, acl.id.id) for acl in acls] == [
+                    ("x509", "CN=broker"),
+                    ("world", "anyone"),
+                ]
+                client.stop()
+                client.close()
     finally:
         server.kill()
 
@@ -188,13 +203,6 @@ def test_server_with_a_certificate_of_another_authority_is_refused(tmp_path: Pat
     ("values", "name"),
     [
         ({"zookeeper.set.acl": "true"}, "zookeeper.set.acl"),
-        (
-            {
-                "zookeeper.ssl.client.enable": "true",
-                "zookeeper.ssl.keystore.location": "/keys/broker.jks",
-            },
-            "zookeeper.ssl.keystore.type",
-        ),
         (
             {
                 "zookeeper.ssl.client.enable": "true",

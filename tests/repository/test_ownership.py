@@ -42,8 +42,8 @@ ALLOWED: Final = {
     "broker/server/outcomes.py": "request under_way waiting",
     "broker/server/socket_server.py": "descriptors_max",
     "odradek/testing/node/control/node.py": "loop",  # a test's clock in place of the machine's
-    "controller/coordination/zookeeper_connection.py": (
-        "check_hostname maximum_version minimum_version"  # of `ssl`
+    "broker/security/tls/contexts.py": (  # of `ssl`
+        "check_hostname maximum_version minimum_version options verify_flags verify_mode"
     ),
     "odradek/launcher.py": "argv",  # of the interpreter
     "odradek/pytest_plugin.py": "stash",  # of pytest

@@ -394,7 +394,6 @@ REFUSED = [
         "max.connections.per.ip.overrides",
         "'[::1]' is not a host",
     ),
-    ({"listeners": "SSL://:9093"}, "listeners", "Only PLAINTEXT, "),
     ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, "advertised.listeners", "set advertised"),
     ({"advertised.listeners": "SSL://a:9093"}, "advertised.listeners", "a name out of listeners"),
     ({"inter.broker.listener.name": "OTHER"}, "inter.broker.listener.name", "protocol.map"),

@@ -66,7 +66,7 @@ def test_config_is_printed_with_secrets_hidden_and_unknown_variables_named() -> 
 
 REFUSED: Final = {
     "KAFKA_NUM_IO_THREADS": ({"KAFKA_NUM_IO_THREADS": "0"}, "Value must be at least 1"),
-    "KAFKA_LISTENERS": ({"KAFKA_LISTENERS": "SSL://:1"}, "Only PLAINTEXT is served yet"),
+    "KAFKA_LISTENERS": ({"KAFKA_LISTENERS": "OTHER://:1"}, "No security protocol for OTHER"),
     "KAFKA_ADVERTISED_LISTENERS": (
         {"KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://0.0.0.0:9092"},
         "0.0.0.0 is not an address that clients can connect to",

@@ -1,0 +1,1 @@
+"""TLS of listeners, between brokers and to ZooKeeper: settings, stores, contexts, principals."""

@@ -1,0 +1,52 @@
+"""Java's names of cipher suites (IANA's), as OpenSSL names them.
+
+Source: RFC 5246, RFC 8446; OpenSSL's ciphers(1).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from odradek.broker.settings.types import InvalidValueError
+
+TLS_1_3_SUITES: Final = (
+    "TLS_AES_128_GCM_SHA256",
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_CHACHA20_POLY1305_SHA256",
+    "TLS_AES_128_CCM_SHA256",
+    "TLS_AES_128_CCM_8_SHA256",
+)
+OF_TLS_1_2: Final = re.compile(
+    r"TLS_(?P<exchange>RSA|(?:EC)?DHE_(?:RSA|DSS|ECDSA))_WITH_"
+    r"(?P<cipher>AES_(?:128|256)_(?:CBC|GCM|CCM(?:_8)?)|CHACHA20_POLY1305)(?:_(?P<hash>SHA\d*))?"
+)
+
+
+def split_suites(name: str, suites: Iterable[str]) -> tuple[list[str], list[str]]:
+    """(suites of TLS 1.2 by the names of OpenSSL, suites of TLS 1.3).
+
+    raises  InvalidValueError for a suite that OpenSSL does not have
+    """
+    older: list[str] = []
+    newer: list[str] = []
+    for suite in suites:
+        if suite in TLS_1_3_SUITES:
+            newer.append(suite)
+        else:
+            matched = OF_TLS_1_2.fullmatch(suite)
+            if matched is None:
+                allowed = f"{suite} is not a cipher suite of TLS 1.2 or 1.3 that OpenSSL has"
+                raise InvalidValueError(name, ",".join(suites), allowed)
+            older.append(openssl_name(matched))
+    return older, newer
+
+
+def openssl_name(suite: re.Match[str]) -> str:
+    """`ECDHE-RSA-AES128-GCM-SHA256` for `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`."""
+    exchange = "" if suite["exchange"] == "RSA" else suite["exchange"].replace("_", "-") + "-"
+    cipher = re.sub(r"AES_(\d+)", r"AES\1", suite["cipher"]).replace("_CBC", "").replace("_", "-")
+    # OpenSSL leaves out the hash where the cipher has only that one.
+    has_hash = suite["hash"] is not None and not cipher.startswith("CHACHA20")
+    return f"{exchange}{cipher}-{suite['hash']}" if has_hash else f"{exchange}{cipher}"
