@@ -16,8 +16,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from odradek.broker.handlers.shared.authorization import require
 from odradek.broker.handlers.shared.handler import Context, Reply
 from odradek.broker.handlers.shared.transactional_ids import error_for, shard_of
+from odradek.broker.security.acl.permission import READ_GROUP, WRITE_TRANSACTIONAL_ID
 from odradek.broker.topics import OFFSETS_TOPIC, partition_for
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.add_offsets_to_txn import (
@@ -31,6 +33,8 @@ FENCED_FROM: Final = 2
 
 async def run(context: Context, request: AddOffsetsToTxnRequest) -> Reply:
     """Waits until the addition is replicated."""
+    require(context, WRITE_TRANSACTIONAL_ID, request.transactional_id)
+    require(context, READ_GROUP, request.group_id)
     topic = context.services.topics.image().topics.get(OFFSETS_TOPIC)
     count = (
         context.services.settings.offsets_topic_num_partitions

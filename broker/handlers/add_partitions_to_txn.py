@@ -19,8 +19,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from odradek.broker.handlers.shared.authorization import is_authorized, refused_names, require
 from odradek.broker.handlers.shared.handler import Context, Reply
 from odradek.broker.handlers.shared.transactional_ids import error_for, shard_of
+from odradek.broker.security.acl.permission import (
+    CLUSTER_ACTION,
+    WRITE_TOPIC,
+    WRITE_TRANSACTIONAL_ID,
+)
 from odradek.broker.transaction.metadata import TV_2
 from odradek.broker.transaction_verifier import PartitionErrors
 from odradek.controller.image.image import INTERNAL_TOPICS
@@ -45,6 +51,8 @@ BATCHED_FROM: Final = 4
 async def run(context: Context, request: AddPartitionsToTxnRequest) -> Reply:
     """Waits until all additions are replicated."""
     is_batched = context.version >= BATCHED_FROM
+    if is_batched:
+        require(context, CLUSTER_ACTION)
     transactions: dict[str, AddPartitionsToTxnTransaction] = {}
     for transaction in request.transactions if is_batched else [_of_client(request)]:
         # Of an id that is named twice the first transaction counts, as in Kafka.
@@ -80,15 +88,29 @@ def _of_client(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransact
 async def _add_or_verify(
     context: Context, transaction: AddPartitionsToTxnTransaction
 ) -> Pending[PartitionErrors]:
+    is_client = context.version < BATCHED_FROM
+    if is_client and not is_authorized(
+        context, WRITE_TRANSACTIONAL_ID, transaction.transactional_id
+    ):
+        return Pending.of(
+            {
+                TopicPartition(topic.name, index): WRITE_TRANSACTIONAL_ID.error
+                for topic in transaction.topics
+                for index in topic.partitions
+            }
+        )
+    unwritable = set(INTERNAL_TOPICS)
+    if is_client:
+        names = [topic.name for topic in transaction.topics if topic.name not in unwritable]
+        unwritable |= refused_names(context, WRITE_TOPIC, names)
     image = context.services.topics.image()
     partitions: dict[TopicPartition, None] = {}
     refused: dict[TopicPartition, ErrorCode] = {}
-    is_client = context.version < BATCHED_FROM
     for topic in transaction.topics:
         for index in topic.partitions:
             partition = TopicPartition(topic.name, index)
             partitions[partition] = None
-            if is_client and topic.name in INTERNAL_TOPICS:
+            if is_client and topic.name in unwritable:
                 refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif image.partition(*partition) is None:
                 refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

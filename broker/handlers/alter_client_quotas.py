@@ -10,7 +10,10 @@ Source: Kafka's ZkAdminManager.handleAlterClientQuotas.
 
 from __future__ import annotations
 
+from odradek.broker.handlers.shared.authorization import is_authorized
 from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.security.acl.permission import ALTER_CLUSTER_CONFIGS
+from odradek.protocol.error_texts import ERROR_TEXTS
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -25,6 +28,9 @@ NOT_ENFORCED = "This broker enforces no client quotas: none can be set or remove
 
 async def run(context: Context, request: AlterClientQuotasRequest) -> Reply:
     """Refuse each entry, whether it is valid or not."""
+    if not is_authorized(context, ALTER_CLUSTER_CONFIGS):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return Reply(failed(request, code, ERROR_TEXTS[code]))
     entries = []
     for entry in request.entries:
         entries.append(_refused(entry, ErrorCode.UNSUPPORTED_VERSION, NOT_ENFORCED))

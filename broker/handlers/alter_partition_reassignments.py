@@ -9,7 +9,9 @@ Source: KIP-455; Kafka's KafkaApis.handleAlterPartitionReassignmentsRequest.
 
 from __future__ import annotations
 
+from odradek.broker.handlers.shared.authorization import require
 from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.security.acl.permission import ALTER_CLUSTER
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -28,6 +30,7 @@ async def run(context: Context, request: AlterPartitionReassignmentsRequest) -> 
 
     The controller takes all partitions of a request together.
     """
+    require(context, ALTER_CLUSTER)
     targets: dict[TopicPartition, tuple[int, ...] | None] = {}
     for topic in request.topics:
         for partition in topic.partitions:
@@ -61,8 +64,25 @@ async def run(context: Context, request: AlterPartitionReassignmentsRequest) -> 
 def failed(
     request: AlterPartitionReassignmentsRequest, code: ErrorCode, message: str | None
 ) -> AlterPartitionReassignmentsResponse:
-    """One error for the whole request."""
-    del request
+    """One error for the whole request; one that is refused has it on each partition, too."""
     if code is ErrorCode.NOT_CONTROLLER:
         message = NOT_CONTROLLER
-    return AlterPartitionReassignmentsResponse(error_code=code, error_message=message, responses=[])
+    refused = request.topics if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED else []
+    return AlterPartitionReassignmentsResponse(
+        error_code=code,
+        error_message=message,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ReassignablePartitionResponse(
+                        partition_index=partition.partition_index,
+                        error_code=code,
+                        error_message=message,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in refused
+        ],
+    )

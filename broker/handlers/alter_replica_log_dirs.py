@@ -13,7 +13,9 @@ Source: Kafka's ReplicaManager.alterReplicaLogDirs.
 
 from __future__ import annotations
 
+from odradek.broker.handlers.shared.authorization import require
 from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.security.acl.permission import ALTER_CLUSTER
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -26,6 +28,7 @@ from odradek.runtime.work import pause
 
 async def run(context: Context, request: AlterReplicaLogDirsRequest) -> Reply:
     """Begin each move; a step may create a folder: 1 ms of disk."""
+    require(context, ALTER_CLUSTER)
     moves = context.services.log_directory_moves
     topics: dict[str, AlterReplicaLogDirTopicResult] = {}
     for directory in request.dirs:

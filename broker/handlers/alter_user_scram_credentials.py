@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from odradek.broker.handlers.incremental_alter_configs import stored_error
+from odradek.broker.handlers.shared.authorization import require
 from odradek.broker.handlers.shared.handler import Context, Delayed, Reply
+from odradek.broker.security.acl.permission import ALTER_CLUSTER
 from odradek.broker.security.sasl.scram_credential import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
@@ -39,6 +41,7 @@ Item = ScramCredentialDeletion | ScramCredentialUpsertion
 
 async def run(context: Context, request: AlterUserScramCredentialsRequest) -> Reply | Delayed:
     """Store or refuse all that is asked for a user; the other users go on."""
+    require(context, ALTER_CLUSTER)
     items_of: dict[str, list[Item]] = {}
     outcomes: dict[str, BrokerError | Pending[None]] = {}
     for item in _items(request):

@@ -17,8 +17,9 @@ from uuid import UUID as Uuid
 
 from odradek.broker.group.consumer.model import NOTHING, ConsumerMember, topic_order
 from odradek.broker.group.consumer.state import ConsumerGroup
-from odradek.broker.handlers.describe_groups import ALL_OPERATIONS, NOT_ASKED
+from odradek.broker.handlers.shared.authorization import group_operations, is_authorized
 from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.security.acl.permission import DESCRIBE_GROUP
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.consumer_group_describe import (
     Assignment,
@@ -36,10 +37,9 @@ CONSUMER_MEMBER = 1
 
 async def run(context: Context, request: ConsumerGroupDescribeRequest) -> Reply:
     """Groups without an id come first, as in Kafka."""
-    operations = ALL_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     groups = []
     for name in sorted(dict.fromkeys(request.group_ids), key=lambda name: name != ""):
-        groups.append(await _describe(context, name, operations))
+        groups.append(await _describe(context, name, request))
         await pause()
     return Reply(ConsumerGroupDescribeResponse(groups=groups))
 
@@ -66,10 +66,14 @@ def _blank(group_id: str, code: ErrorCode, message: str | None) -> DescribedGrou
     )
 
 
-async def _describe(context: Context, group_id: str, operations: int) -> DescribedGroup:
+async def _describe(
+    context: Context, group_id: str, request: ConsumerGroupDescribeRequest
+) -> DescribedGroup:
     groups = context.services.groups
     if not groups.consumer.is_served:
         return _blank(group_id, ErrorCode.UNSUPPORTED_VERSION, None)
+    if not is_authorized(context, DESCRIBE_GROUP, group_id):
+        return _blank(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
     if not group_id:
         return _blank(group_id, ErrorCode.INVALID_GROUP_ID, None)
     try:
@@ -93,7 +97,9 @@ async def _describe(context: Context, group_id: str, operations: int) -> Describ
         assignment_epoch=consumer.target_epoch,
         assignor_name=consumer.preferred_assignor(groups.consumer.assignors[0]),
         members=[],
-        authorized_operations=operations,
+        authorized_operations=group_operations(
+            context, group_id, is_requested=request.include_authorized_operations
+        ),
     )
     for member in list(consumer.members.values()):
         described.members.append(_member(context, consumer, member))

@@ -14,7 +14,9 @@ from __future__ import annotations
 from odradek.broker.group.consumer.heartbeat import ConsumerHeartbeat, HeartbeatResult
 from odradek.broker.group.consumer.model import topic_order
 from odradek.broker.group.consumer.validate import check_request
+from odradek.broker.handlers.shared.authorization import require
 from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.security.acl.permission import READ_GROUP
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.consumer_group_heartbeat import (
     Assignment,
@@ -29,6 +31,7 @@ async def run(context: Context, request: ConsumerGroupHeartbeatRequest) -> Reply
     groups = context.services.groups
     if not groups.consumer.is_served:
         raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
+    require(context, READ_GROUP, request.group_id)
     check_request(request, context.version, groups.consumer.assignors)
     shard = groups.shard_of(request.group_id)
     names = request.subscribed_topic_names

@@ -73,9 +73,7 @@ async def run(context: Context, request: CreateAclsRequest) -> Reply | Close:
     errors = iter(await authorizer.create_acls(valid))
     return Reply(
         CreateAclsResponse(
-            results=[
-                _result(next(errors), None) if result is None else result for result in results
-            ]
+            results=[_stored(next(errors)) if result is None else result for result in results]
         )
     )
 
@@ -116,6 +114,10 @@ def _refusal(resource: ResourcePattern, entry: AccessControlEntry) -> AclCreatio
 def failed(request: CreateAclsRequest, code: ErrorCode, message: str | None) -> CreateAclsResponse:
     """One error for every entry."""
     return CreateAclsResponse(results=[_result(code, message) for _ in request.creations])
+
+
+def _stored(error: ErrorCode) -> AclCreationResult:
+    return _result(error, None if error else "")
 
 
 def _result(code: ErrorCode, message: str | None) -> AclCreationResult:

@@ -14,11 +14,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Final
 
 from odradek.broker.handlers.create_topics import PARTITIONS_MAX, TOO_MANY
+from odradek.broker.handlers.shared.authorization import refused_names
 from odradek.broker.handlers.shared.handler import Context, Delayed
 from odradek.broker.handlers.shared.waiting import wait_for
 from odradek.broker.replication.leadership import topic_key
+from odradek.broker.security.acl.permission import ALTER_TOPIC
 from odradek.controller.active.topic_admin import TopicResult
 from odradek.controller.decide.partitions import CreatePartitionsSpec
 from odradek.protocol.errors import BrokerError, ErrorCode
@@ -31,16 +34,28 @@ from odradek.protocol.messages.create_partitions import (
 from odradek.runtime.pending import Pending, settled
 from odradek.runtime.work import pause
 
+REFUSED: Final = "The topic authorization is failed."
+
 
 async def run(context: Context, request: CreatePartitionsRequest) -> Delayed:
     """Have the controller create the partitions of each topic, then wait for leaders."""
-    if sum(_increase(context, topic) for topic in request.topics) > PARTITIONS_MAX:
-        raise BrokerError(ErrorCode.POLICY_VIOLATION, TOO_MANY)
     counts = Counter(topic.name for topic in request.topics)
+    refused: set[str] = set()
+    if context.services.controller.is_active:
+        single = [name for name, count in counts.items() if count == 1]
+        refused = refused_names(context, ALTER_TOPIC, single)
+    if (
+        sum(_increase(context, topic) for topic in request.topics if topic.name not in refused)
+        > PARTITIONS_MAX
+    ):
+        raise BrokerError(ErrorCode.POLICY_VIOLATION, TOO_MANY)
     duplicates = [_duplicate(name) for name, count in counts.items() if count > 1]
     outcomes: list[Pending[TopicResult]] = []
     for topic in request.topics:
-        if counts[topic.name] == 1:
+        if topic.name in refused:
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            outcomes.append(Pending.of(TopicResult(topic.name, code, REFUSED)))
+        elif counts[topic.name] == 1:
             outcomes.append(_create(context, topic, validate_only=request.validate_only))
             await pause()
     pending = settled(outcomes)

@@ -10,7 +10,9 @@ Source: Kafka's GroupCoordinator.handleDeleteGroups.
 
 from __future__ import annotations
 
+from odradek.broker.handlers.shared.authorization import is_authorized
 from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.security.acl.permission import DELETE_GROUP
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.delete_groups import (
     DeletableGroupResult,
@@ -29,7 +31,9 @@ async def run(context: Context, request: DeleteGroupsRequest) -> Reply:
     for name in names:
         result = DeletableGroupResult(group_id=name, error_code=ErrorCode.NONE)
         response.results.append(result)
-        outcome = _delete(context, name)
+        outcome: ErrorCode | Pending[ErrorCode] = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        if is_authorized(context, DELETE_GROUP, name):
+            outcome = _delete(context, name)
         if isinstance(outcome, ErrorCode):
             result.error_code = outcome
         else:

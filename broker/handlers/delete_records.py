@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from odradek.broker.handlers.shared.authorization import refused_names
 from odradek.broker.handlers.shared.handler import Context, Delayed, Reply
 from odradek.broker.replication.partition import Partition
+from odradek.broker.security.acl.permission import DELETE_TOPIC
 from odradek.controller.image.image import INTERNAL_TOPICS
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.delete_records import (
@@ -36,12 +38,17 @@ WaitingDeletion = tuple[DeleteRecordsPartitionResult, Partition, int]
 
 async def run(context: Context, request: DeleteRecordsRequest) -> Reply | Delayed:
     """Every partition for itself; the response waits for the live replicas of all."""
+    refused = refused_names(context, DELETE_TOPIC, [topic.name for topic in request.topics])
     topics = []
     waiting: list[WaitingDeletion] = []
     for topic in request.topics:
         partitions = []
         for partition in topic.partitions:
-            partitions.append(_delete(context, topic.name, partition, waiting))
+            if topic.name in refused:
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                partitions.append(_refused(partition, code))
+            else:
+                partitions.append(_delete(context, topic.name, partition, waiting))
             await pause()
         topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
     response = DeleteRecordsResponse(topics=topics)

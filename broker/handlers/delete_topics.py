@@ -17,9 +17,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from odradek.broker.handlers.shared.authorization import is_authorized
 from odradek.broker.handlers.shared.handler import Context, Delayed
 from odradek.broker.handlers.shared.waiting import wait_for
 from odradek.broker.replication.leadership import topic_key
+from odradek.broker.security.acl.permission import DELETE_TOPIC, DESCRIBE_TOPIC
 from odradek.controller.active.topic_admin import TopicResult
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.delete_topics import (
@@ -117,7 +119,8 @@ def _resolve(context: Context, state: DeleteTopicState) -> DeletableTopicResult:
     error = ErrorCode.NONE
     if name is not None and topic_id != ZERO_UUID:
         raise BrokerError(ErrorCode.INVALID_REQUEST)
-    elif name is None:
+    is_by_id = name is None
+    if name is None:
         name = topics.name_of(topic_id)
         if name is None:
             # Kafka treats neither a name nor an id as a topic that the client may not delete.
@@ -125,6 +128,18 @@ def _resolve(context: Context, state: DeleteTopicState) -> DeletableTopicResult:
             error = (
                 ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_nothing else ErrorCode.UNKNOWN_TOPIC_ID
             )
+    services = context.services
+    # Elsewhere, and without deletion, the response says so to everybody.
+    if (
+        name is not None
+        and services.authorizer is not None
+        and services.controller.is_active
+        and services.settings.delete_topic_enable
+    ):
+        is_named = not is_by_id or is_authorized(context, DESCRIBE_TOPIC, name)
+        if not (is_authorized(context, DELETE_TOPIC, name) and is_named):
+            error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        name = name if is_named else None
     return DeletableTopicResult(name=name, topic_id=topic_id, error_code=error)
 
 

@@ -60,7 +60,7 @@ async def run(context: Context, request: DescribeAclsRequest) -> Reply | Close:
                     acls=acls,
                 )
             )
-    return Reply(DescribeAclsResponse(error_code=0, error_message=None, resources=resources))
+    return Reply(DescribeAclsResponse(error_code=0, error_message="", resources=resources))
 
 
 def failed(

@@ -14,7 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from odradek.broker.handlers.shared.authorization import require
 from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.security.acl.permission import DESCRIBE_CLUSTER_CONFIGS
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.describe_client_quotas import (
     ComponentData,
@@ -31,6 +33,7 @@ EXACT, DEFAULT, ANY = range(3)
 
 async def run(context: Context, request: DescribeClientQuotasRequest) -> Reply:
     """A filter that can be understood gets no entries."""
+    require(context, DESCRIBE_CLUSTER_CONFIGS)
     await _validate(request.components)
     return Reply(
         DescribeClientQuotasResponse(error_code=ErrorCode.NONE, error_message="", entries=[])

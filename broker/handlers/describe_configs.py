@@ -21,7 +21,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from odradek.broker.handlers.shared.authorization import is_authorized
 from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.security.acl.permission import DESCRIBE_CLUSTER_CONFIGS, DESCRIBE_TOPIC_CONFIGS
 from odradek.broker.settings.alter import ConfigResourceType
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.describe import (
@@ -34,6 +36,7 @@ from odradek.broker.settings.describe import (
 from odradek.broker.settings.dynamic import DEFAULT_ENTITY, DynamicSettings
 from odradek.broker.settings.load import with_dynamic
 from odradek.broker.topics import is_valid_topic_name
+from odradek.protocol.acl import CLUSTER_NAME
 from odradek.protocol.error_texts import ERROR_TEXTS
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.describe_configs import (
@@ -135,6 +138,14 @@ def _refused(
     )
 
 
+def _authorize(context: Context, resource: DescribeConfigsResource) -> None:
+    permission, name = DESCRIBE_CLUSTER_CONFIGS, CLUSTER_NAME
+    if resource.resource_type == ConfigResourceType.TOPIC:
+        permission, name = DESCRIBE_TOPIC_CONFIGS, resource.resource_name
+    if not is_authorized(context, permission, name):
+        raise BrokerError(permission.error, ERROR_TEXTS[permission.error])
+
+
 async def _result(
     context: Context,
     request: DescribeConfigsRequest,
@@ -142,6 +153,7 @@ async def _result(
     stored: Mapping[str, Mapping[str, str]],
 ) -> DescribeConfigsResult:
     try:
+        _authorize(context, resource)
         entries = _entries(context, resource, stored)
     except BrokerError as error:
         return _refused(resource, error.code, error.message)

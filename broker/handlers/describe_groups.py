@@ -3,7 +3,7 @@
 Served: 0-6.
     1   throttle time, which is always 0
     2   the client waits for the throttle time itself (KIP-219); it is always 0
-    3   authorized operations (KIP-430): all, since there are no ACLs yet
+    3   authorized operations (KIP-430)
     4   static members (KIP-345)
     5   flexible encoding (KIP-482)
     6   error message, and GROUP_ID_NOT_FOUND for groups that do not exist (KIP-1043)
@@ -21,7 +21,9 @@ from typing import Final
 
 from odradek.broker.group.classic.state import ClassicGroup, GroupState
 from odradek.broker.group.consumer.state import ConsumerGroup
+from odradek.broker.handlers.shared.authorization import group_operations, is_authorized
 from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.security.acl.permission import DESCRIBE_GROUP
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -31,17 +33,13 @@ from odradek.protocol.messages.describe_groups import (
 )
 from odradek.runtime.work import pause
 
-ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8
-"""READ, DELETE and DESCRIBE, the operations of groups."""
-NOT_ASKED: Final = -(2**31)
 NOT_FOUND_FROM: Final = 6
 
 
 async def run(context: Context, request: DescribeGroupsRequest) -> Reply:
-    operations = ALL_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     groups = []
     for name in dict.fromkeys(request.groups):
-        groups.append(_describe(context, name, operations))
+        groups.append(_describe(context, name, request))
         await pause()
     return Reply(DescribeGroupsResponse(groups=groups))
 
@@ -64,7 +62,9 @@ def _blank(group_id: str, code: ErrorCode, state: str = "") -> DescribedGroup:
     )
 
 
-def _describe(context: Context, group_id: str, operations: int) -> DescribedGroup:
+def _describe(context: Context, group_id: str, request: DescribeGroupsRequest) -> DescribedGroup:
+    if not is_authorized(context, DESCRIBE_GROUP, group_id):
+        return _blank(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     try:
         group = context.services.groups.shard_of(group_id).groups.get(group_id)
     except BrokerError as error:
@@ -80,7 +80,10 @@ def _describe(context: Context, group_id: str, operations: int) -> DescribedGrou
                 described = _classic(classic)
             case None:
                 described = _blank(group_id, ErrorCode.NONE, GroupState.EMPTY.value)
-    described.authorized_operations = operations
+    if not described.error_code:
+        described.authorized_operations = group_operations(
+            context, group_id, is_requested=request.include_authorized_operations
+        )
     return described
 
 

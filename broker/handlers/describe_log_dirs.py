@@ -12,7 +12,9 @@ Source: Kafka's ReplicaManager.describeLogDirs.
 
 from __future__ import annotations
 
+from odradek.broker.handlers.shared.authorization import require
 from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.security.acl.permission import DESCRIBE_CLUSTER
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -28,6 +30,7 @@ from odradek.storage.log.log import Log
 
 async def run(context: Context, request: DescribeLogDirsRequest) -> Reply:
     """All partitions when none are named; a directory without any of those asked for is listed."""
+    require(context, DESCRIBE_CLUSTER)
     partitions: dict[tuple[str, int], None] | None = None
     if request.topics is not None:
         partitions = {}

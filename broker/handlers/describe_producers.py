@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from odradek.broker.handlers.shared.authorization import is_authorized
 from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.security.acl.permission import READ_TOPIC
+from odradek.broker.topics import is_valid_topic_name
 from odradek.protocol.error_texts import ERROR_TEXTS
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_producers import (
@@ -63,6 +66,14 @@ def failed(
 
 
 async def _describe(context: Context, topic: str, index: int) -> PartitionResponse:
+    if is_valid_topic_name(topic) and not is_authorized(context, READ_TOPIC, topic):
+        refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return PartitionResponse(
+            partition_index=index,
+            error_code=refused,
+            error_message=ERROR_TEXTS[refused],
+            active_producers=[],
+        )
     partition = context.services.partitions.get(topic, index)
     if partition is None:
         topics = context.services.topics

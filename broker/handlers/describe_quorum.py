@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from odradek.broker.handlers.shared.authorization import require
 from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.security.acl.permission import DESCRIBE_CLUSTER
 from odradek.broker.settings.quorum_config import QuorumConfig
 from odradek.controller.coordination.errors import CoordinationError
 from odradek.protocol.errors import BrokerError, ErrorCode
@@ -37,6 +39,7 @@ UNKNOWN: Final = -1
 
 async def run(context: Context, request: DescribeQuorumRequest) -> Reply:
     """The quorum as its tree names it."""
+    require(context, DESCRIBE_CLUSTER)
     quorum = context.services.settings.quorum
     assert quorum is not None, "the API is served with process.roles only"
     partitions = [

@@ -9,8 +9,10 @@ Source: Kafka's TransactionCoordinator.handleDescribeTransactions.
 
 from __future__ import annotations
 
+from odradek.broker.handlers.shared.authorization import refused_names, require
 from odradek.broker.handlers.shared.handler import Context, Reply
 from odradek.broker.handlers.shared.transactional_ids import shard_of
+from odradek.broker.security.acl.permission import DESCRIBE_TOPIC, DESCRIBE_TRANSACTIONAL_ID
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -34,12 +36,16 @@ async def run(context: Context, request: DescribeTransactionsRequest) -> Reply:
 
 
 def _describe(context: Context, name: str) -> TransactionState:
+    require(context, DESCRIBE_TRANSACTIONAL_ID, name)
     metadata = shard_of(context, name).ids.get(name)
     if metadata is None:
         raise BrokerError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
     current = metadata.current
     topics: dict[str, TopicData] = {}
+    refused = refused_names(context, DESCRIBE_TOPIC, [topic for topic, _ in current.partitions])
     for topic, index in current.partitions:
+        if topic in refused:
+            continue
         topics.setdefault(topic, TopicData(topic=topic, partitions=[])).partitions.append(index)
     return TransactionState(
         error_code=ErrorCode.NONE,

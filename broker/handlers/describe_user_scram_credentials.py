@@ -8,7 +8,9 @@ Source: Kafka's ZkAdminManager.describeUserScramCredentials.
 
 from __future__ import annotations
 
+from odradek.broker.handlers.shared.authorization import require
 from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.security.acl.permission import DESCRIBE_CLUSTER
 from odradek.broker.security.sasl.scram_users import MECHANISM_TYPES, ScramUsers
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_user_scram_credentials import (
@@ -22,6 +24,7 @@ from odradek.runtime.work import pause
 
 async def run(context: Context, request: DescribeUserScramCredentialsRequest) -> Reply:
     """One result for each user that is named; null or no names: for all users."""
+    require(context, DESCRIBE_CLUSTER)
     users = context.services.scram_users
     counts: dict[str, int] = {}
     for user in request.users or ():
@@ -41,8 +44,10 @@ async def run(context: Context, request: DescribeUserScramCredentialsRequest) ->
 def failed(
     request: DescribeUserScramCredentialsRequest, code: ErrorCode, message: str | None
 ) -> DescribeUserScramCredentialsResponse:
-    """A top-level error."""
-    return DescribeUserScramCredentialsResponse(error_code=code, error_message=message, results=[])
+    """A top-level error, which Kafka repeats in a result without a user."""
+    return DescribeUserScramCredentialsResponse(
+        error_code=code, error_message=message, results=[_refused("", code, message)]
+    )
 
 
 def _result(

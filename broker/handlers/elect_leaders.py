@@ -16,9 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from odradek.broker.handlers.shared.authorization import require
 from odradek.broker.handlers.shared.handler import Context, Delayed
 from odradek.broker.handlers.shared.waiting import wait_for
 from odradek.broker.replication.leadership import topic_key
+from odradek.broker.security.acl.permission import ALTER_CLUSTER
 from odradek.controller.decide.elections import ElectionType
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.elect_leaders import (
@@ -35,6 +37,7 @@ ElectionResults = Mapping[TopicPartition, int | BrokerError]
 
 async def run(context: Context, request: ElectLeadersRequest) -> Delayed:
     """Have the controller elect, then wait for the leaders in the metadata."""
+    require(context, ALTER_CLUSTER)
     if request.election_type not in tuple(ElectionType):
         raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
     keys = await _partitions(context, request)

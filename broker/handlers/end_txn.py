@@ -18,8 +18,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from odradek.broker.handlers.shared.authorization import require
 from odradek.broker.handlers.shared.handler import Context, Reply
 from odradek.broker.handlers.shared.transactional_ids import error_for, shard_of
+from odradek.broker.security.acl.permission import WRITE_TRANSACTIONAL_ID
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
@@ -29,6 +31,7 @@ BUMPS_EPOCH_FROM: Final = 5
 
 async def run(context: Context, request: EndTxnRequest) -> Reply:
     """Waits until the outcome is replicated."""
+    require(context, WRITE_TRANSACTIONAL_ID, request.transactional_id)
     shard = shard_of(context, request.transactional_id)
     if context.version >= BUMPS_EPOCH_FROM:
         result = await shard.end_transaction_v2(

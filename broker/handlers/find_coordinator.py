@@ -18,9 +18,16 @@ from __future__ import annotations
 
 from typing import Final
 
+from odradek.broker.handlers.shared.authorization import is_authorized
 from odradek.broker.handlers.shared.handler import Context, Delayed, Reply
 from odradek.broker.handlers.shared.waiting import when_created
+from odradek.broker.security.acl.permission import (
+    CLUSTER_ACTION,
+    DESCRIBE_GROUP,
+    DESCRIBE_TRANSACTIONAL_ID,
+)
 from odradek.broker.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC
+from odradek.protocol.acl import CLUSTER_NAME
 from odradek.protocol.error_texts import ERROR_TEXTS
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.find_coordinator import (
@@ -38,22 +45,44 @@ SHARE_FROM: Final = 6
 NO_NODE: Final = (-1, "", -1)
 TOPICS: Final = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTION_TOPIC}
 """Type of the key -> the topic whose leaders coordinate."""
+PERMISSIONS_OF: Final = {
+    GROUP: DESCRIBE_GROUP,
+    TRANSACTION: DESCRIBE_TRANSACTIONAL_ID,
+    SHARE: CLUSTER_ACTION,
+}
+"""Type of the key -> what its client needs."""
 
 
 async def run(context: Context, request: FindCoordinatorRequest) -> Reply | Delayed:
     """Waits at most a second while the topic is created."""
     topic = TOPICS.get(request.key_type)
-    if topic is None or topic in context.services.topics.image().topics:
+    if (
+        topic is None
+        or _is_refused(context, request)
+        or topic in context.services.topics.image().topics
+    ):
         response = await _respond(context, request)
         return Reply(response)
     creation = context.services.auto_topic_creation.create(topic, context.requester)
     return when_created(context, {topic: creation}, lambda: _respond(context, request))
 
 
+def _is_refused(context: Context, request: FindCoordinatorRequest) -> bool:
+    """Whether no key may be described: nothing is created then."""
+    permission = PERMISSIONS_OF[request.key_type]
+    return context.services.authorizer is not None and not any(
+        is_authorized(context, permission, key, log_if_allowed=False, log_if_denied=False)
+        for key in _keys(context, request)
+    )
+
+
+def _keys(context: Context, request: FindCoordinatorRequest) -> list[str]:
+    return request.coordinator_keys if context.version >= BATCHED_FROM else [request.key]
+
+
 async def _respond(context: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    keys = request.coordinator_keys if context.version >= BATCHED_FROM else [request.key]
     coordinators: list[Coordinator] = []
-    for key in keys:
+    for key in _keys(context, request):
         coordinators.append(_find(context, request.key_type, key))
         await pause()
     if context.version >= BATCHED_FROM:
@@ -107,6 +136,11 @@ def _find(context: Context, key_type: int, key: str) -> Coordinator:
 def _coordinator(context: Context, key_type: int, key: str) -> tuple[int, str, int]:
     if key_type == SHARE and context.version < SHARE_FROM:
         raise _no_coordinator(context.version, ErrorCode.INVALID_REQUEST)
+    permission = PERMISSIONS_OF.get(key_type)
+    if permission is not None and not is_authorized(
+        context, permission, CLUSTER_NAME if key_type == SHARE else key
+    ):
+        raise _no_coordinator(context.version, permission.error)
     if key_type == SHARE:
         raise _no_coordinator(context.version)
     name = TOPICS.get(key_type)

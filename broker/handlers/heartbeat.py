@@ -13,13 +13,16 @@ Source: Kafka's GroupCoordinator.handleHeartbeat.
 
 from __future__ import annotations
 
+from odradek.broker.handlers.shared.authorization import require
 from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.security.acl.permission import READ_GROUP
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def run(context: Context, request: HeartbeatRequest) -> Reply:
     """REBALANCE_IN_PROGRESS makes the member join again."""
+    require(context, READ_GROUP, request.group_id)
     try:
         shard = context.services.groups.shard_of(request.group_id)
     except BrokerError as error:

@@ -18,7 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from odradek.broker.handlers.describe_configs import settings_in_force
+from odradek.broker.handlers.shared.authorization import require
 from odradek.broker.handlers.shared.handler import Context, Delayed, Reply
+from odradek.broker.security.acl.permission import ALTER_CLUSTER_CONFIGS, ALTER_TOPIC_CONFIGS
 from odradek.broker.settings.alter import (
     CHANGES_MAX,
     ConfigChange,
@@ -37,6 +39,7 @@ from odradek.controller.coordination.errors import (
     CoordinationError,
     StorageFailed,
 )
+from odradek.protocol.acl import CLUSTER_NAME
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
@@ -131,7 +134,12 @@ async def alter(
         try:
             if counts[requested_resource.resource_type, requested_resource.name] > 1:
                 raise invalid_request("Each resource must appear at most once.")
+            is_broker = requested_resource.resource_type == ConfigResourceType.BROKER
+            if not is_broker:
+                _authorize(context, requested_resource)
             decision = _decide(context, requested_resource, None)
+            if is_broker:  # Kafka checks what a broker cannot have before
+                _authorize(context, requested_resource)
         except BrokerError as error:
             outcomes.append(error)
         else:
@@ -140,6 +148,13 @@ async def alter(
                 Pending.of(None) if is_done else _store(context, requested_resource, decision)
             )
     return await _when_stored(context, requested, outcomes, respond)
+
+
+def _authorize(context: Context, resource: Requested) -> None:
+    permission, name = ALTER_CLUSTER_CONFIGS, CLUSTER_NAME
+    if resource.resource_type == ConfigResourceType.TOPIC:
+        permission, name = ALTER_TOPIC_CONFIGS, resource.name
+    require(context, permission, name)
 
 
 def _decide(context: Context, resource: Requested, stored: Mapping[str, str] | None) -> Decision:

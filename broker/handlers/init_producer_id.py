@@ -21,9 +21,15 @@ from __future__ import annotations
 
 from typing import Final
 
+from odradek.broker.handlers.shared.authorization import require
 from odradek.broker.handlers.shared.handler import Context, Delayed, Reply
 from odradek.broker.handlers.shared.transactional_ids import error_for, shard_of
 from odradek.broker.handlers.shared.waiting import wait_for
+from odradek.broker.security.acl.permission import (
+    IDEMPOTENT_WRITE,
+    WRITE_TOPIC,
+    WRITE_TRANSACTIONAL_ID,
+)
 from odradek.broker.transaction.metadata import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -40,6 +46,7 @@ FENCED_FROM: Final = 4
 
 async def run(context: Context, request: InitProducerIdRequest) -> Reply | Delayed:
     """A new id with epoch 0, or what the coordinator of the transactional id decides."""
+    _authorize(context, request.transactional_id)
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         raise BrokerError(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
@@ -59,6 +66,20 @@ async def run(context: Context, request: InitProducerIdRequest) -> Reply | Delay
         respond=lambda _: _given(producer_ids.take()),
         expire=lambda: late,
     )
+
+
+def _authorize(context: Context, transactional_id: str | None) -> None:
+    """An idempotent producer needs IDEMPOTENT_WRITE, or a topic that it may write to (KIP-679)."""
+    authorizer = context.services.authorizer
+    if authorizer is None:
+        return
+    if transactional_id is not None:
+        require(context, WRITE_TRANSACTIONAL_ID, transactional_id)
+    elif not (
+        authorizer.authorize(context, IDEMPOTENT_WRITE, log_if_denied=False)
+        or authorizer.authorize_by_resource_type(context, WRITE_TOPIC)
+    ):
+        raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
 async def _run_transactional(context: Context, request: InitProducerIdRequest) -> Reply | Delayed:

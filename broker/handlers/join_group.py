@@ -21,7 +21,9 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.broker.group.classic.events import Join, JoinResult
+from odradek.broker.handlers.shared.authorization import is_authorized
 from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.security.acl.permission import READ_GROUP
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.join_group import (
     JoinGroupRequest,
@@ -38,6 +40,9 @@ SKIP_ASSIGNMENT_FROM: Final = 9
 
 async def run(context: Context, request: JoinGroupRequest) -> Reply:
     """The response may wait until all members have joined."""
+    if not is_authorized(context, READ_GROUP, request.group_id):
+        refused = JoinResult(ErrorCode.GROUP_AUTHORIZATION_FAILED, "")
+        return Reply(_respond(context.version, refused))
     try:
         joined = await _join(context, request)
     except BrokerError as error:

@@ -16,7 +16,9 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.broker.group.classic.events import LeavingMember
+from odradek.broker.handlers.shared.authorization import require
 from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.security.acl.permission import READ_GROUP
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.leave_group import (
     LeaveGroupRequest,
@@ -29,6 +31,7 @@ SEVERAL_FROM: Final = 3
 
 async def run(context: Context, request: LeaveGroupRequest) -> Reply:
     """The response waits until the removal is replicated (consumer groups)."""
+    require(context, READ_GROUP, request.group_id)
     shard = context.services.groups.shard_of(request.group_id)
     if not request.group_id:
         raise BrokerError(ErrorCode.INVALID_GROUP_ID)

@@ -17,7 +17,9 @@ from typing import Final
 from odradek.broker.group.classic.state import ClassicGroup, GroupState
 from odradek.broker.group.consumer.state import ConsumerGroup
 from odradek.broker.group.group import Group
+from odradek.broker.handlers.shared.authorization import is_authorized
 from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.security.acl.permission import DESCRIBE_CLUSTER, DESCRIBE_GROUP
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from odradek.runtime.work import pause
@@ -35,12 +37,21 @@ async def run(context: Context, request: ListGroupsRequest) -> Reply:
     states = {name.lower() for name in request.states_filter}
     types = {name.lower() for name in request.types_filter}
     is_loading = any(shard.is_loading for shard in shards)
+    is_everything = is_authorized(context, DESCRIBE_CLUSTER, log_if_denied=False)
     listed: list[ListedGroup] = []
     for shard in shards:
         for number, group in enumerate(list(shard.groups.values())):
             listed_group = _listed(group)
             has_type = not types or listed_group.group_type in types
-            if has_type and (not states or listed_group.group_state.lower() in states):
+            has_state = not states or listed_group.group_state.lower() in states
+            if (
+                has_type
+                and has_state
+                and (
+                    is_everything
+                    or is_authorized(context, DESCRIBE_GROUP, group.group_id, log_if_denied=False)
+                )
+            ):
                 listed.append(listed_group)
             if number % GROUPS_PER_STEP == 0:
                 await pause()

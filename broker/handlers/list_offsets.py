@@ -25,8 +25,10 @@ from collections import Counter
 from contextlib import suppress
 from typing import Final
 
+from odradek.broker.handlers.shared.authorization import refused_names
 from odradek.broker.handlers.shared.handler import Context, Delayed, Reply
 from odradek.broker.replication.partition import Partition
+from odradek.broker.security.acl.permission import DESCRIBE_TOPIC
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.list_offsets import (
     EARLIEST_TIMESTAMP,
@@ -81,6 +83,8 @@ class _Search:
 
     def __init__(self, context: Context, request: ListOffsetsRequest) -> None:
         self._context = context
+        names = [topic.name for topic in request.topics]
+        self._refused = refused_names(context, DESCRIBE_TOPIC, names)
         self._request = request
         self._known: dict[Key, ListOffsetsPartitionResponse] = {}
         self._unknown: dict[Key, ListOffsetsPartition] = {}
@@ -102,7 +106,10 @@ class _Search:
             for partition in topic.partitions:
                 await pause()
                 key = (topic.name, partition.partition_index)
-                if named[key] > 1:
+                if topic.name in self._refused:
+                    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                    self._known[key] = _refused(partition, code)
+                elif named[key] > 1:
                     self._known[key] = _refused(partition, ErrorCode.INVALID_REQUEST)
                 else:
                     self._unknown[key] = partition
@@ -178,10 +185,15 @@ def _start(context: Context, topic: str, requested_partition: ListOffsetsPartiti
 
 async def _starts_of_segments(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """The response of version 0: offsets in descending order, at most as many as requested."""
+    refused = refused_names(context, DESCRIBE_TOPIC, [topic.name for topic in request.topics])
     topics = []
     for topic in request.topics:
         partitions = []
         for partition in topic.partitions:
+            if topic.name in refused:
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                partitions.append(_refused(partition, code))
+                continue
             result = _refused(partition, ErrorCode.NONE)
             try:
                 result.old_style_offsets = _old_style_offsets(

@@ -10,7 +10,9 @@ Source: KIP-455; Kafka's KafkaApis.handleListPartitionReassignmentsRequest.
 from __future__ import annotations
 
 from odradek.broker.handlers.alter_partition_reassignments import NOT_CONTROLLER
+from odradek.broker.handlers.shared.authorization import require
 from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.security.acl.permission import DESCRIBE_CLUSTER
 from odradek.controller.image.image import PartitionImage
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.list_partition_reassignments import (
@@ -27,6 +29,7 @@ UnderWay = dict[TopicPartition, PartitionImage]
 
 async def run(context: Context, request: ListPartitionReassignmentsRequest) -> Reply:
     """Ask the controller."""
+    require(context, DESCRIBE_CLUSTER)
     partitions: dict[TopicPartition, None] | None = None
     if request.topics is not None:
         partitions = {}

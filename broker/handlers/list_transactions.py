@@ -12,7 +12,9 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.broker.group.consumer.subscription_regex import TopicRegex
+from odradek.broker.handlers.shared.authorization import is_authorized
 from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.security.acl.permission import DESCRIBE_TRANSACTIONAL_ID
 from odradek.broker.transaction.state import BY_NAME
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.list_transactions import (
@@ -45,6 +47,7 @@ async def run(context: Context, request: ListTransactionsRequest) -> Reply:
                 and (not names or current.state.kafka_name in names)
                 and (not has_duration or current.start_ms < started_before_ms)
                 and (regex is None or regex.matches(metadata.transactional_id))
+                and is_authorized(context, DESCRIBE_TRANSACTIONAL_ID, metadata.transactional_id)
             ):
                 listed.append(
                     TransactionState(

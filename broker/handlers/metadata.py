@@ -184,6 +184,8 @@ async def _named(context: Context, request: MetadataRequest, creations: Creation
                 raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE)
             described[key] = await _topic(context, view, request)
         except BrokerError as error:
+            if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                operations = NOT_REQUESTED
             described[key] = _absent(asked.name, asked.topic_id, error.code, operations)
         await pause()
     return described

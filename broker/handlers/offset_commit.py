@@ -22,8 +22,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from odradek.broker.handlers.shared.authorization import require
 from odradek.broker.handlers.shared.handler import Context, Reply
 from odradek.broker.handlers.shared.offsets_to_commit import OffsetErrors, check_offsets, error_of
+from odradek.broker.security.acl.permission import READ_GROUP
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -42,6 +44,7 @@ async def run(context: Context, request: OffsetCommitRequest) -> Reply:
 
     A partition with an error does not prevent the commit of the others.
     """
+    require(context, READ_GROUP, request.group_id)
     groups = context.services.groups
     commits, errors, has_known = await check_offsets(
         context, request.topics, expire_ms=_expire_ms(context, request)

@@ -9,10 +9,12 @@ Source: Kafka's GroupCoordinator.handleDeleteOffsets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from odradek.broker.group.group import Group
+from odradek.broker.handlers.shared.authorization import refused_names, require
 from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.security.acl.permission import DELETE_GROUP, READ_TOPIC
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -27,18 +29,20 @@ from odradek.runtime.work import pause
 
 async def run(context: Context, request: OffsetDeleteRequest) -> Reply:
     """The offsets are deleted at once; the response waits until that is replicated."""
+    require(context, DELETE_GROUP, request.group_id)
+    refused = refused_names(context, READ_TOPIC, [topic.name for topic in request.topics])
     errors: dict[TopicPartition, ErrorCode] = {}
     for topic in request.topics:
         for partition in topic.partitions:
             key = TopicPartition(topic.name, partition.partition_index)
             error = context.services.topics.absence(*key)
-            if error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            if error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic.name not in refused:
                 errors[key] = error
             await pause()
     refusal = await _delete(context, request, errors)
     if refusal:
         return Reply(failed(request, refusal, None))
-    return Reply(await _respond(request, errors))
+    return Reply(await _respond(request, errors, refused))
 
 
 def _delete(
@@ -69,11 +73,15 @@ def _check_group(errors: dict[TopicPartition, ErrorCode], group: Group) -> None:
 
 
 async def _respond(
-    request: OffsetDeleteRequest, errors: Mapping[TopicPartition, ErrorCode]
+    request: OffsetDeleteRequest,
+    errors: Mapping[TopicPartition, ErrorCode],
+    refused: Container[str],
 ) -> OffsetDeleteResponse:
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     topics: dict[str, OffsetDeleteResponseTopic] = {}
     for topic in request.topics:
+        absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic.name in refused:
+            absent = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         for partition in topic.partitions:
             index = partition.partition_index
             topics.setdefault(
@@ -81,7 +89,7 @@ async def _respond(
             ).partitions.append(
                 OffsetDeleteResponsePartition(
                     partition_index=index,
-                    error_code=errors.get(TopicPartition(topic.name, index), unknown),
+                    error_code=errors.get(TopicPartition(topic.name, index), absent),
                 )
             )
             await pause()

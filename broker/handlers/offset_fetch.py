@@ -28,7 +28,9 @@ from typing import Any, Final
 from odradek.broker.group.consumer.offsets import check_fetch
 from odradek.broker.group.consumer.state import ConsumerGroup
 from odradek.broker.group.offsets import GroupOffsets, OffsetAndMetadata
+from odradek.broker.handlers.shared.authorization import refused_names, require
 from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.security.acl.permission import DESCRIBE_GROUP, DESCRIBE_TOPIC
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -60,6 +62,7 @@ OffsetFetchTopic = OffsetFetchRequestTopics | OffsetFetchRequestTopic
 async def run(context: Context, request: OffsetFetchRequest) -> Reply:
     if context.version < GROUPS_FROM:
         try:
+            require(context, DESCRIBE_GROUP, request.group_id)
             topics = await _fetch(context, request.group_id, request.topics, request.require_stable)
         except BrokerError as error:
             if context.version >= TOP_LEVEL_ERROR_FROM:
@@ -109,10 +112,13 @@ async def _fetch(
 ) -> TopicRows:
     shard = context.services.groups.shard_of(group_id)
     partitions: Iterator[TopicPartition] | None = None
+    refused: set[str] = set()
     if requested is not None:
+        refused = refused_names(context, DESCRIBE_TOPIC, [topic.name for topic in requested])
         partitions = (
             TopicPartition(topic.name, index)
             for topic in requested
+            if topic.name not in refused
             for index in topic.partition_indexes
         )
     by_topic: dict[str, list[Row]] = {}
@@ -126,7 +132,12 @@ async def _fetch(
         topic, index = fetched_offset.partition
         committed = (index, fetched_offset.committed or NOTHING, fetched_offset.error)
         by_topic.setdefault(topic, []).append(committed)
-    return by_topic.items()
+    if requested is None:
+        for name in refused_names(context, DESCRIBE_TOPIC, by_topic):
+            del by_topic[name]
+        return by_topic.items()
+    hidden = [topic for topic in requested if topic.name in refused]
+    return [*by_topic.items(), *_refused(hidden, ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
 
 
 async def _rows(
@@ -164,6 +175,7 @@ async def _of_group(
     context: Context, group: OffsetFetchRequestGroup, require_stable: bool
 ) -> OffsetFetchResponseGroup:
     try:
+        require(context, DESCRIBE_GROUP, group.group_id)
         _check_member(context, group)
         topics = await _fetch(context, group.group_id, group.topics, require_stable)
     except BrokerError as error:

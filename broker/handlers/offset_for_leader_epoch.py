@@ -13,7 +13,9 @@ Source: Kafka's ReplicaManager.lastOffsetForLeaderEpoch.
 
 from __future__ import annotations
 
+from odradek.broker.handlers.shared.authorization import is_authorized, refused_names
 from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.security.acl.permission import CLUSTER_ACTION, DESCRIBE_TOPIC
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -27,11 +29,19 @@ from odradek.runtime.work import pause
 
 async def run(context: Context, request: OffsetForLeaderEpochRequest) -> Reply:
     """Every partition for itself."""
+    refused: set[str] = set()
+    if not is_authorized(context, CLUSTER_ACTION, log_if_denied=False):
+        names = [topic.topic for topic in request.topics]
+        refused = refused_names(context, DESCRIBE_TOPIC, names)
     topics = []
     for topic in request.topics:
         partitions = []
         for partition in topic.partitions:
-            partitions.append(_end(context, topic.topic, partition))
+            if topic.topic in refused:
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                partitions.append(EpochEndOffset(error_code=code, partition=partition.partition))
+            else:
+                partitions.append(_end(context, topic.topic, partition))
             await pause()
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
     return Reply(OffsetForLeaderEpochResponse(topics=topics))

@@ -17,7 +17,9 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.broker.group.classic.events import Sync, SyncResult
+from odradek.broker.handlers.shared.authorization import require
 from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.security.acl.permission import READ_GROUP
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -29,6 +31,7 @@ async def run(context: Context, request: SyncGroupRequest) -> Reply:
     groups = context.services.groups
     if context.version >= PROTOCOL_FROM and None in (request.protocol_type, request.protocol_name):
         raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    require(context, READ_GROUP, request.group_id)
     try:
         shard = groups.shard_of(request.group_id)
     except BrokerError as error:

@@ -21,8 +21,10 @@ from typing import Final
 from odradek.broker.group.append_errors import AppendPurpose, response_error
 from odradek.broker.group.offsets_log import OffsetsTransaction
 from odradek.broker.group.shard import Shard
+from odradek.broker.handlers.shared.authorization import require
 from odradek.broker.handlers.shared.handler import Context, Reply
 from odradek.broker.handlers.shared.offsets_to_commit import OffsetErrors, check_offsets, error_of
+from odradek.broker.security.acl.permission import READ_GROUP, WRITE_TRANSACTIONAL_ID
 from odradek.broker.transaction_verifier import VerifiedTransaction, client_error
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.txn_offset_commit import (
@@ -41,6 +43,8 @@ ADDS_PARTITIONS_FROM: Final = 5
 
 async def run(context: Context, request: TxnOffsetCommitRequest) -> Reply:
     """The response waits until the commit is replicated."""
+    require(context, WRITE_TRANSACTIONAL_ID, request.transactional_id)
+    require(context, READ_GROUP, request.group_id)
     commits, errors, has_known = await check_offsets(context, request.topics)
     if not has_known:
         return Reply(await _respond(request, errors, ErrorCode.NONE))

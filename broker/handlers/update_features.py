@@ -12,12 +12,15 @@ Source: Kafka's KafkaApis.handleUpdateFeatures, KafkaController.processFeatureUp
 
 from __future__ import annotations
 
+from odradek.broker.handlers.shared.authorization import is_authorized
 from odradek.broker.handlers.shared.handler import Context, Delayed
 from odradek.broker.handlers.shared.waiting import wait_for
+from odradek.broker.security.acl.permission import ALTER_CLUSTER
 from odradek.controller.active.feature_updates import FeatureResults
 from odradek.controller.coordination.errors import CoordinationError
 from odradek.controller.decide.features import FeatureUpdate, UpgradeType
 from odradek.controller.znodes.zk_data import BadZnode
+from odradek.protocol.error_texts import ERROR_TEXTS
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.update_features import (
     FeatureUpdateKey,
@@ -32,6 +35,9 @@ UPGRADE_TYPES_FROM = 1
 
 def run(context: Context, request: UpdateFeaturesRequest) -> Delayed:
     """Have the controller finalize, then wait until this broker has read it."""
+    if not is_authorized(context, ALTER_CLUSTER):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        raise BrokerError(code, ERROR_TEXTS[code])
     controller = context.services.controller
     updates = [_update(context, update) for update in request.feature_updates]
     written: Pending[tuple[int, FeatureResults]] = Pending()

@@ -14,7 +14,9 @@ Source: Kafka's KafkaApis.handleWriteTxnMarkersRequest.
 
 from __future__ import annotations
 
+from odradek.broker.handlers.shared.authorization import is_authorized, require
 from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.security.acl.permission import ALTER_CLUSTER, CLUSTER_ACTION
 from odradek.broker.transaction_markers import Marker
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.write_txn_markers import (
@@ -33,6 +35,8 @@ MarkerWrites = dict[int, dict[str, dict[int, Pending[ErrorCode]]]]
 
 async def run(context: Context, request: WriteTxnMarkersRequest) -> Reply:
     """The response waits until every marker is replicated, or has an error."""
+    if not is_authorized(context, ALTER_CLUSTER, log_if_denied=False):
+        require(context, CLUSTER_ACTION)
     markers = context.services.transaction_markers
     written: MarkerWrites = {}
     pendings: list[Pending[ErrorCode]] = []

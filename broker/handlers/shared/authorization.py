@@ -6,6 +6,7 @@ Source: Kafka's AuthHelper.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from odradek.broker.handlers.shared.handler import Context
@@ -39,6 +40,16 @@ def require(context: Context, permission: Permission, name: str = CLUSTER_NAME) 
         raise BrokerError(permission.error)
 
 
+def refused_names(context: Context, permission: Permission, names: Iterable[str]) -> set[str]:
+    """The names of the resources to which the request may not do it; each is asked for once."""
+    authorizer = context.services.authorizer
+    if authorizer is None:
+        return set()
+    return {
+        name for name in dict.fromkeys(names) if not authorizer.authorize(context, permission, name)
+    }
+
+
 def authorized_operations(context: Context, resource_type: ResourceType, name: str) -> int:
     """What the request may do to a resource: bit n stands for the operation n."""
     authorizer = context.services.authorizer
@@ -54,6 +65,13 @@ def cluster_operations(context: Context, *, is_requested: bool) -> int:
     if not is_authorized(context, DESCRIBE_CLUSTER):
         return 0
     return authorized_operations(context, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def group_operations(context: Context, group_id: str, *, is_requested: bool) -> int:
+    """The authorized operations of a group."""
+    if not is_requested:
+        return NOT_REQUESTED
+    return authorized_operations(context, ResourceType.GROUP, group_id)
 
 
 ALL_OPERATIONS: Final = {

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from odradek.broker.group.offsets import OffsetAndMetadata
+from odradek.broker.handlers.shared.authorization import refused_names
 from odradek.broker.handlers.shared.handler import Context
+from odradek.broker.security.acl.permission import READ_TOPIC
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.work import pause
@@ -51,6 +53,7 @@ async def check_offsets(
     expire_ms  when the offsets expire; -1: as the broker says
     """
     services = context.services
+    refused = refused_names(context, READ_TOPIC, [topic.name for topic in topics])
     metadata_bytes_max = services.groups.limits.metadata_bytes_max
     commits: dict[TopicPartition, OffsetAndMetadata] = {}
     errors: OffsetErrors = {}
@@ -59,6 +62,9 @@ async def check_offsets(
         for partition in topic.partitions:
             await pause()
             key = (topic.name, partition.partition_index)
+            if topic.name in refused:
+                errors[key] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                continue
             if services.topics.absence(*key) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 errors[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
