@@ -5,6 +5,7 @@ Pure code never draws: what must be random is a field of the command that it is 
 
 from __future__ import annotations
 
+import os
 import random
 import uuid
 from typing import Protocol
@@ -19,6 +20,9 @@ class Randomness(Protocol):
     def uuid(self) -> uuid.UUID:
         """A random (version 4) UUID that is not zero."""
 
+    def bytes(self, count: int) -> bytes:
+        """Random bytes that cannot be guessed, for salts and the like."""
+
 
 class SystemRandomness:
     """The host's entropy."""
@@ -31,3 +35,6 @@ class SystemRandomness:
 
     def uuid(self) -> uuid.UUID:
         return uuid.uuid4()
+
+    def bytes(self, count: int) -> bytes:
+        return os.urandom(count)

@@ -117,13 +117,19 @@ def failed(
 def settings_in_force(context: Context) -> BrokerSettings:
     """This broker's settings with the dynamic ones of its image, applied to the node or not yet."""
     services = context.services
-    stored = services.controller.image.broker_configs
-    dynamic = DynamicSettings(
-        stored.get(DEFAULT_ENTITY, {}), stored.get(str(services.controller.broker_id), {})
-    )
+    dynamic = stored_dynamic_settings(context)
     if dynamic == services.settings.dynamic:
         return services.settings
     return with_dynamic(services.settings, dynamic)
+
+
+def stored_dynamic_settings(context: Context) -> DynamicSettings:
+    """The dynamic settings of this broker's image; passwords are encoded."""
+    controller = context.services.controller
+    stored = controller.image.broker_configs
+    return DynamicSettings(
+        stored.get(DEFAULT_ENTITY, {}), stored.get(str(controller.broker_id), {})
+    )
 
 
 def _refused(

@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from odradek.broker.handlers.describe_configs import settings_in_force
+from odradek.broker.handlers.describe_configs import settings_in_force, stored_dynamic_settings
 from odradek.broker.handlers.shared.authorization import require
 from odradek.broker.handlers.shared.handler import Context, Delayed, Reply
 from odradek.broker.security.acl.permission import ALTER_CLUSTER_CONFIGS, ALTER_TOPIC_CONFIGS
@@ -29,16 +29,19 @@ from odradek.broker.settings.alter import (
     LoggerChange,
     Requested,
     StoredConfigs,
+    check_encodable,
     decide,
     invalid_request,
 )
 from odradek.broker.settings.dynamic import DynamicSettings
 from odradek.broker.settings.load import with_dynamic
+from odradek.broker.settings.password_encoder import encoded, encoding
 from odradek.controller.coordination.errors import (
     ConnectionLoss,
     CoordinationError,
     StorageFailed,
 )
+from odradek.controller.znodes.dynamic_configs import BROKERS
 from odradek.protocol.acl import CLUSTER_NAME
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.incremental_alter_configs import (
@@ -140,6 +143,8 @@ async def alter(
             decision = _decide(context, requested_resource, None)
             if is_broker:  # Kafka checks what a broker cannot have before
                 _authorize(context, requested_resource)
+            if not request.validate_only:
+                check_encodable(context.services.settings, decision, requested_resource.name)
         except BrokerError as error:
             outcomes.append(error)
         else:
@@ -162,7 +167,7 @@ def _decide(context: Context, resource: Requested, stored: Mapping[str, str] | N
     services = context.services
     settings = settings_in_force(context)
     if stored is not None and resource.resource_type == ConfigResourceType.BROKER:
-        dynamic = settings.dynamic
+        dynamic = stored_dynamic_settings(context)
         settings = with_dynamic(
             settings,
             DynamicSettings(dynamic.default, stored)
@@ -192,7 +197,10 @@ def _store(context: Context, resource: Requested, decision: Decision) -> Pending
         def change(stored: Mapping[str, str]) -> Mapping[str, str]:
             decided = _decide(context, resource, stored)
             assert isinstance(decided, StoredConfigs), "the type of the resource is the same"
-            return decided.settings
+            by = encoding(context.services.settings.raw)
+            if by is None or decided.entity_type != BROKERS:
+                return decided.settings
+            return encoded(by, decided.settings, stored, context.services.rng.bytes)
 
         return context.services.controller.admin.alter_config(
             decision.entity_type,

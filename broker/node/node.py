@@ -35,6 +35,7 @@ from odradek.broker.node.formatted_directories import check_directories
 from odradek.broker.node.metadata_directory import MetadataDirectory
 from odradek.broker.node.monitoring import Monitoring, bind_monitoring
 from odradek.broker.node.parts import NodeParts
+from odradek.broker.node.password_rotation import replace_old_secret
 from odradek.broker.node.platform import Platform
 from odradek.broker.node.standby_listener import StandbyListener
 from odradek.broker.node.start_error import StartError, StartInterrupted
@@ -273,6 +274,7 @@ class Node:
             if warning is not None:
                 logger.warning("%s", warning)
         self._begin_background_work()
+        replace_old_secret(self._settings, controller, self._platform.rng)
         self._accept()
         if self._monitoring is not None:
             await self._monitoring.listen(

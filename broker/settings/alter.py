@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 from odradek.broker.settings.broker_settings import BrokerSettings
-from odradek.broker.settings.definitions import BROKER, TOPIC, broker_definition
+from odradek.broker.settings.definitions import BROKER, TOPIC
 from odradek.broker.settings.dynamic import (
     DEFAULT_ENTITY,
     THREAD_COUNTS,
@@ -24,6 +24,7 @@ from odradek.broker.settings.dynamic import (
     check_thread_count,
 )
 from odradek.broker.settings.load import make_settings
+from odradek.broker.settings.password_encoder import encoding, is_password
 from odradek.broker.settings.topic_config import check_overrides
 from odradek.broker.settings.types import (
     LIST,
@@ -252,7 +253,6 @@ def decide_broker(
         check_step(settings, make_settings(settings.static, dynamic))
     except SettingsError as error:
         raise invalid_request(str(error)) from error
-    check_storable(texts)
     return texts
 
 
@@ -286,17 +286,23 @@ def check_step(before: BrokerSettings, after: BrokerSettings) -> None:
             raise InvalidValueError(key, local, allowed)
 
 
-def check_storable(texts: Mapping[str, str]) -> None:
-    """Refuse secrets: they may be stored only encoded, and there is no encoder.
+def check_encodable(settings: BrokerSettings, decision: Decision, name: str) -> None:
+    """Refuse to store passwords where there is no secret to encode them with.
 
+    name    that of the resource
     raises  BrokerError(INVALID_CONFIG)
     """
-    for name in texts:
-        definition = broker_definition(name)
-        if definition is not None and definition.is_sensitive:
-            # Differs from Kafka: password.encoder.secret has no effect.
-            message = f"{name} cannot be stored: dynamic passwords are not supported"
-            raise BrokerError(ErrorCode.INVALID_CONFIG, message)
+    if (
+        isinstance(decision, StoredConfigs)
+        and decision.entity_type == "brokers"
+        and encoding(settings.raw) is None
+        and any(map(is_password, decision.settings))
+    ):
+        message = (
+            f"Invalid config value for resource ConfigResource(type=BROKER, name='{name}'): "
+            "Password encoder secret not configured"
+        )
+        raise BrokerError(ErrorCode.INVALID_CONFIG, message)
 
 
 def decide_loggers(changes: Sequence[ConfigChange], loggers: Collection[str]) -> list[LoggerChange]:

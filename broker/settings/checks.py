@@ -23,6 +23,7 @@ from odradek.broker.settings.groups import (
     assignor_names,
 )
 from odradek.broker.settings.listeners import HOST_RULE, PORT_MAX, SASL_PROTOCOLS, is_host
+from odradek.broker.settings.password_encoder import encoding
 from odradek.broker.settings.synonyms import RETENTION
 from odradek.broker.settings.types import InvalidValueError, value_text
 
@@ -81,6 +82,7 @@ def check_settings(settings: BrokerSettings) -> None:
     check_connections(settings)
     check_listeners(settings)
     check_groups(settings)
+    encoding(settings.raw)
     if settings.authorizer_class_name:
         authorizer_settings(settings.written)
 

@@ -17,6 +17,7 @@ from odradek.broker.settings.checks import check_settings, unknown_names
 from odradek.broker.settings.definitions import BROKER, base_name, broker_definition
 from odradek.broker.settings.dynamic import NO_DYNAMIC_SETTINGS, DynamicSettings, overlaid, usable
 from odradek.broker.settings.listeners import parse_counts, parse_listeners, parse_protocol_map
+from odradek.broker.settings.password_encoder import decoded
 from odradek.broker.settings.quorum_config import (
     QuorumConfig,
     quorum_config,
@@ -143,11 +144,13 @@ def with_dynamic(settings: BrokerSettings, dynamic: DynamicSettings) -> BrokerSe
     warning; where settings of the two levels exclude each other, a whole level is.  So a running
     broker keeps running (Kafka: DynamicBrokerConfig.fromPersistentProps).
 
-    dynamic  everything that is stored; `settings.dynamic` lacks what was left out before
+    dynamic  everything that is stored, passwords encoded; `settings.dynamic` lacks what was left
+             out before
     """
+    decoded_broker, warnings = decoded(settings.raw, dynamic.broker)
     default, default_warnings = usable(dynamic.default, per_broker=False)
-    broker, broker_warnings = usable(dynamic.broker, per_broker=True)
-    warnings = [*default_warnings, *broker_warnings]
+    broker, broker_warnings = usable(decoded_broker, per_broker=True)
+    warnings += [*default_warnings, *broker_warnings]
     for tried in (
         DynamicSettings(default, broker),
         DynamicSettings({}, broker),

@@ -17,3 +17,6 @@ class SeededRandomness:
 
     def uuid(self) -> uuid.UUID:
         return uuid.UUID(int=self._random.getrandbits(128), version=4)
+
+    def bytes(self, count: int) -> bytes:
+        return self._random.randbytes(count)

@@ -41,6 +41,7 @@ TOKENS_MAX: Final = 100_000
 """Tokens of the cluster, 1 kB each; beyond them none is created."""
 ZNODE_BYTES_MAX: Final = 256 << 10
 """ZooKeeper closes the connection of a client that writes 1 MiB."""
+SALT_BYTES: Final = 32
 CREDENTIALS_MAX: Final = 10_000
 """Credentials that are kept; beyond them all are dropped, and made again at the next login."""
 
@@ -97,7 +98,7 @@ class DelegationTokens:
         if credential is None:
             if len(self._credentials) >= CREDENTIALS_MAX:
                 self._credentials.clear()
-            salt = self._rng.uuid().bytes + self._rng.uuid().bytes
+            salt = self._rng.bytes(SALT_BYTES)
             password = b64encode(self.hmac_of(token_id)).decode()
             salted = salted_password(mechanism, password, salt, ITERATIONS_MIN)
             credential = credential_of(mechanism, salt, salted, ITERATIONS_MIN)

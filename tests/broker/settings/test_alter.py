@@ -13,6 +13,7 @@ from odradek.broker.settings.alter import (
     Requested,
     StoredConfigs,
     check_changes,
+    check_encodable,
     decide,
     decide_broker,
     decide_topic,
@@ -220,12 +221,16 @@ def test_more_changes_of_one_resource_than_allowed_are_refused() -> None:
     assert raised.value.code is ErrorCode.INVALID_REQUEST
 
 
-def test_dynamic_password_is_refused() -> None:
-    change = ConfigChange("listener.name.plaintext.ssl.key.password", "s3cr3t")
-    with pytest.raises(BrokerError) as raised:
-        decide_broker(SETTINGS, [change], per_broker=True, replaces=False)
+def test_dynamic_password_is_refused_without_a_secret() -> None:
+    name = "listener.name.plaintext.ssl.key.password"
+    texts = decide_broker(SETTINGS, [ConfigChange(name, "s3cr3t")], per_broker=True, replaces=False)
+    with pytest.raises(BrokerError, match="encoder secret not configured") as raised:
+        check_encodable(SETTINGS, StoredConfigs("brokers", "0", texts), "0")
     assert raised.value.code is ErrorCode.INVALID_CONFIG
     assert "s3cr3t" not in str(raised.value)
+    check_encodable(
+        make_settings({"password.encoder.secret": "x"}), StoredConfigs("brokers", "0", texts), "0"
+    )
 
 
 @pytest.mark.parametrize(
