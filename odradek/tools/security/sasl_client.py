@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final
 
+from odradek.broker.settings.jaas import LoginModule
 from odradek.tools.security.errors import SecurityError
-from odradek.tools.security.jaas import KEY, LoginModule
+from odradek.tools.security.jaas import KEY
 from odradek.tools.security.oauth_tokens import Token, extensions, token_source
 
 Exchange = Generator[bytes, bytes, None]
