@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import Final, NamedTuple
@@ -130,3 +132,26 @@ def test_health_checks_in_use_pass(tmp_path: Path) -> None:
     with compose_project("odradek-health-checks", file, ports, tmp_path) as project:
         project.compose("up", "-d")
         project.wait_until_healthy("broker", "by-image", "by-nc", "by-bash")
+
+
+def test_exporter_of_another_project_beside_a_broker_shows_its_topics(tmp_path: Path) -> None:
+    ports = {"PORT": str(free_port()), "EXPORTER_PORT": str(free_port())}
+    file = "tests/compose/shapes/exporter_beside.yml"
+    with compose_project("odradek-exporter-beside", file, ports, tmp_path) as project:
+        project.compose("up", "-d", "--build")
+        bootstrap = f"localhost:{ports['PORT']}"
+        topic = create_topic(bootstrap, 1, 1)
+        producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
+        for number in range(RECORDS):
+            producer.produce(topic, b"%d" % number)
+        assert producer.flush(60) == 0
+        line = f'kafka_topic_highwater{{partition="0",topic="{topic}"}} {RECORDS}.0'
+
+        def is_shown() -> bool:
+            with suppress(OSError):
+                url = f"http://localhost:{ports['EXPORTER_PORT']}/metrics"
+                with urllib.request.urlopen(url, timeout=10) as response:
+                    return line in response.read().decode().splitlines()
+            return False
+
+        until(is_shown, "the exporter shows the high watermark")
