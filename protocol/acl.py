@@ -102,6 +102,9 @@ class AccessControlEntry(NamedTuple):
     permission_type: AclPermissionType
 
 
+AclEntries = tuple[AccessControlEntry, ...]
+
+
 def known_code(codes: type[Code], code: int) -> Code:
     """The member of a code on the wire; UNKNOWN of one that Kafka 3.9 does not know."""
     try:

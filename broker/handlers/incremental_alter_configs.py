@@ -24,8 +24,8 @@ from odradek.broker.security.acl.permission import ALTER_CLUSTER_CONFIGS, ALTER_
 from odradek.broker.settings.alter import (
     CHANGES_MAX,
     ConfigChange,
+    ConfigDecision,
     ConfigResourceType,
-    Decision,
     LoggerChange,
     Requested,
     StoredConfigs,
@@ -162,7 +162,9 @@ def _authorize(context: Context, resource: Requested) -> None:
     require(context, permission, name)
 
 
-def _decide(context: Context, resource: Requested, stored: Mapping[str, str] | None) -> Decision:
+def _decide(
+    context: Context, resource: Requested, stored: Mapping[str, str] | None
+) -> ConfigDecision:
     """stored  the settings of the resource in its znode; None: as this broker knows them"""
     services = context.services
     settings = settings_in_force(context)
@@ -190,7 +192,7 @@ def _decide(context: Context, resource: Requested, stored: Mapping[str, str] | N
     )
 
 
-def _store(context: Context, resource: Requested, decision: Decision) -> Pending[None]:
+def _store(context: Context, resource: Requested, decision: ConfigDecision) -> Pending[None]:
     """Store a decision on what this broker knows, made again on what is stored."""
     if isinstance(decision, StoredConfigs):
 

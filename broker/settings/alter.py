@@ -83,7 +83,7 @@ class StoredConfigs(NamedTuple):
     settings: dict[str, str]
 
 
-Decision = StoredConfigs | tuple[LoggerChange, ...]
+ConfigDecision = StoredConfigs | tuple[LoggerChange, ...]
 
 INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 LOG_LEVELS: Final = ("DEBUG", "ERROR", "FATAL", "INFO", "TRACE", "WARN")
@@ -164,9 +164,9 @@ def applied(
             message = f"Config value {verb} is not allowed for config key: {name}"
             raise BrokerError(ErrorCode.INVALID_CONFIG, message)
         before = items(settings.get(name, value_text(definition.default) or ""))
-        known = dict.fromkeys(before)
+        present = dict.fromkeys(before)
         text = ",".join(
-            [*before, *(item for item in items(value) if item not in known)]
+            [*before, *(item for item in items(value) if item not in present)]
             if operation == ConfigOperation.APPEND
             else without(before, items(value))
         )
@@ -314,11 +314,13 @@ def decide_loggers(changes: Sequence[ConfigChange], loggers: Collection[str]) ->
     decided: list[LoggerChange] = []
     for logger, level, operation in changes:
         if operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
-            known = operation in tuple(ConfigOperation)
+            is_operation = operation in tuple(ConfigOperation)
             verb = (
-                ConfigOperation(operation).name if known else f"Unknown operation type {operation}"
+                ConfigOperation(operation).name
+                if is_operation
+                else f"Unknown operation type {operation}"
             )
-            what = f"{verb} operation" if known else verb
+            what = f"{verb} operation" if is_operation else verb
             raise invalid_request(f"{what} is not allowed for the BROKER_LOGGER resource")
         if logger not in loggers:
             message = f"Logger {logger} does not exist!"
@@ -355,7 +357,7 @@ def decide(
     broker_id: int,
     overrides_of: Callable[[str], Mapping[str, str] | None],
     loggers: Collection[str],
-) -> Decision:
+) -> ConfigDecision:
     """Decide what is stored for one resource, or which loggers change.
 
     broker_id     of this broker; broker.id may be -1

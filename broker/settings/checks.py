@@ -136,7 +136,7 @@ def zookeeper_tls_versions(settings: BrokerSettings) -> tuple[str, ...]:
     """The versions of TLS that may be used with ZooKeeper."""
     enabled = settings.raw["zookeeper.ssl.enabled.protocols"]
     if isinstance(enabled, tuple) and enabled:
-        return tuple(str(one) for one in enabled)
+        return tuple(str(version) for version in enabled)
     return (str(settings.raw["zookeeper.ssl.protocol"]),)
 
 

@@ -130,8 +130,8 @@ def chosen(names: Iterable[str], requested: Collection[str] | None) -> list[str]
     """The requested names, sorted."""
     if not requested:
         return sorted(names)
-    wanted = frozenset(requested)
-    return sorted(name for name in names if name in wanted)
+    names_requested = frozenset(requested)
+    return sorted(name for name in names if name in names_requested)
 
 
 def broker_entry(name: str, value: str | None, synonyms: tuple[Synonym, ...]) -> DescribedConfig:
@@ -165,7 +165,7 @@ def entry(
 def broker_synonyms(settings: BrokerSettings, name: str, *, hidden: bool) -> tuple[Synonym, ...]:
     """The values of a broker's setting and its synonyms at each level, by descending precedence."""
     names = all_synonyms(name)
-    found = [
+    synonyms = [
         Synonym(synonym, None if hidden else texts[synonym], source)
         for texts, source in (
             (settings.dynamic.broker, ConfigSource.DYNAMIC_BROKER_CONFIG),
@@ -176,7 +176,7 @@ def broker_synonyms(settings: BrokerSettings, name: str, *, hidden: bool) -> tup
         for synonym in names
         if synonym in texts
     ]
-    return tuple(dropwhile(lambda synonym: synonym.name != name, found))
+    return tuple(dropwhile(lambda synonym: synonym.name != name, synonyms))
 
 
 @lru_cache(maxsize=1)

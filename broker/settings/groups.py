@@ -78,7 +78,7 @@ def assignor_names(setting: tuple[str, ...]) -> tuple[str, ...]:
 
     raises  SettingsError for an unknown name, or for none at all
     """
-    names = tuple(CLASS_NAMES.get(one, one) for one in setting)
+    names = tuple(CLASS_NAMES.get(name, name) for name in setting)
     if not names or any(name not in ASSIGNOR_NAMES for name in names):
         raise InvalidValueError(
             "group.consumer.assignors", ",".join(setting), f"Must name {UNIFORM} or {RANGE}"

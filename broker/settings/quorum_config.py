@@ -291,15 +291,15 @@ def _is_first(
     advertised = parse_listeners(
         "advertised.listeners", values["advertised.listeners"] or "", protocols, ports_differ=False
     )
-    known = next((listener for listener in advertised if listener.name == own.name), own)
+    listener = next((listener for listener in advertised if listener.name == own.name), own)
     host, port = addresses[0]
-    if known.port != port:
+    if listener.port != port:
         return False
-    is_same = known.host not in ANY_HOST and known.host.lower() == host.lower()
+    is_same = listener.host not in ANY_HOST and listener.host.lower() == host.lower()
     if host in LOOPBACK or is_same or is_own_address(host):
         return True
     text = ",".join(values[BOOTSTRAP_SERVERS])
     allowed = f"Set the address of {own.name} in advertised.listeners, or {VOTERS}: {own} is not "
     allowed += "enough to tell which of the addresses is this node's"
-    _require(known.host not in ANY_HOST, BOOTSTRAP_SERVERS, text, allowed)
+    _require(listener.host not in ANY_HOST, BOOTSTRAP_SERVERS, text, allowed)
     return False

@@ -53,7 +53,7 @@ class Shape(Enum):
 SHAPES: Final = {shape.value: shape for shape in Shape}
 CASE_IGNORED: Final = "(case insensitive) "
 
-Rule = Between | MinusOneOr | OneOf | EachOf | Shape
+ValueRule = Between | MinusOneOr | OneOf | EachOf | Shape
 
 
 class BrokenRule(NamedTuple):
@@ -63,7 +63,7 @@ class BrokenRule(NamedTuple):
     allowed: str
 
 
-def broken_rule(rule: Rule, value: Value) -> BrokenRule | None:
+def broken_rule(rule: ValueRule, value: Value) -> BrokenRule | None:
     """Check a parsed value; None when it follows the rule or is not set."""
     if value is None:
         return None
@@ -126,7 +126,7 @@ def wrong_shape(shape: Shape, value: Value) -> BrokenRule | None:
             return BrokenRule(f"[{', '.join(value)}]", allowed)
 
 
-def rule_text(rule: Rule | None) -> str | None:
+def rule_text(rule: ValueRule | None) -> str | None:
     """A rule in one line, as in the tables of Kafka's documentation."""
     match rule:
         case None:
@@ -149,7 +149,7 @@ def rule_text(rule: Rule | None) -> str | None:
 
 
 @cache
-def parse_rule(text: str, is_list: bool) -> Rule | None:
+def parse_rule(text: str, is_list: bool) -> ValueRule | None:
     """The rule of which `rule_text` makes this text; None for an empty one.
 
     is_list  words in brackets are allowed as items of a list

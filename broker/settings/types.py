@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from odradek.broker.settings.rules import Between, Rule, Value, broken_rule, rule_text
+from odradek.broker.settings.rules import Between, Value, ValueRule, broken_rule, rule_text
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
@@ -60,7 +60,7 @@ class Definition(NamedTuple):
     type: ConfigType
     default: Value
     """None: not set."""
-    rule: Rule | None
+    rule: ValueRule | None
     importance: Importance
     update_mode: UpdateMode
     documentation: str

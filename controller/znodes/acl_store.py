@@ -40,7 +40,7 @@ from odradek.controller.znodes.cluster_reading import Warn
 from odradek.controller.znodes.fenced_writes import ensure_path, read_all
 from odradek.protocol.acl import (
     RESOURCE_TYPES,
-    AccessControlEntry,
+    AclEntries,
     PatternType,
     ResourcePattern,
     ResourceType,
@@ -51,17 +51,16 @@ from odradek.runtime.work import pause, shares
 
 ATTEMPTS_MAX: Final = 10
 
-Entries = tuple[AccessControlEntry, ...]
-ChangeEntries = Callable[[Entries], Entries]
+ChangeEntries = Callable[[AclEntries], AclEntries]
 """The entries that are stored -> those that will be."""
-OnAcls = Callable[[ResourcePattern, Entries], None]
+OnAcls = Callable[[ResourcePattern, AclEntries], None]
 """Called with the entries of a resource after they have changed."""
 
 logger = logging.getLogger("odradek.acls")
 
 
 class VersionedAcls(NamedTuple):
-    entries: Entries
+    entries: AclEntries
     version: int
     """The version of the znode; -1 when there is none."""
 
@@ -207,7 +206,7 @@ def _decode(path: str, data: bytes | None, stat: Stat) -> VersionedAcls:
         raise zk_data.BadZnode(f"{path}: {error}") from error
 
 
-def _write_of(path: str, entries: Entries, version: int) -> ZkOperation:
+def _write_of(path: str, entries: AclEntries, version: int) -> ZkOperation:
     if not entries:
         return Delete(path, version)
     if version < 0:

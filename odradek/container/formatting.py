@@ -53,8 +53,8 @@ def _stored_id(path: str) -> str | None:
     files = SystemFileSystem()
     try:
         folders: Sequence[str] = load_settings(path, []).log_dirs
-        found = [read_meta_properties(files, folder) for folder in folders]
+        identities = [read_meta_properties(files, folder) for folder in folders]
     except (SettingsError, MetaPropertiesError, OSError):
         # The format reports it.
         return None
-    return next((identity.cluster_id for identity in found if identity is not None), None)
+    return next((identity.cluster_id for identity in identities if identity is not None), None)

@@ -69,11 +69,10 @@ HELP_FLAGS: Final = (Flag("version", "Print the version of Kafka that this tool 
 BOOTSTRAP_SERVER: Final = Flag(
     "bootstrap-server", "Addresses of brokers of the cluster.", "host:port,host:port"
 )
-CLIENT_FLAGS: Final = (
-    BOOTSTRAP_SERVER,
-    Flag("command-config", "A properties file for the connection to the brokers.", "file"),
-    *HELP_FLAGS,
+COMMAND_CONFIG: Final = Flag(
+    "command-config", "A properties file for the connection to the brokers.", "file"
 )
+CLIENT_FLAGS: Final = (BOOTSTRAP_SERVER, COMMAND_CONFIG, *HELP_FLAGS)
 
 
 class Options:

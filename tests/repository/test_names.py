@@ -25,36 +25,6 @@ OWN_FILE: Final = re.compile(
     rf"(?:{'|'.join((*PRODUCT, *CHECKS))})/(?:[\w-]+/)*(?:[\w-]+\.py(?::[\w.]+)?)?"
 )
 """A folder, a file, or `path:name`."""
-WITH_NOUNS: Final = (
-    "broker/auto_topic_creation.py",
-    "broker/compaction/",
-    "broker/coordinator_log/",
-    "broker/fsync.py",
-    "broker/group/",
-    "broker/handlers/",
-    "broker/interbroker/",
-    "broker/monitoring/",
-    "broker/node/",
-    "broker/producer_ids.py",
-    "broker/purgatory.py",
-    "broker/replication/",
-    "broker/server/",
-    "broker/services.py",
-    "broker/topics.py",
-    "broker/transaction/",
-    "broker/transaction_markers.py",
-    "broker/transaction_verifier.py",
-    "controller/",
-    "odradek/demo/",
-    "odradek/pytest_plugin.py",
-    "odradek/testing/",
-    "pipeline/",
-    "protocol/",
-    "runtime/",
-    "storage/",
-)
-"""The packages whose aliases have one meaning and whose variables are nouns; others are added when
-theirs are."""
 PRONOUNS: Final = {"one", "found", "said", "known", "wanted"}
 CAMEL_CASE: Final = re.compile(r"[A-Z]+[a-z]\w*")
 SAYS_NOTHING: Final = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
@@ -149,7 +119,7 @@ def names_of_types(file: Source) -> Iterator[str]:
 def test_names_of_types_are_defined_once_aliases_included() -> None:
     places: dict[str, list[str]] = {}
     for file in product():
-        if file.is_in(*WITH_NOUNS) and not file.is_in(*WITH_NAMES_OF_THEIR_OWN):
+        if not file.is_in(*WITH_NAMES_OF_THEIR_OWN):
             for name in names_of_types(file):
                 places.setdefault(name, []).append(file.name)
     assert not {name: files for name, files in places.items() if len(files) > 1}
@@ -181,10 +151,7 @@ def test_names_of_types_are_defined_once_inside_pipelines() -> None:
 
 def test_variables_are_called_by_nouns() -> None:
     offenders = [
-        f"{file.name}:{line}: {name}"
-        for file in product()
-        if file.is_in(*WITH_NOUNS)
-        for line, name in pronouns(file)
+        f"{file.name}:{line}: {name}" for file in product() for line, name in pronouns(file)
     ]
     assert not offenders, "\n".join(offenders)
 

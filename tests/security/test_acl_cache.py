@@ -11,11 +11,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from odradek.broker.security.acl.acl_cache import AclCache, Entries
+from odradek.broker.security.acl.acl_cache import AclCache
 from odradek.broker.security.acl.acl_filter import AclBindingFilter
 from odradek.broker.security.acl.authorizer import java_address
 from odradek.protocol.acl import (
     AccessControlEntry,
+    AclEntries,
     AclOperation,
     AclPermissionType,
     PatternType,
@@ -39,11 +40,11 @@ OPERATIONS = (
 TYPES = (ResourceType.TOPIC, ResourceType.GROUP)
 PATTERNS = (PatternType.LITERAL, PatternType.PREFIXED)
 
-Acls = Mapping[ResourcePattern, Entries]
+Acls = Mapping[ResourcePattern, AclEntries]
 
 
-def random_acls(randomness: random.Random) -> dict[ResourcePattern, Entries]:
-    acls: dict[ResourcePattern, Entries] = {}
+def random_acls(randomness: random.Random) -> dict[ResourcePattern, AclEntries]:
+    acls: dict[ResourcePattern, AclEntries] = {}
     for _ in range(randomness.randint(0, 6)):
         resource = ResourcePattern(
             randomness.choice(TYPES), randomness.choice(NAMES), randomness.choice(PATTERNS)

@@ -16,6 +16,7 @@ from odradek.protocol.acl import (
     WILDCARD,
     WILDCARD_PRINCIPAL,
     AccessControlEntry,
+    AclEntries,
     AclOperation,
     AclPermissionType,
     PatternType,
@@ -35,7 +36,6 @@ IMPLIED_BY: Final = {
 }
 """The operations whose permission includes another one; a denial includes nothing."""
 
-Entries = tuple[AccessControlEntry, ...]
 Names = dict[str, None]
 _Key = tuple[AccessControlEntry, ResourceType, PatternType]
 
@@ -51,7 +51,7 @@ class AclCache:
 
     def __init__(self, *, allow_everyone_if_no_acl_found: bool = False) -> None:
         self._allow_everyone = allow_everyone_if_no_acl_found
-        self._acls: dict[ResourcePattern, Entries] = {}
+        self._acls: dict[ResourcePattern, AclEntries] = {}
         self._prefix_lengths: dict[ResourceType, dict[int, int]] = {}
         """How many prefixes have each length."""
         self._names: dict[_Key, Names] = {}
@@ -86,7 +86,7 @@ class AclCache:
         """The resources that have entries."""
         return list(self._acls)
 
-    def entries(self, resource: ResourcePattern) -> Entries:
+    def entries(self, resource: ResourcePattern) -> AclEntries:
         """The entries of exactly this pattern."""
         return self._acls.get(resource, ())
 

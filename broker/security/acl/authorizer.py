@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from odradek.broker.security.acl.acl_cache import AclCache, Entries
+from odradek.broker.security.acl.acl_cache import AclCache
 from odradek.broker.security.acl.acl_filter import AclBindingFilter
 from odradek.broker.security.acl.permission import PERMISSIONS, Permission
 from odradek.broker.security.kafka_principal import KafkaPrincipal
@@ -23,6 +23,7 @@ from odradek.controller.znodes.acl_store import AclStore
 from odradek.protocol.acl import (
     CLUSTER_NAME,
     AccessControlEntry,
+    AclEntries,
     PatternType,
     ResourcePattern,
     ResourceType,
@@ -95,7 +96,7 @@ class Authorizer:
         """Clients are served from now on: long work is divided into turns of the loop."""
         self._executor.serve(defer)
 
-    def _on_acls(self, resource: ResourcePattern, entries: Entries) -> None:
+    def _on_acls(self, resource: ResourcePattern, entries: AclEntries) -> None:
         self._cache.put(resource, entries)
         self._forget_decisions()
 
@@ -218,7 +219,7 @@ class Authorizer:
         """The resources that have entries."""
         return self._cache.resources()
 
-    def entries(self, resource: ResourcePattern) -> Entries:
+    def entries(self, resource: ResourcePattern) -> AclEntries:
         """The entries of exactly this pattern, as far as this broker has read them."""
         return self._cache.entries(resource)
 
@@ -277,7 +278,7 @@ class Authorizer:
         return matched
 
     async def _update(
-        self, resource: ResourcePattern, change: Callable[[Entries], Entries]
+        self, resource: ResourcePattern, change: Callable[[AclEntries], AclEntries]
     ) -> ErrorCode:
         try:
             await self._stores[resource.pattern_type].update(resource, change)
@@ -287,15 +288,15 @@ class Authorizer:
         return ErrorCode.NONE
 
 
-def _with(added: Entries, stored: Entries) -> Entries:
+def _with(added: AclEntries, stored: AclEntries) -> AclEntries:
     return tuple(dict.fromkeys((*stored, *added)))
 
 
 def _without(
     filters: Sequence[tuple[int, AclBindingFilter]],
     removed: dict[AccessControlEntry, int],
-    stored: Entries,
-) -> Entries:
+    stored: AclEntries,
+) -> AclEntries:
     """The entries that no filter matches; `removed` gets the others, with the first that does."""
     removed.clear()
     for entry in stored:

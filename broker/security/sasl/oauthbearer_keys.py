@@ -40,8 +40,8 @@ from odradek.broker.security.sasl.oauthbearer_token import (
     KEY_TYPES,
     Expectations,
     InvalidTokenError,
-    Key,
     SignedHeader,
+    SigningKey,
     ValidToken,
     check_signed,
     read_header,
@@ -59,7 +59,7 @@ UNKNOWN_KEY_INTERVAL_MS: Final = 10_000
 logger = logging.getLogger("odradek.oauthbearer")
 
 
-FetchKeys = Callable[[], Sequence[Key]]
+FetchKeys = Callable[[], Sequence[SigningKey]]
 """Called in a thread; raises UnreadableKeysError."""
 
 
@@ -73,7 +73,7 @@ class JsonWebKeys:
         self._refresh_ms = refresh_ms
         self._backoff_ms = backoff_ms
         self._backoff_max_ms = backoff_max_ms
-        self._keys: Sequence[Key] = ()
+        self._keys: Sequence[SigningKey] = ()
         self._is_loaded = False
         self._due_ms = 0
         """When the keys are fetched again."""
@@ -89,7 +89,7 @@ class JsonWebKeys:
         """
         self._on_keys(self._fetch(), now_ms=-self._refresh_ms)
 
-    def find(self, header: SignedHeader, now_ms: int) -> Key | Later[Key]:
+    def find(self, header: SignedHeader, now_ms: int) -> SigningKey | Later[SigningKey]:
         """The key of a token, or a coroutine that fetches the keys first.
 
         raises  InvalidTokenError
@@ -110,15 +110,15 @@ class JsonWebKeys:
         self._unknown_key_due_ms = now_ms + UNKNOWN_KEY_INTERVAL_MS
         return True
 
-    async def _fetched(self, header: SignedHeader, now_ms: int) -> Key:
+    async def _fetched(self, header: SignedHeader, now_ms: int) -> SigningKey:
         if self._fetching is None:
             await self._refresh(now_ms)
         else:
             await self._fetching
         key = select(self._keys, header)
         if key is None:
-            known = "those of the provider" if self._is_loaded else "any: none was fetched yet"
-            raise InvalidTokenError(f"its key is not among {known}")
+            names = "those of the provider" if self._is_loaded else "any: none was fetched yet"
+            raise InvalidTokenError(f"its key is not among {names}")
         return key
 
     async def _refresh(self, now_ms: int) -> None:
@@ -134,7 +134,7 @@ class JsonWebKeys:
             self._fetching = None
             fetching.resolve(None)
 
-    def _on_keys(self, keys: Sequence[Key], now_ms: int) -> None:
+    def _on_keys(self, keys: Sequence[SigningKey], now_ms: int) -> None:
         self._keys = keys
         self._is_loaded = True
         self._failures = 0
@@ -153,13 +153,13 @@ class SignedTokens:
 
         raises  InvalidTokenError
         """
-        found = self._keys.find(read_header(token), now_ms)
-        if isinstance(found, RSAKey | ECKey | OKPKey):
-            return check_signed(token, found, self._expected, now_ms)
-        return self._when_found(token, found, now_ms)
+        key = self._keys.find(read_header(token), now_ms)
+        if isinstance(key, RSAKey | ECKey | OKPKey):
+            return check_signed(token, key, self._expected, now_ms)
+        return self._when_fetched(token, key, now_ms)
 
-    async def _when_found(self, token: str, found: Later[Key], now_ms: int) -> ValidToken:
-        return check_signed(token, await found, self._expected, now_ms)
+    async def _when_fetched(self, token: str, key: Later[SigningKey], now_ms: int) -> ValidToken:
+        return check_signed(token, await key, self._expected, now_ms)
 
 
 def signed_tokens(context: MechanismContext) -> SignedTokens:
@@ -192,7 +192,7 @@ def signed_tokens(context: MechanismContext) -> SignedTokens:
     return SignedTokens(keys, expected)
 
 
-def select(keys: Sequence[Key], header: SignedHeader) -> Key | None:
+def select(keys: Sequence[SigningKey], header: SignedHeader) -> SigningKey | None:
     """The first key of the type that a token's algorithm needs, with the id that it names."""
     key_type, curve = KEY_TYPES[header.algorithm]
     for key in keys:
@@ -206,7 +206,7 @@ def select(keys: Sequence[Key], header: SignedHeader) -> Key | None:
     return None
 
 
-def read_keys(document: bytes) -> list[Key]:
+def read_keys(document: bytes) -> list[SigningKey]:
     """The public keys of a JWKS that can check signatures; others are passed over.
 
     raises  UnreadableKeysError
@@ -218,7 +218,7 @@ def read_keys(document: bytes) -> list[Key]:
     entries = entries.get("keys") if isinstance(entries, dict) else None
     if not isinstance(entries, list) or len(entries) > KEYS_MAX:
         raise UnreadableKeysError(f"not a JWKS of at most {KEYS_MAX} keys")
-    keys: list[Key] = []
+    keys: list[SigningKey] = []
     for entry in entries:
         if not isinstance(entry, dict) or _is_short(entry):
             continue

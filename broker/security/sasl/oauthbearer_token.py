@@ -23,7 +23,7 @@ from joserfc.jws import JWSRegistry, extract_compact, validate_compact
 
 from odradek.bounded_parsing import UnreadableText, parse_json
 
-Key = RSAKey | ECKey | OKPKey
+SigningKey = RSAKey | ECKey | OKPKey
 
 TOKEN_CHARACTERS_MAX: Final = 64 << 10
 """Some providers list hundreds of groups; parsing so much takes 1 ms."""
@@ -118,7 +118,7 @@ def read_header(token: str) -> SignedHeader:
     return SignedHeader(algorithm, key_id)
 
 
-def check_signed(token: str, key: Key, expected: Expectations, now_ms: int) -> ValidToken:
+def check_signed(token: str, key: SigningKey, expected: Expectations, now_ms: int) -> ValidToken:
     """Check the signature of a token, then its claims.
 
     key      of the type that the algorithm in the header needs (`KEY_TYPES`)

@@ -161,10 +161,10 @@ def _alter_credentials(
 
 def _upsertion(user: str, mechanism: str, number: int, text: str) -> ScramCredentialUpsertion:
     # The message does not show the password, which Kafka's does.
-    found = _CREDENTIAL.fullmatch(text)
-    if found is None:
+    match = _CREDENTIAL.fullmatch(text)
+    if match is None:
         raise ConfigsError(f"Invalid credential property {mechanism}=[hidden]")
-    iterations = ITERATIONS if found[1] in (None, "", "-1") else int(found[1])
+    iterations = ITERATIONS if match[1] in (None, "", "-1") else int(match[1])
     if iterations < ITERATIONS:
         raise ConfigsError(
             f"Iterations {iterations} is less than the minimum {ITERATIONS} required for "
@@ -176,5 +176,5 @@ def _upsertion(user: str, mechanism: str, number: int, text: str) -> ScramCreden
         mechanism=number,
         iterations=iterations,
         salt=salt,
-        salted_password=hashlib.pbkdf2_hmac(HASHES[mechanism], found[2].encode(), salt, iterations),
+        salted_password=hashlib.pbkdf2_hmac(HASHES[mechanism], match[2].encode(), salt, iterations),
     )

@@ -160,13 +160,13 @@ def _alter(
     resource = Resource(RESOURCE_TYPES[kind], name)
     if kind == LOGGERS:
         valid = [entry.name for entry in describe(client, resource)]
-        unknown = [one for one in (*deleted, *added) if one not in valid]
+        unknown = [config for config in (*deleted, *added) if config not in valid]
         if unknown:
             raise ConfigsError(f"Invalid broker logger(s): {','.join(unknown)}")
         alter(client, resource, added, deleted)
     else:
         before = {entry.name: entry.value for entry in describe(client, resource)}
-        unknown = [one for one in deleted if one not in before]
+        unknown = [config for config in deleted if config not in before]
         if unknown:
             raise ConfigsError(f"Invalid config(s): {','.join(unknown)}")
         if kind == BROKERS:

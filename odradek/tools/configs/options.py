@@ -44,11 +44,10 @@ CONNECTIONS: Final = ("bootstrap-server", "bootstrap-controller", "zookeeper")
 _BROKER_ID: Final = re.compile(r"[+-]?\d+")
 
 FLAGS: Final = (
-    Flag("bootstrap-server", "Addresses of brokers of the cluster.", "host:port,host:port"),
+    *command_line.CLIENT_FLAGS,
     Flag("bootstrap-controller", "Not supported: there are no KRaft controllers.", "host:port"),
     Flag("zookeeper", "Not supported: only for users, and brokers that are down.", "host:port"),
     Flag("zk-tls-config-file", "With --zookeeper.", "file"),
-    Flag("command-config", "A properties file for the connection to the brokers.", "file"),
     Flag("describe", "Print the dynamic configuration of the entity, or of all of its type."),
     Flag("alter", "Change the dynamic configuration of the entity."),
     Flag("all", "With --describe: all configs, also static ones and defaults."),
@@ -73,8 +72,6 @@ FLAGS: Final = (
     Flag("add-config-file", "With --alter: a properties file of configs to set.", "file"),
     Flag("delete-config", "With --alter: configs to delete.", "k,k"),
     Flag("force", "Has no effect."),
-    Flag("version", "Print the version of Kafka that this tool matches."),
-    Flag("help", "Print this text."),
 )
 
 

@@ -109,7 +109,7 @@ def describe(
     (result,) = response.results
     if result.error_code:
         raise refused(result.error_code, result.error_message)
-    wanted = None if every else resource.source
+    source = None if every else resource.source
     return [
         ConfigEntry(
             row.name,
@@ -118,7 +118,7 @@ def describe(
             [(synonym.source, synonym.name, synonym.value) for synonym in row.synonyms],
         )
         for row in sorted(result.configs, key=lambda row: row.name)
-        if wanted is None or row.config_source == wanted
+        if source is None or row.config_source == source
     ]
 
 

@@ -278,8 +278,8 @@ def _backoff_ms(value: str) -> int:
 
 def _assignors(_: str, value: str) -> dict[str, Any]:
     names = [name.strip().rpartition(".")[2] for name in value.split(",")]
-    known = [_ASSIGNORS[name] for name in names if name in _ASSIGNORS]
-    return {"partition.assignment.strategy": ",".join(known)} if known else {}
+    strategies = [_ASSIGNORS[name] for name in names if name in _ASSIGNORS]
+    return {"partition.assignment.strategy": ",".join(strategies)} if strategies else {}
 
 
 def _fetch_max(_: str, value: str) -> dict[str, Any]:

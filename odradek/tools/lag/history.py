@@ -27,13 +27,13 @@ _VERSION: Final = struct.Struct(">h")
 OFFSET_KEYS: Final = (0, 1)
 OFFSET_VALUES: Final = range(5)
 
-Commits = dict[str, dict[TopicPartition, list[tuple[int, int]]]]
+GroupCommits = dict[str, dict[TopicPartition, list[tuple[int, int]]]]
 """(timestamp in ms, offset) by group and partition, in the order of the log."""
 
 
 def committed_since(
     consumer: Any, since_ms: int, groups: Collection[str], timeout_s: float
-) -> Commits:
+) -> GroupCommits:
     """What groups have committed since a time.
 
     consumer  of librdkafka, with `enable.partition.eof`; it gets other assignments
@@ -43,7 +43,7 @@ def committed_since(
     from confluent_kafka import TopicPartition as Place
 
     topic = consumer.list_topics(OFFSETS_TOPIC, timeout=timeout_s).topics[OFFSETS_TOPIC]
-    commits: Commits = {}
+    commits: GroupCommits = {}
     places = [Place(OFFSETS_TOPIC, index, since_ms) for index in topic.partitions]
     if not places:
         return commits
@@ -69,7 +69,9 @@ def committed_since(
     return commits
 
 
-def _add(commits: Commits, key: bytes | None, value: bytes | None, groups: Collection[str]) -> None:
+def _add(
+    commits: GroupCommits, key: bytes | None, value: bytes | None, groups: Collection[str]
+) -> None:
     """Note a record; those of members, deletions and unreadable ones are passed over."""
     if key is None or value is None or len(key) < _VERSION.size or len(value) < _VERSION.size:
         return
@@ -89,7 +91,7 @@ def _add(commits: Commits, key: bytes | None, value: bytes | None, groups: Colle
 
 
 def with_lags(
-    client: Client, commits: Commits, interval_ms: int, ends: Mapping[TopicPartition, int]
+    client: Client, commits: GroupCommits, interval_ms: int, ends: Mapping[TopicPartition, int]
 ) -> dict[str, dict[TopicPartition, list[Commit]]]:
     """The window of each group's commits, with the lag at the time of each.
 

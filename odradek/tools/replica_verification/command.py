@@ -44,7 +44,7 @@ LOGGER: Final = "org.apache.kafka.tools.ReplicaVerificationTool"
 FLAGS: Final = (
     Flag("broker-list", "Addresses of brokers of the cluster.", "host:port,host:port"),
     Flag("topics-include", "Compare the topics whose whole name matches.", "regular expression"),
-    Flag("command-config", "A properties file for the connection to the brokers.", "file"),
+    command_line.COMMAND_CONFIG,
     Flag(
         "topic-white-list",
         "The old name of --topics-include, which takes precedence.",

@@ -61,13 +61,13 @@ def token_source(configs: Mapping[str, str], options: Mapping[str, str]) -> Call
 def extensions(options: Mapping[str, str]) -> dict[str, str]:
     """SASL extensions that go with the token (KIP-342)."""
     for prefix in ("unsecuredLoginExtension_", "extension_"):
-        found = {
+        named = {
             name.removeprefix(prefix): value
             for name, value in options.items()
             if name.startswith(prefix)
         }
-        if found:
-            return found
+        if named:
+            return named
     return {}
 
 

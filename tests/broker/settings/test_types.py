@@ -9,9 +9,9 @@ from odradek.broker.settings.rules import (
     EachOf,
     MinusOneOr,
     OneOf,
-    Rule,
     Shape,
     Value,
+    ValueRule,
     broken_rule,
     parse_rule,
     protocol_version,
@@ -29,7 +29,7 @@ from odradek.broker.settings.types import (
 )
 
 
-def definition(config_type: ConfigType, rule: Rule | None = None) -> Definition:
+def definition(config_type: ConfigType, rule: ValueRule | None = None) -> Definition:
     return Definition("the.key", config_type, None, rule, Importance.MEDIUM, READ_ONLY, "A key.")
 
 
@@ -111,7 +111,7 @@ def test_error_of_an_invalid_value_names_key_value_and_what_is_allowed(
     ],
 )
 def test_each_rule_accepts_valid_and_refuses_invalid_values(
-    config_type: ConfigType, rule: Rule, good: str, bad: str, allowed: str
+    config_type: ConfigType, rule: ValueRule, good: str, bad: str, allowed: str
 ) -> None:
     parse_value(definition(config_type, rule), good)
     with pytest.raises(InvalidValueError, match=r"the\.key") as raised:
@@ -152,7 +152,7 @@ def test_secret_does_not_appear_in_its_error() -> None:
         (Shape.NOT_EMPTY, "non-empty string"),
     ],
 )
-def test_rule_is_written_as_in_kafkas_tables(rule: Rule | None, text: str | None) -> None:
+def test_rule_is_written_as_in_kafkas_tables(rule: ValueRule | None, text: str | None) -> None:
     assert rule_text(rule) == text
     assert parse_rule(text or "", isinstance(rule, EachOf)) == rule
 
