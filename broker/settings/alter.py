@@ -286,7 +286,7 @@ def check_step(before: BrokerSettings, after: BrokerSettings) -> None:
             raise InvalidValueError(key, local, allowed)
 
 
-def check_encodable(settings: BrokerSettings, decision: Decision, name: str) -> None:
+def check_encodable(settings: BrokerSettings, decision: ConfigDecision, name: str) -> None:
     """Refuse to store passwords where there is no secret to encode them with.
 
     name    that of the resource

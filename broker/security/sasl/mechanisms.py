@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from odradek.broker.security.sasl.sasl_server import Mechanism
 from odradek.broker.security.sasl.scram_credential import ScramCredential
 from odradek.broker.settings.broker_settings import BrokerSettings
-from odradek.broker.settings.jaas import LoginModule
+from odradek.runtime.jaas import LoginModule
 
 MODULES: Final = {
     "PLAIN": "odradek.broker.security.sasl.plain",

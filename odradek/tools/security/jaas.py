@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.settings.jaas import JaasError, LoginModule, parse_login_modules
+from odradek.runtime.jaas import JaasError, LoginModule, parse_login_modules
 from odradek.tools.security.errors import SecurityError
 
 KEY: Final = "sasl.jaas.config"

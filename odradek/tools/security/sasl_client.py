@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final
 
-from odradek.broker.settings.jaas import LoginModule
+from odradek.runtime.jaas import LoginModule
 from odradek.tools.security.errors import SecurityError
 from odradek.tools.security.jaas import KEY
 from odradek.tools.security.oauth_tokens import Token, extensions, token_source

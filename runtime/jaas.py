@@ -139,14 +139,15 @@ def _login_module(tokens: _Tokens) -> LoginModule:
     if kind != "word":
         raise JaasError("Login module control flag not specified in JAAS config")
     if flag.lower() not in FLAGS:
-        raise JaasError(f"Invalid login module control flag in JAAS config of {class_name}")
+        raise JaasError("Invalid login module control flag in JAAS config")
     options: dict[str, str] = {}
     while not tokens.is_mark(";"):
         kind, key = tokens.take()
         if kind not in ("word", "text"):
             raise JaasError("JAAS config entry not terminated by semi-colon")
         if tokens.take() != ("mark", "=") or tokens.next[0] not in ("word", "text"):
-            raise JaasError(f"Value not specified for key '{key}' in JAAS config")
+            # The key may be a part of a password without quotation marks.
+            raise JaasError("Value not specified for a key in JAAS config")
         options[key] = tokens.take()[1]
     tokens.take()
     return LoginModule(class_name, options)
