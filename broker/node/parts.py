@@ -153,7 +153,10 @@ class NodeParts:
             platform.scheduler,
             connections_max,
             sasl_listeners=build_sasl_listeners(
-                self.services.settings, self.scram_users, platform.rng
+                self.services.settings,
+                self.scram_users,
+                self.services.delegation_tokens,
+                platform.rng,
             ),
             wheel=platform.wheel,
             make_dispatcher=platform.make_dispatcher,

@@ -12,12 +12,16 @@ from odradek.runtime.randomness import Randomness
 
 if TYPE_CHECKING:
     from odradek.broker.security.sasl.authenticator import SaslListener
+    from odradek.broker.security.tokens.delegation_tokens import DelegationTokens
 
 NONCE_BOUND = 1 << 130
 
 
 def build_sasl_listeners(
-    settings: BrokerSettings, users: ScramUsers, rng: Randomness
+    settings: BrokerSettings,
+    users: ScramUsers,
+    tokens: DelegationTokens | None,
+    rng: Randomness,
 ) -> dict[str, SaslListener]:
     """What the listeners whose clients authenticate share with their connections, by name."""
     names = [
@@ -31,7 +35,10 @@ def build_sasl_listeners(
     from odradek.broker.settings.sasl import login_modules
 
     credentials = Credentials(
-        of_user=users.credential, of_token=lambda mechanism, token_id, now_ms: None
+        of_user=users.credential,
+        of_token=(lambda mechanism, token_id, now_ms: None)
+        if tokens is None
+        else tokens.credential,
     )
     listeners = {}
     for name in names:

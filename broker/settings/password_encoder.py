@@ -206,8 +206,8 @@ def _encrypted(cipher: str, key: bytes, vector: bytes, content: bytes) -> bytes:
     padder = PKCS7(BLOCK_BITS).padder()
     encryptor = _cbc(key, vector).encryptor()
     encrypted: bytes = encryptor.update(padder.update(content) + padder.finalize())
-    last: bytes = encryptor.finalize()
-    return encrypted + last
+    encrypted += encryptor.finalize()
+    return encrypted
 
 
 def _decrypted(cipher: str, key: bytes, vector: bytes, content: bytes) -> bytes:

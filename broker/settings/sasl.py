@@ -75,6 +75,8 @@ def check_sasl(settings: BrokerSettings) -> None:
         if listener.name != settings.inter_broker_listener_name:
             continue
         mechanism = inter_broker_mechanism(settings)
+        if mechanism == "OAUTHBEARER":
+            raise InvalidValueError(_INTER_BROKER, mechanism, "It is served for clients only")
         if mechanism not in modules:
             allowed = f"Expected a mechanism out of {_MECHANISMS} ({', '.join(modules)})"
             raise InvalidValueError(_INTER_BROKER, mechanism, allowed)

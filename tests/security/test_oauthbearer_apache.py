@@ -14,6 +14,7 @@ from odradek.protocol.messages.sasl_authenticate import (
 from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from tests.support.access_tokens import CASES, SETTINGS, TokenCase, initial
 from tests.support.apache import apache_node
+from tests.support.broker_process import odradek_broker
 from tests.support.ports import free_port
 from tests.support.token_provider import TokenProvider, serving
 from tests.support.wire import Wire
@@ -56,6 +57,10 @@ def log_in(address: str, message: bytes) -> list[tuple[int, str | None, bytes]]:
 
 
 REFUSED = b'{"status":"invalid_token"}'
+INVALID_CREDENTIALS = (
+    "Authentication failed during authentication due to invalid credentials with SASL mechanism "
+    "OAUTHBEARER"
+)
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +68,15 @@ def provider() -> Iterator[TokenProvider]:
     provider = TokenProvider()
     with serving(provider):
         yield provider
+
+
+@pytest.fixture(scope="module")
+def ours(provider: TokenProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    port, internal_port = free_port(), free_port()
+    overrides = listeners(port, internal_port, f"{provider.address}/jwks")
+    folder = tmp_path_factory.mktemp("ours")
+    with odradek_broker(folder, port=internal_port, overrides=overrides):
+        yield f"127.0.0.1:{port}"
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +93,32 @@ def expected(case: TokenCase) -> list[tuple[int, str | None, bytes]]:
     return [(0, "", REFUSED), (ErrorCode.SASL_AUTHENTICATION_FAILED, REFUSED.decode(), b"")]
 
 
-def test_apache_accepts_and_refuses_every_token_of_the_table(
-    apache: str, provider: TokenProvider
+@pytest.mark.parametrize("name", ["ours", "apache"])
+def test_token_of_the_table_is_accepted_or_refused(
+    name: str, provider: TokenProvider, request: pytest.FixtureRequest
 ) -> None:
-    responses = {case.name: log_in(apache, initial(case.make(provider))) for case in CASES}
+    address = request.getfixturevalue(name)
+    responses = {case.name: log_in(address, initial(case.make(provider))) for case in CASES}
     assert responses == {case.name: expected(case) for case in CASES}
+
+
+@pytest.mark.parametrize("name", ["ours", "apache"])
+def test_message_of_another_format_is_refused(name: str, request: pytest.FixtureRequest) -> None:
+    address = request.getfixturevalue(name)
+    for message in (b"", b"\x01", b"n,,", b"y,,\x01auth=Bearer a.b.c\x01\x01", b"\xff" * 100):
+        assert log_in(address, message) == [
+            (ErrorCode.SASL_AUTHENTICATION_FAILED, INVALID_CREDENTIALS, b"")
+        ]
+
+
+@pytest.mark.parametrize("name", ["ours", "apache"])
+def test_other_authorization_id_is_refused(
+    name: str, provider: TokenProvider, request: pytest.FixtureRequest
+) -> None:
+    message = b"n,a=bob," + initial(provider.token())[3:]
+    text = (
+        "Authentication failed: Client requested an authorization id (bob) that is different from "
+        "the token's principal name (alice)"
+    )
+    responses = log_in(request.getfixturevalue(name), message)
+    assert responses == [(ErrorCode.SASL_AUTHENTICATION_FAILED, text, b"")]
