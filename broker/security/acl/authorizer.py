@@ -123,7 +123,13 @@ class Authorizer:
             is_allowed = self._decisions[request.principal][request.client_host][permission][name]
         except KeyError:
             is_allowed = self._decide(request, permission, name)
-        if log_if_allowed if is_allowed else log_if_denied:
+        if is_allowed:
+            # Without the call of `_log`: nearly every request comes here.
+            if log_if_allowed and (
+                logger.isEnabledFor(logging.DEBUG) or audit_logger.isEnabledFor(logging.DEBUG)
+            ):
+                self._log(request, permission, name, is_allowed=True)
+        elif log_if_denied:
             self._log(request, permission, name, is_allowed=is_allowed)
         return is_allowed
 
