@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from odradek.testing.handle import KafkaHandle
     from odradek.testing.namespace import KafkaNamespace
     from odradek.testing.reading import StoredRecord, UnknownTopic
+    from odradek.testing.security import Security
     from odradek.testing.waiting import NotReached, wait_for
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "KafkaNamespace",
     "KafkaTestCase",
     "NotReached",
+    "Security",
     "StoredRecord",
     "UnknownTopic",
     "wait_for",
@@ -53,6 +55,7 @@ _MODULES: Final = {
     "KafkaNamespace": "namespace",
     "KafkaTestCase": "case",
     "NotReached": "waiting",
+    "Security": "security",
     "StoredRecord": "reading",
     "UnknownTopic": "reading",
     "wait_for": "waiting",

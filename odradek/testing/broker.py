@@ -10,13 +10,17 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from odradek.launcher import module_command
 from odradek.testing.connected import ConnectedBroker
 from odradek.testing.control import ControlClient
 from odradek.testing.faults import Disk
 from odradek.testing.handle import KafkaHandle
+from odradek.testing.security import BrokerUsers, Security
+
+if TYPE_CHECKING:
+    from odradek.tools.security.client_security import ClientSecurity
 
 READY_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 20.0
@@ -26,6 +30,7 @@ FOLDER_PREFIX: Final = "odradek-testing-"
 POISON_VARIABLE: Final = "ODRADEK_POISON_LENT_MEMORY"
 """With 1 a broker overwrites memory that its requests have lent; the environment may say 0."""
 LOG_FILE: Final = "broker.log"
+SETTINGS_FILE: Final = "broker.properties"
 TAIL_BYTES: Final = 16 << 10
 
 
@@ -47,12 +52,14 @@ class Broker(KafkaHandle):
         as_release: str | None = None,
         snapshot: str | os.PathLike[str] | None = None,
         ready_timeout_s: float = READY_TIMEOUT_S,
+        security: Security | None = None,
     ) -> None:
         """
         settings    as in server.properties
         as_release  "2.8", "3.9" or "4.3": serve the APIs and versions of this release of Kafka
         snapshot    a file of `save`, whose topics, records and offsets the broker begins with, and
                     whose settings and time it has where `settings` does not give others
+        security    users that may connect; None: every client
         """
         super().__init__()
         self._keeps_log = False
@@ -60,6 +67,7 @@ class Broker(KafkaHandle):
         self._as_release = as_release
         self._snapshot = snapshot
         self._ready_timeout_s = ready_timeout_s
+        self._users = None if security is None else BrokerUsers(security)
         self._process: subprocess.Popen[bytes] | None = None
         self._folder: Path | None = None
         self._ready: dict[str, str] = {}
@@ -145,9 +153,15 @@ class Broker(KafkaHandle):
             self._before_restart()
         self.launch()
         self.wait_until_ready()
+        if self._users is not None and not is_again:
+            self.with_client(self._users.store)
         if is_again and (behind_ms := self._ahead_ms_of_restart()):
             self.control.post("/clock/advance", ms=behind_ms, grid_ms=behind_ms)
         return self
+
+    def client_security(self) -> ClientSecurity | None:
+        """Its admin."""
+        return None if self._users is None else self._users.admin()
 
     def _before_restart(self) -> None:
         """Prepare a start of a broker that was stopped or killed."""
@@ -170,7 +184,13 @@ class Broker(KafkaHandle):
             port, data = self.bootstrap_servers.rpartition(":")[2], self.data
         else:
             data.mkdir()
-        command += ["--control", "--port", port, "--data", str(data)]
+        if self._users is None:
+            command += ["--port", port]
+        else:
+            # A file, since the arguments of a process can be seen by others.
+            self._users.write_settings(self._folder / SETTINGS_FILE, int(port))
+            command.append(str(self._folder / SETTINGS_FILE))
+        command += ["--control", "--data", str(data)]
         if self._snapshot is not None and not self._has_data:
             command += ["--from", os.path.abspath(self._snapshot)]
         if self._as_release is not None:

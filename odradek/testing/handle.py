@@ -17,6 +17,7 @@ from odradek.testing.waiting import TIMEOUT_S, NotReached, wait_for
 if TYPE_CHECKING:
     from odradek.testing.reading import StoredRecord
     from odradek.tools.client import Client
+    from odradek.tools.security.client_security import ClientSecurity
 
 T = TypeVar("T")
 
@@ -314,13 +315,19 @@ class KafkaHandle(FaultTarget):
         if client is not None:
             client.close()
 
+    def client_security(self) -> ClientSecurity | None:
+        """How the client of this handle connects; None: neither encrypted nor authenticated."""
+        return None
+
     def with_client(self, act: Callable[[Client], T]) -> T:
         """Act with the client of this handle; a failed one is replaced at the next use."""
         from odradek.tools.client import Client
 
         with self._lock:
             if self._client is None:
-                self._client = Client(self.bootstrap_servers, client_id=CLIENT_ID)
+                self._client = Client(
+                    self.bootstrap_servers, client_id=CLIENT_ID, security=self.client_security()
+                )
             try:
                 return act(self._client)
             except BaseException:

@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from odradek.protocol.acl import (
+    CLUSTER_NAME,
+    AclOperation,
+    AclPermissionType,
+    PatternType,
+    ResourceType,
+)
 from odradek.tools.errors import ToolError
 from odradek.tools.options import Options, OptionsError
 
-RESOURCE_TYPES: Final = (
-    *("UNKNOWN", "ANY", "TOPIC", "GROUP", "CLUSTER"),
-    *("TRANSACTIONAL_ID", "DELEGATION_TOKEN", "USER"),
-)
-PATTERN_TYPES: Final = ("UNKNOWN", "ANY", "MATCH", "LITERAL", "PREFIXED")
-PERMISSION_TYPES: Final = ("UNKNOWN", "ANY", "DENY", "ALLOW")
-OPERATIONS: Final = (
-    *("UNKNOWN", "ANY", "ALL", "READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE"),
-    *("CLUSTER_ACTION", "DESCRIBE_CONFIGS", "ALTER_CONFIGS", "IDEMPOTENT_WRITE"),
-    *("CREATE_TOKENS", "DESCRIBE_TOKENS"),
-)
+RESOURCE_TYPES: Final = tuple(code.name for code in ResourceType)
+PATTERN_TYPES: Final = tuple(code.name for code in PatternType)
+PERMISSION_TYPES: Final = tuple(code.name for code in AclPermissionType)
+OPERATIONS: Final = tuple(code.name for code in AclOperation)
 """Names of the codes, which are the indexes."""
 ANY: Final = 1
 LITERAL: Final = "LITERAL"
@@ -74,7 +74,7 @@ class AclRule(NamedTuple):
         )
 
 
-CLUSTER: Final = AclPattern("CLUSTER", "kafka-cluster", LITERAL)
+CLUSTER: Final = AclPattern("CLUSTER", CLUSTER_NAME, LITERAL)
 _NAMED: Final = {
     "topic": "TOPIC",
     "group": "GROUP",

@@ -1,13 +1,10 @@
-"""Alters quotas of users, clients and addresses, and SCRAM credentials of users.
+"""Alters quotas of users, clients and addresses, or the SCRAM credentials of a user.
 
-Source: Kafka 3.9's ConfigCommand (alterConfig, alterQuotaConfigs, alterUserScramCredentialConfigs).
+Source: Kafka 3.9's ConfigCommand (alterConfig, alterQuotaConfigs).
 """
 
 from __future__ import annotations
 
-import hashlib
-import re
-import secrets
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -19,16 +16,11 @@ from odradek.protocol.messages.alter_client_quotas import (
     EntityData,
     OpData,
 )
-from odradek.protocol.messages.alter_user_scram_credentials import (
-    AlterUserScramCredentialsRequest,
-    AlterUserScramCredentialsResponse,
-    ScramCredentialDeletion,
-    ScramCredentialUpsertion,
-)
 from odradek.tools.client import Client
 from odradek.tools.configs.errors import ConfigsError
 from odradek.tools.configs.options import CLIENTS, IPS, USERS
-from odradek.tools.configs.quotas import ENTITIES, MECHANISMS, quota_entries
+from odradek.tools.configs.quotas import ENTITIES, quota_entries
+from odradek.tools.configs.scram_credentials import HASHES, alter_credentials
 from odradek.tools.errors import refused
 
 QUOTAS: Final = (
@@ -38,11 +30,6 @@ QUOTAS: Final = (
     "controller_mutation_rate",
 )
 IP_QUOTAS: Final = ("connection_creation_rate",)
-HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-SALT_BYTES: Final = 32
-ITERATIONS: Final = 4096
-"""The default, and the lowest number."""
-_CREDENTIAL: Final = re.compile(r"(?:iterations=(-?[0-9]*),)?password=(.*)")
 
 
 def alter_entity(
@@ -70,7 +57,7 @@ def alter_entity(
     if any(name in QUOTAS for name in (*added, *deleted)):
         _alter_quotas(client, kinds, names, added, deleted)
     else:
-        _alter_credentials(client, names[0], added, deleted)
+        alter_credentials(client, names[0], added, deleted)
 
 
 def _check_names(
@@ -138,43 +125,3 @@ def _number(name: str, text: str) -> float:
         return float(text)
     except ValueError:
         raise ConfigsError(f"Cannot parse quota configuration value for {name}: {text}") from None
-
-
-def _alter_credentials(
-    client: Client, user: str, added: Mapping[str, str], deleted: Sequence[str]
-) -> None:
-    numbers = {name: number for number, name in MECHANISMS.items()}
-    request = AlterUserScramCredentialsRequest(
-        deletions=[ScramCredentialDeletion(name=user, mechanism=numbers[name]) for name in deleted],
-        upsertions=[_upsertion(user, name, numbers[name], text) for name, text in added.items()],
-    )
-    response = client.controller(
-        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
-        request,
-        AlterUserScramCredentialsResponse,
-        errors_of=lambda response: [row.error_code for row in response.results],
-    )
-    for row in response.results:
-        if row.error_code:
-            raise refused(row.error_code, row.error_message)
-
-
-def _upsertion(user: str, mechanism: str, number: int, text: str) -> ScramCredentialUpsertion:
-    # The message does not show the password, which Kafka's does.
-    match = _CREDENTIAL.fullmatch(text)
-    if match is None:
-        raise ConfigsError(f"Invalid credential property {mechanism}=[hidden]")
-    iterations = ITERATIONS if match[1] in (None, "", "-1") else int(match[1])
-    if iterations < ITERATIONS:
-        raise ConfigsError(
-            f"Iterations {iterations} is less than the minimum {ITERATIONS} required for "
-            f"{mechanism}"
-        )
-    salt = secrets.token_bytes(SALT_BYTES)
-    return ScramCredentialUpsertion(
-        name=user,
-        mechanism=number,
-        iterations=iterations,
-        salt=salt,
-        salted_password=hashlib.pbkdf2_hmac(HASHES[mechanism], match[2].encode(), salt, iterations),
-    )

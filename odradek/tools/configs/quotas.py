@@ -25,6 +25,7 @@ from odradek.protocol.messages.describe_user_scram_credentials import (
 )
 from odradek.tools.client import Client
 from odradek.tools.configs.options import CLIENTS, IPS, USERS
+from odradek.tools.configs.scram_credentials import MECHANISMS
 from odradek.tools.errors import error_name, refused
 
 ENTITIES: Final = {USERS: "user", CLIENTS: "client-id", IPS: "ip"}
@@ -33,7 +34,6 @@ _SHOWN: Final = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
 _THIS_NAME: Final = 0
 _DEFAULT: Final = 1
 _ANY: Final = 2
-MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 
 
 def quota_lines(client: Client, kinds: Sequence[str], names: Sequence[str]) -> Iterator[str]:
