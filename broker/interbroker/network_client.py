@@ -13,10 +13,10 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
-from functools import cache
+from functools import cache, partial
 from struct import Struct
 from time import monotonic_ns
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from odradek.bounded_files import system_error_text
 from odradek.broker.interbroker.receive_buffer import ReceiveBuffer
@@ -36,10 +36,19 @@ from odradek.runtime.pending import Pending
 from odradek.runtime.timers import Timer
 from odradek.runtime.wheel_driver import WheelDriver
 
+if TYPE_CHECKING:
+    from odradek.broker.security.sasl.sasl_client import BrokerLogin
+
 RESPONSE_BYTES_MAX: Final = 128 << 20
 IN_FLIGHT_MAX: Final = 128
 """A caller that sends more without a response has lost count."""
 CORRELATION_ID_MAX: Final = 0x7FFFFFFF
+SASL_VERSION: Final = 1
+"""Version of SaslHandshake and SaslAuthenticate: every broker since 2.2 serves it."""
+SESSION_SHARE: Final = 0.85
+"""The share of a session after which the connection authenticates again (KIP-368)."""
+REFUSED_PAUSE_MS: Final = 1_000
+"""How long the requests of a connection that was refused wait for their error."""
 
 _SIZE: Final = Struct(">i")
 
@@ -89,6 +98,8 @@ class NetworkClient:
     after               called after the callbacks of each read, and of each end of a connection
     loop_watch          measures these callbacks
     open_connection     None: that of the loop
+    login               with which each connection authenticates before its first request, and again
+                        before its session ends; None: it does not
     """
 
     def __init__(  # noqa: PLR0913 - its settings are keywords
@@ -105,9 +116,11 @@ class NetworkClient:
         after: Callable[[], None] = lambda: None,
         loop_watch: LoopWatch | None = None,
         open_connection: OpenConnection | None = None,
+        login: BrokerLogin | None = None,
     ) -> None:
         self._loop = loop
         self._open_connection = open_connection or loop.create_connection
+        self._login = login
         self._host = host
         self._port = port
         self._client_id = client_id
@@ -144,15 +157,16 @@ class NetworkClient:
         """`send` for a request of the class `cls` that is encoded already, without its header."""
         if self._is_closed:
             return Pending.failed(Disconnected(f"{self.address}: the connection is closed"))
-        api_key, decode_header, decode = _codecs(cls, version)
-        self._correlation_id = (self._correlation_id + 1) & CORRELATION_ID_MAX
-        call = _Call(self._correlation_id, decode_header, decode)
-        head = encode_request_header(api_key, version, self._correlation_id, self._client_id)
-        frame = b"".join((_SIZE.pack(len(head) + len(body)), head, body))
+        call, frame = self._call(cls, version, body)
         connection = self._connection
         if connection is None:
             connection = self._connection = _Connection(
-                self._loop, self._wheel, self._after, self._loop_watch, self._on_end
+                self._loop,
+                self._wheel,
+                self._after,
+                self._loop_watch,
+                self._on_end,
+                None if self._login is None else Authentication(self._login, self._sasl_call),
             )
             connection.connect(
                 self._host,
@@ -163,6 +177,18 @@ class NetworkClient:
             )
         connection.send(call, frame)
         return call.response
+
+    def _call(self, cls: Any, version: int, body: bytes) -> tuple[_Call, bytes]:
+        """A request, and its frame."""
+        api_key, decode_header, decode = _codecs(cls, version)
+        self._correlation_id = (self._correlation_id + 1) & CORRELATION_ID_MAX
+        call = _Call(self._correlation_id, decode_header, decode)
+        head = encode_request_header(api_key, version, self._correlation_id, self._client_id)
+        return call, b"".join((_SIZE.pack(len(head) + len(body)), head, body))
+
+    def _sasl_call(self, message: Any) -> tuple[_Call, bytes]:
+        cls: Any = type(message)
+        return self._call(cls, SASL_VERSION, encoder(cls, SASL_VERSION)(message))
 
     def close(self) -> None:
         """End the connection; requests without a response fail, and so do later ones."""
@@ -197,10 +223,12 @@ class NetworkClients:
         after: Callable[[], None] = lambda: None,
         loop_watch: LoopWatch | None = None,
         open_connection: OpenConnection | None = None,
+        login: BrokerLogin | None = None,
     ) -> None:
         self._loop = loop
         self._wheel = wheel
         self._open_connection = open_connection
+        self._login = login
         self._connect_timeout_ms = connect_timeout_ms
         self._request_timeout_ms = request_timeout_ms
         self._after = after
@@ -237,6 +265,7 @@ class NetworkClients:
             after=self._after,
             loop_watch=self._loop_watch,
             open_connection=self._open_connection,
+            login=self._login,
         )
 
 
@@ -262,6 +291,14 @@ def _complete(call: _Call, complete: Callable[[_Call], None]) -> None:
         logger.exception("the callback of a response failed")
 
 
+class Authentication(NamedTuple):
+    """How a connection authenticates."""
+
+    login: BrokerLogin
+    call: Callable[[Any], tuple[_Call, bytes]]
+    """Makes a request of a message, and its frame."""
+
+
 class _Connection(asyncio.BufferedProtocol):
     """One TCP connection, from the attempt to connect until its end, which comes once."""
 
@@ -272,6 +309,7 @@ class _Connection(asyncio.BufferedProtocol):
         after: Callable[[], None],
         loop_watch: LoopWatch | None,
         on_end: Callable[[list[_Call], str], None],
+        authentication: Authentication | None,
     ) -> None:
         self._loop = loop
         self._wheel = wheel
@@ -279,10 +317,18 @@ class _Connection(asyncio.BufferedProtocol):
         self._loop_watch = loop_watch
         self._on_end = on_end
         self._buffer = ReceiveBuffer(RESPONSE_BYTES_MAX, poison=POISON)
+        self._authentication = authentication
         self._calls: deque[_Call] = deque()
         """In the order of their requests."""
-        self._unsent: list[bytes] = []
-        """Requests that wait for the connection."""
+        self._unsent: list[tuple[_Call, bytes]] = []
+        """Requests that wait for the connection, or until it has authenticated."""
+        self._is_ready = False
+        self._authenticating: asyncio.Task[None] | None = None
+        self._session_timer: Timer | None = None
+        self._refusal: str | None = None
+        """Why the broker does not let this one in."""
+        self._lost: str | None = None
+        """Why there is no connection any more."""
         self._transport: asyncio.Transport | None = None
         self._attempt: asyncio.Task[Any] | None = None
         self._connect_timer: Timer | None = None
@@ -328,20 +374,100 @@ class _Connection(asyncio.BufferedProtocol):
             return
         self._transport = transport
         self._stop_connect_timer()
+        if self._authentication is None:
+            self._on_ready()
+        else:
+            self._authenticate(self._authentication)
+
+    def _on_ready(self) -> None:
+        """Write what has waited."""
+        assert self._transport is not None, "it is connected"
+        self._is_ready = True
         unsent, self._unsent = self._unsent, []
-        for call in self._calls:
+        for call, _ in unsent:
+            self._calls.append(call)
             self._start_timer(call)
-        transport.writelines(unsent)
+        self._transport.writelines([frame for _, frame in unsent])
 
     def send(self, call: _Call, frame: bytes) -> None:
-        """Write a request, now or when the connection is made."""
-        assert len(self._calls) < IN_FLIGHT_MAX, "requests are sent that nothing waits for"
-        self._calls.append(call)
-        if self._transport is None:
-            self._unsent.append(frame)
+        """Write a request, now or when the connection is ready."""
+        is_bounded = len(self._calls) + len(self._unsent) < IN_FLIGHT_MAX
+        assert is_bounded, "requests are sent that nothing waits for"
+        if self._is_ready:
+            self._write(call, frame)
         else:
-            self._start_timer(call)
-            self._transport.write(frame)
+            self._unsent.append((call, frame))
+
+    def _write(self, call: _Call, frame: bytes) -> None:
+        assert self._transport is not None, "it is connected"
+        self._calls.append(call)
+        self._start_timer(call)
+        self._transport.write(frame)
+
+    def _authenticate(self, authentication: Authentication) -> None:
+        """Begin to authenticate; other requests wait until that has ended."""
+        self._is_ready = False
+        self._authenticating = self._loop.create_task(
+            self._log_in(authentication), name="authenticate to a broker"
+        )
+        self._authenticating.add_done_callback(self._on_authenticated)
+
+    async def _log_in(self, authentication: Authentication) -> None:
+        # Imported only where brokers authenticate.
+        from odradek.broker.security.sasl.sasl_server import SaslError
+        from odradek.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+        from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest
+
+        lifetime_ms = 0
+
+        async def ask(token: bytes) -> bytes:
+            nonlocal lifetime_ms
+            response = await self._ask(authentication, SaslAuthenticateRequest(auth_bytes=token))
+            if response.error_code != ErrorCode.NONE:
+                raise SaslError(f"{response.error_message} (error {response.error_code})")
+            lifetime_ms = response.session_lifetime_ms
+            return bytes(response.auth_bytes)
+
+        login = authentication.login
+        response = await self._ask(authentication, SaslHandshakeRequest(mechanism=login.mechanism))
+        if response.error_code != ErrorCode.NONE:
+            served = ", ".join(response.mechanisms)
+            raise SaslError(f"it does not serve {login.mechanism}, only {served}")
+        await login.log_in(ask, asyncio.to_thread)
+        if lifetime_ms > 0 and not self._has_ended:
+            self._session_timer = self._wheel.after(
+                int(lifetime_ms * SESSION_SHARE), lambda: self._authenticate(authentication)
+            )
+
+    async def _ask(self, authentication: Authentication, message: Any) -> Any:
+        call, frame = authentication.call(message)
+        if self._lost is not None:
+            raise Disconnected(self._lost)
+        responded: asyncio.Future[Any] = self._loop.create_future()
+        call.response.on_done(lambda done: None if responded.done() else responded.set_result(done))
+        self._write(call, frame)
+        return (await responded).result()
+
+    def _on_authenticated(self, attempt: asyncio.Task[None]) -> None:
+        self._authenticating = None
+        if attempt.cancelled():
+            return
+        error = attempt.exception()
+        if self._has_ended:
+            return
+        if error is None and self._lost is None:
+            self._on_ready()
+            return
+        if error is None:
+            self.end(str(self._lost))
+            return
+        from odradek.broker.security.sasl.sasl_server import SaslError
+
+        if not isinstance(error, SaslError | Disconnected):
+            logger.error("authentication to a broker died", exc_info=error)
+        self._refusal = f"authentication has failed: {system_error_text(error)}"
+        # Callers connect again soon after the end.
+        self._wheel.after(REFUSED_PAUSE_MS, partial(self.end, self._refusal))
 
     def _start_timer(self, call: _Call) -> None:
         timeout_ms = self._request_timeout_ms
@@ -384,7 +510,10 @@ class _Connection(asyncio.BufferedProtocol):
         _complete(call, lambda call: call.response.resolve(value))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.end("the broker closed the connection" if exc is None else str(exc))
+        self._lost = "the broker closed the connection" if exc is None else str(exc)
+        # A broker closes after it has refused: the response may not be looked at yet.
+        if self._refusal is None and (self._authenticating is None or self._calls):
+            self.end(self._lost)
 
     def end(self, reason: str) -> None:
         """End the connection or the attempt, and fail all calls; later calls change nothing."""
@@ -394,9 +523,13 @@ class _Connection(asyncio.BufferedProtocol):
         self._stop_connect_timer()
         if self._attempt is not None:
             self._attempt.cancel()
+        if self._session_timer is not None:
+            self._session_timer.cancel()
+        if self._authenticating is not None:
+            self._authenticating.cancel()
         if self._transport is not None:
             self._transport.abort()
-        calls = list(self._calls)
+        calls = [*self._calls, *(call for call, _ in self._unsent)]
         self._calls.clear()
         self._unsent.clear()
         self._on_end(calls, reason)

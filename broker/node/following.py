@@ -10,6 +10,7 @@ from odradek.broker.interbroker.network_client import NetworkClient, OpenConnect
 from odradek.broker.node.directory_failures import DirectoryFailures
 from odradek.broker.node.disk_job_runner import DiskJobRunner
 from odradek.broker.node.platform import Platform
+from odradek.broker.node.sasl import build_login
 from odradek.broker.replication.follower.log_directory_moves import LogDirectoryMoves, MovesContext
 from odradek.broker.replication.follower.replica_fetchers import ReplicaFetchers
 from odradek.broker.replication.partition import Partition
@@ -108,6 +109,8 @@ def _connections(
 ) -> Callable[[int], NetworkClient | None]:
     """What makes a connection to a leader, by its id; None while its address is unknown."""
 
+    login = build_login(settings, settings.inter_broker_listener_name, platform.rng)
+
     def connect(leader_id: int) -> NetworkClient | None:
         broker = metadata.image.brokers.get(leader_id)
         for endpoint in broker.endpoints if broker is not None else ():
@@ -123,6 +126,7 @@ def _connections(
                     after=platform.purgatory.run_notified,
                     loop_watch=platform.loop_watch,
                     open_connection=open_connection,
+                    login=login,
                 )
         return None
 

@@ -400,6 +400,7 @@ class NodeParts:
             purgatory=platform.purgatory,
             loop_watch=platform.loop_watch,
             open_connection=lambda listener: self._tls.open_connection(platform, listener),
+            rng=platform.rng,
         )
 
     def _build_controller(self, settings: BrokerSettings, peers: Peers) -> Controller:

@@ -9,6 +9,7 @@ from uuid import UUID
 from odradek.broker.interbroker.control_channels import ControlChannels
 from odradek.broker.interbroker.controller_channel import ControllerChannel
 from odradek.broker.interbroker.network_client import NetworkClients, OpenConnection
+from odradek.broker.node.sasl import build_login
 from odradek.broker.purgatory import Purgatory
 from odradek.broker.replication.partitions import Partitions
 from odradek.broker.settings.broker_settings import BrokerSettings
@@ -16,13 +17,14 @@ from odradek.controller.controller import Controller
 from odradek.protocol.topic_partition import ZERO_UUID
 from odradek.runtime.clock import Clock
 from odradek.runtime.loop_watch import LoopWatch
+from odradek.runtime.randomness import Randomness
 from odradek.runtime.wheel_driver import WheelDriver
 
 
 class Peers:
     """Clients of other brokers: as the controller of theirs, and of theirs as this node's one."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its parts are keywords
         self,
         loop: asyncio.AbstractEventLoop,
         settings: BrokerSettings,
@@ -33,6 +35,7 @@ class Peers:
         purgatory: Purgatory,
         loop_watch: LoopWatch,
         open_connection: Callable[[str], OpenConnection | None],
+        rng: Randomness,
     ) -> None:
         """open_connection  connects to a listener of other brokers; None: as the loop does"""
         self._settings = settings
@@ -50,6 +53,7 @@ class Peers:
                 after=purgatory.run_notified,
                 loop_watch=loop_watch,
                 open_connection=open_connection(listener),
+                login=build_login(settings, listener, rng),
             )
 
         self.clients = clients_of(inter_broker)

@@ -12,6 +12,7 @@ from odradek.runtime.randomness import Randomness
 
 if TYPE_CHECKING:
     from odradek.broker.security.sasl.authenticator import SaslListener
+    from odradek.broker.security.sasl.sasl_client import BrokerLogin
     from odradek.broker.security.tokens.delegation_tokens import DelegationTokens
 
 NONCE_BOUND = 1 << 130
@@ -54,6 +55,21 @@ def build_sasl_listeners(
             failure_delay_ms=settings.connection_failed_authentication_delay_ms,
         )
     return listeners
+
+
+def build_login(
+    settings: BrokerSettings, listener_name: str, rng: Randomness
+) -> BrokerLogin | None:
+    """How this broker authenticates to that listener of others; None: it does not have to."""
+    protocols = {listener.name: listener.protocol for listener in settings.listeners}
+    if protocols.get(listener_name) not in SASL_PROTOCOLS:
+        return None
+    # Imported only where brokers authenticate.
+    from odradek.broker.security.sasl.sasl_client import make_login
+    from odradek.broker.settings.sasl import inter_broker_mechanism, login_modules
+
+    mechanism = inter_broker_mechanism(settings)
+    return make_login(mechanism, login_modules(settings, listener_name)[mechanism], nonces(rng))
 
 
 def _reauthentication_ms(settings: BrokerSettings, listener_name: str, mechanism: str) -> int:

@@ -14,5 +14,5 @@ class ApacheProcess(BrokerProcess):
 
     def command(self) -> list[str]:
         """The command line of the broker."""
-        settings = {**self.settings(), "advertised.listeners": f"PLAINTEXT://{self.address}"}
+        settings = {"advertised.listeners": f"PLAINTEXT://{self.address}", **self.settings()}
         return broker_command(self.folder, settings)
