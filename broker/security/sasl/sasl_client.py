@@ -21,7 +21,7 @@ from odradek.broker.security.sasl.scram_credential import (
     salted_password,
     xor,
 )
-from odradek.broker.settings.jaas import LoginModule
+from odradek.runtime.jaas import LoginModule
 
 Ask = Callable[[bytes], Awaitable[bytes]]
 """Sends a message of the mechanism and returns the response; raises SaslError when refused."""
