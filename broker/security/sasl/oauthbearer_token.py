@@ -26,7 +26,7 @@ from odradek.bounded_parsing import UnreadableText, parse_json
 SigningKey = RSAKey | ECKey | OKPKey
 
 TOKEN_CHARACTERS_MAX: Final = 64 << 10
-"""Some providers list hundreds of groups; parsing so much takes 1 ms."""
+"""Some providers list hundreds of groups; checking so much takes 3 ms, a usual token 0.2 ms."""
 KEY_TYPES: Final = {
     **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), ("RSA", None)),
     "ES256": ("EC", "P-256"),
