@@ -8,6 +8,7 @@ from odradek.broker.auto_topic_creation import AutoTopicCreation
 from odradek.broker.group.coordinator import GroupCoordinator
 from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.purgatory import Purgatory
+from odradek.broker.quota.client_quotas import ClientQuotas
 from odradek.broker.replication.fetch_session import FetchSessions
 from odradek.broker.replication.follower.log_directory_moves import LogDirectoryMoves
 from odradek.broker.replication.in_sync_replicas import InSyncReplicas
@@ -60,6 +61,7 @@ class Services(NamedTuple):
     transactions: TransactionCoordinator
     transaction_markers: TransactionMarkers
     transaction_verifier: TransactionVerifier
+    client_quotas: ClientQuotas
     scram_users: ScramUsers
     authorizer: Authorizer | None = None
     """None permits every request."""

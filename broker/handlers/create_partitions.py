@@ -2,11 +2,11 @@
 
 Served: 0-3, by the controller.  The response is sent when the new partitions have leaders.
     0   introduced (KIP-195)
-    1   the client waits for the throttle time itself (KIP-219); it is always 0
+    1   the client waits for the throttle time itself (KIP-219)
     2   flexible encoding (KIP-482)
-    3   the client understands THROTTLING_QUOTA_EXCEEDED (KIP-599), which is not used here
-Errors of a topic: those of `decide_create_partitions`, NOT_CONTROLLER, REQUEST_TIMED_OUT (stored,
-    but without leaders within the time-out).
+    3   the client understands THROTTLING_QUOTA_EXCEEDED (KIP-599)
+Errors of a topic: those of `decide_create_partitions`, NOT_CONTROLLER, THROTTLING_QUOTA_EXCEEDED,
+    REQUEST_TIMED_OUT (stored, but without leaders within the time-out).
 Source: Kafka's ZkAdminManager.createPartitions.
 """
 
@@ -18,6 +18,7 @@ from typing import Final
 
 from odradek.broker.handlers.create_topics import PARTITIONS_MAX, TOO_MANY
 from odradek.broker.handlers.shared.authorization import refused_names
+from odradek.broker.handlers.shared.controller_mutations import Mutations
 from odradek.broker.handlers.shared.handler import Context, Delayed
 from odradek.broker.handlers.shared.waiting import wait_for
 from odradek.broker.replication.leadership import topic_key
@@ -35,6 +36,7 @@ from odradek.runtime.pending import Pending, settled
 from odradek.runtime.work import pause
 
 REFUSED: Final = "The topic authorization is failed."
+STRICT_QUOTA_FROM = 3
 
 
 async def run(context: Context, request: CreatePartitionsRequest) -> Delayed:
@@ -50,13 +52,14 @@ async def run(context: Context, request: CreatePartitionsRequest) -> Delayed:
     ):
         raise BrokerError(ErrorCode.POLICY_VIOLATION, TOO_MANY)
     duplicates = [_duplicate(name) for name, count in counts.items() if count > 1]
+    mutations = Mutations(context, strict_from=STRICT_QUOTA_FROM)
     outcomes: list[Pending[TopicResult]] = []
     for topic in request.topics:
         if topic.name in refused:
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             outcomes.append(Pending.of(TopicResult(topic.name, code, REFUSED)))
         elif counts[topic.name] == 1:
-            outcomes.append(_create(context, topic, validate_only=request.validate_only))
+            outcomes.append(_create(context, topic, mutations, validate_only=request.validate_only))
             await pause()
     pending = settled(outcomes)
     partition_counts = {topic.name: topic.count for topic in request.topics}
@@ -81,13 +84,14 @@ async def run(context: Context, request: CreatePartitionsRequest) -> Delayed:
         # A topic that had leaders once is not checked again.
         while waiting and is_led(waiting[-1]):
             waiting.pop()
-        return None if waiting else _respond([outcome.result() for outcome in done], duplicates)
+        results = [outcome.result() for outcome in done]
+        return None if waiting else _respond(results, duplicates, mutations)
 
     def expire() -> CreatePartitionsResponse:
         if not pending.is_done:
             return failed(request, ErrorCode.REQUEST_TIMED_OUT, None)
         results = [outcome.result() for outcome in outcomes]
-        response = _respond(results, duplicates)
+        response = _respond(results, duplicates, mutations)
         for row, result in zip(response.results, results, strict=False):
             if not is_led(result):
                 row.error_code = ErrorCode.REQUEST_TIMED_OUT
@@ -100,7 +104,7 @@ async def run(context: Context, request: CreatePartitionsRequest) -> Delayed:
 
 
 def _create(
-    context: Context, topic: CreatePartitionsTopic, *, validate_only: bool
+    context: Context, topic: CreatePartitionsTopic, mutations: Mutations, *, validate_only: bool
 ) -> Pending[TopicResult]:
     assignments = topic.assignments
     spec = CreatePartitionsSpec(
@@ -111,7 +115,10 @@ def _create(
         else [tuple(assignment.broker_ids) for assignment in assignments],
     )
     return context.services.controller.admin.create_partitions(
-        spec, validate_only=validate_only, requested_by=context.requester
+        spec,
+        validate_only=validate_only,
+        requested_by=context.requester,
+        charge=mutations.charge,
     )
 
 
@@ -133,16 +140,19 @@ def _increase(context: Context, topic: CreatePartitionsTopic) -> int:
 
 
 def _respond(
-    results: Sequence[TopicResult], duplicates: Sequence[CreatePartitionsTopicResult]
+    results: Sequence[TopicResult],
+    duplicates: Sequence[CreatePartitionsTopicResult],
+    mutations: Mutations,
 ) -> CreatePartitionsResponse:
     return CreatePartitionsResponse(
+        throttle_time_ms=mutations.throttle_ms(),
         results=[
             CreatePartitionsTopicResult(
                 name=result.topic, error_code=result.error, error_message=result.message
             )
             for result in results
         ]
-        + list(duplicates)
+        + list(duplicates),
     )
 
 

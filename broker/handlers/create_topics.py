@@ -1,12 +1,13 @@
 """CreateTopics (key 19): creates topics and their partitions.
 
 Served: 2-7, by the controller.  The response is sent when all partitions have leaders.
-    3   the client waits for the throttle time itself (KIP-219); it is always 0
+    3   the client waits for the throttle time itself (KIP-219)
     4   -1 partitions or replicas mean the broker's defaults (KIP-464)
     5   flexible encoding (KIP-482); what was created, with its configuration (KIP-525)
-    6   the client understands THROTTLING_QUOTA_EXCEEDED (KIP-599), which is not used here
+    6   the client understands THROTTLING_QUOTA_EXCEEDED (KIP-599)
     7   topic id (KIP-516)
 Errors of a topic: those of `decide_create_topic`, TOPIC_AUTHORIZATION_FAILED, NOT_CONTROLLER,
+    THROTTLING_QUOTA_EXCEEDED,
     REQUEST_TIMED_OUT (stored, but without leaders within the time-out).  Of the request:
     POLICY_VIOLATION (more than `PARTITIONS_MAX`).
 Not done: create.topic.policy.class.name.
@@ -20,6 +21,7 @@ from collections.abc import Container, Iterable, Sequence
 from typing import Final
 
 from odradek.broker.handlers.shared.authorization import is_authorized
+from odradek.broker.handlers.shared.controller_mutations import Mutations
 from odradek.broker.handlers.shared.handler import Context, Delayed
 from odradek.broker.handlers.shared.waiting import wait_for
 from odradek.broker.replication.leadership import topic_key
@@ -44,6 +46,7 @@ from odradek.protocol.topic_partition import ZERO_UUID
 from odradek.runtime.pending import Pending, settled
 from odradek.runtime.work import Later, pause
 
+STRICT_QUOTA_FROM: Final = 6
 PARTITIONS_MAX: Final = 10_000
 """In one request, as Kafka's newer controllers have it (ReplicationControlManager)."""
 TOO_MANY: Final = "Excessively large number of partitions per request."
@@ -60,6 +63,7 @@ async def run(context: Context, request: CreateTopicsRequest) -> Delayed:
     is_open = not context.services.controller.is_active or is_authorized(
         context, CREATE_CLUSTER, log_if_denied=False
     )
+    mutations = Mutations(context, strict_from=STRICT_QUOTA_FROM)
     outcomes: list[Pending[TopicResult]] = []
     for topic in request.topics:
         if counts[topic.name] > 1:
@@ -73,7 +77,7 @@ async def run(context: Context, request: CreateTopicsRequest) -> Delayed:
             refused = TopicResult(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, REFUSED)
             outcomes.append(Pending.of(refused))
         else:
-            outcomes.append(_create(context, topic, validate_only=request.validate_only))
+            outcomes.append(_create(context, topic, mutations, validate_only=request.validate_only))
         await pause()
     pending = settled(outcomes)
     is_led = LeaderWatch(context)
@@ -82,13 +86,13 @@ async def run(context: Context, request: CreateTopicsRequest) -> Delayed:
         results = [outcome.result() for outcome in done]
         if not request.validate_only and not is_led.all_of(results):
             return None
-        return _respond(context, request, results, described, is_late=False)
+        return _respond(context, request, results, described, mutations, is_late=False)
 
     def expire() -> Later[CreateTopicsResponse] | CreateTopicsResponse:
         if not pending.is_done:
             return failed(request, ErrorCode.REQUEST_TIMED_OUT, None)
         results = [outcome.result() for outcome in outcomes]
-        return _respond(context, request, results, described, is_late=True)
+        return _respond(context, request, results, described, mutations, is_late=True)
 
     return wait_for(
         context,
@@ -121,12 +125,13 @@ class LeaderWatch:
 
 
 def _create(
-    context: Context, topic: CreatableTopic, *, validate_only: bool
+    context: Context, topic: CreatableTopic, mutations: Mutations, *, validate_only: bool
 ) -> Pending[TopicResult]:
     return context.services.controller.admin.create_topic(
         _spec(context, topic),
         validate_only=validate_only,
         requested_by=context.requester,
+        charge=mutations.charge,
     )
 
 
@@ -184,6 +189,7 @@ async def _respond(
     request: CreateTopicsRequest,
     results: Sequence[TopicResult],
     described: Container[str],
+    mutations: Mutations,
     *,
     is_late: bool,
 ) -> CreateTopicsResponse:
@@ -204,7 +210,7 @@ async def _respond(
         else:
             made = _made(context, requested[result.topic], result)
             topics.append(made if result.topic in described else _undescribed(made))
-    return CreateTopicsResponse(topics=topics)
+    return CreateTopicsResponse(throttle_time_ms=mutations.throttle_ms(), topics=topics)
 
 
 async def _describable(context: Context, names: Iterable[str]) -> Container[str]:

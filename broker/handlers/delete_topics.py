@@ -1,13 +1,14 @@
 """DeleteTopics (key 20): deletes topics and their records.
 
 Served: 1-6, by the controller.  The response is sent when the topics have left the metadata.
-    2   the client waits for the throttle time itself (KIP-219); it is always 0
+    2   the client waits for the throttle time itself (KIP-219)
     3   TOPIC_DELETION_DISABLED (KIP-322); INVALID_REQUEST in its place before
     4   flexible encoding (KIP-482)
-    5   error message; the client understands THROTTLING_QUOTA_EXCEEDED (KIP-599), not used here
+    5   error message; the client understands THROTTLING_QUOTA_EXCEEDED (KIP-599)
     6   by topic id (KIP-516)
 Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, TOPIC_DELETION_DISABLED,
-    TOPIC_AUTHORIZATION_FAILED (neither a name nor an id), NOT_CONTROLLER, REQUEST_TIMED_OUT.
+    TOPIC_AUTHORIZATION_FAILED (neither a name nor an id), NOT_CONTROLLER, REQUEST_TIMED_OUT,
+    THROTTLING_QUOTA_EXCEEDED.
     Of the request: INVALID_REQUEST (a name and an id together).
 Source: KIP-4; Kafka's KafkaApis.handleDeleteTopicsRequest.
 """
@@ -18,6 +19,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from odradek.broker.handlers.shared.authorization import is_authorized
+from odradek.broker.handlers.shared.controller_mutations import Mutations
 from odradek.broker.handlers.shared.handler import Context, Delayed
 from odradek.broker.handlers.shared.waiting import wait_for
 from odradek.broker.replication.leadership import topic_key
@@ -36,6 +38,7 @@ from odradek.runtime.work import Later, pause
 
 STATES_FROM: Final = 6
 DISABLED_FROM: Final = 3
+STRICT_QUOTA_FROM: Final = 5
 
 
 async def run(context: Context, request: DeleteTopicsRequest) -> Delayed:
@@ -44,11 +47,12 @@ async def run(context: Context, request: DeleteTopicsRequest) -> Delayed:
     for state in _asked(context.version, request):
         responses.append(_resolve(context, state))
         await pause()
+    mutations = Mutations(context, strict_from=STRICT_QUOTA_FROM)
     outcomes: dict[str, Pending[TopicResult]] = {}
     for response in responses:
         if not response.error_code and response.name is not None and response.name not in outcomes:
             outcomes[response.name] = context.services.controller.admin.delete_topic(
-                response.name, requested_by=context.requester
+                response.name, requested_by=context.requester, charge=mutations.charge
             )
             await pause()
     pending = settled(list(outcomes.values()))
@@ -67,7 +71,8 @@ async def run(context: Context, request: DeleteTopicsRequest) -> Delayed:
             )
             if is_late and not response.error_code and _exists(context, result.topic):
                 response.error_code = ErrorCode.REQUEST_TIMED_OUT
-        return DeleteTopicsResponse(responses=responses)
+        throttle_ms = mutations.throttle_ms()
+        return DeleteTopicsResponse(throttle_time_ms=throttle_ms, responses=responses)
 
     def respond(done: Sequence[Pending[TopicResult]]) -> Later[DeleteTopicsResponse] | None:
         nonlocal waiting

@@ -1,7 +1,6 @@
 """DescribeClientQuotas (key 48): the quotas of users, clients and addresses (KIP-546).
 
-Served: 0-1.  This broker enforces no quotas, so there are none, whatever brokers of Apache Kafka
-have stored in ZooKeeper: see NOT_DONE.md.
+Served: 0-1, as they are stored.
     1   flexible encoding (KIP-482)
 Errors: INVALID_REQUEST (a filter that contradicts itself), UNSUPPORTED_VERSION (an entity type
     that is not user, client-id or ip), UNKNOWN_SERVER_ERROR (an exact match without a name, an
@@ -11,32 +10,70 @@ Source: Kafka's ZkAdminManager.handleDescribeClientQuotas.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
 
 from odradek.broker.handlers.shared.authorization import require
 from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.quota.quota_configs import CLIENT_ID, IP, USER, entity_names, quotas_of
 from odradek.broker.security.acl.permission import DESCRIBE_CLUSTER_CONFIGS
+from odradek.controller.znodes.dynamic_configs import CLIENTS, IPS, USERS
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
 )
 from odradek.runtime.work import pause
 
-USER: Final = "user"
-CLIENT_ID: Final = "client-id"
-IP: Final = "ip"
 EXACT, DEFAULT, ANY = range(3)
 
 
 async def run(context: Context, request: DescribeClientQuotasRequest) -> Reply:
-    """A filter that can be understood gets no entries."""
+    """The entities that have all parts of the filter; no further parts if it is strict."""
     require(context, DESCRIBE_CLUSTER_CONFIGS)
     await _validate(request.components)
+    filters = {component.entity_type: component for component in request.components}
+    entity_types = [IPS] if IP in filters else [USERS, CLIENTS]
+    if not filters and not request.strict:
+        entity_types.append(IPS)
+    entries = []
+    for entity_type in entity_types:
+        stored = await context.services.controller.admin.read_entities(entity_type)
+        for path, config in stored.items():
+            await pause()
+            names = entity_names(entity_type, path)
+            quotas = quotas_of(entity_type, config)
+            if quotas and _matches(filters, names, is_strict=request.strict):
+                entries.append(_entry(names, quotas))
     return Reply(
-        DescribeClientQuotasResponse(error_code=ErrorCode.NONE, error_message="", entries=[])
+        DescribeClientQuotasResponse(error_code=ErrorCode.NONE, error_message="", entries=entries)
+    )
+
+
+def _matches(
+    filters: Mapping[str, ComponentData], names: Mapping[str, str | None], *, is_strict: bool
+) -> bool:
+    for entity_type, component in filters.items():
+        if entity_type not in names:
+            return False
+        name = names[entity_type]
+        if component.match_type == EXACT and name != component.match:
+            return False
+        if component.match_type == DEFAULT and name is not None:
+            return False
+    return not is_strict or len(names) == len(filters)
+
+
+def _entry(names: Mapping[str, str | None], quotas: Mapping[str, float]) -> EntryData:
+    return EntryData(
+        entity=[
+            EntityData(entity_type=entity_type, entity_name=name)
+            for entity_type, name in names.items()
+        ],
+        values=[ValueData(key=name, value=value) for name, value in quotas.items()],
     )
 
 

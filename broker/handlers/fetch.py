@@ -5,7 +5,7 @@ Served: 4-18.
     5   log start offset (KIP-107)
     6   the client understands KAFKA_STORAGE_ERROR (KIP-112)
     7   fetch sessions (KIP-227)
-    8   the client waits for the throttle time itself (KIP-219); it is always 0
+    8   the client waits for the throttle time itself (KIP-219)
     9   current leader epoch (KIP-320)
     10  batches compressed with zstd (KIP-110)
     11  rack, preferred replica (KIP-392); consumers may read any replica
@@ -37,6 +37,7 @@ from uuid import UUID
 from odradek.broker.handlers.shared.authorization import is_authorized
 from odradek.broker.handlers.shared.current_leaders import CurrentLeaders
 from odradek.broker.handlers.shared.handler import Context, Delayed, Reply
+from odradek.broker.handlers.shared.measured_fetch import MeasuredPlan
 from odradek.broker.replication.fetch_session import (
     FINAL_EPOCH,
     FetchPartition,
@@ -133,6 +134,11 @@ def _serve(
     if plan.error:
         return Reply(FetchResponse(error_code=plan.error, session_id=0, responses=[]))
     max_bytes = min(request.max_bytes, services.settings.fetch_max_bytes)
+    quotas = services.client_quotas
+    if quotas.is_enabled and replica_id < 0:
+        # More would be throttled for ever.
+        most = quotas.fetch.most_in_window(context.principal.name, context.client_id or "")
+        max_bytes = min(max_bytes, most)
     reading = Reading(
         read_committed=request.isolation_level == READ_COMMITTED and replica_id == CONSUMER,
         min_bytes=min(request.min_bytes, max_bytes),
@@ -437,7 +443,8 @@ class GrowingResponse:
     def __init__(self, context: Context, plan: FetchPlan, reading: Reading) -> None:
         self._context = context
         self._leaders: CurrentLeaders | None = None
-        self._plan = plan
+        is_measured = context.services.client_quotas.is_enabled and not reading.is_follower
+        self._plan = MeasuredPlan(context, plan) if is_measured else plan
         self._reading = reading
         self._left_bytes = reading.max_bytes
         self._is_first = True
@@ -503,6 +510,15 @@ class GrowingResponse:
             data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
 
     def response(self) -> FetchResponse:
+        response = self._whole()
+        if isinstance(self._plan, MeasuredPlan):
+            throttled = self._plan.throttled(response)
+            if throttled is not None:
+                release(response)
+                return throttled
+        return response
+
+    def _whole(self) -> FetchResponse:
         nodes = [] if self._leaders is None else self._leaders.nodes()
         return FetchResponse(
             session_id=self._plan.session_id,
@@ -515,7 +531,7 @@ class GrowingResponse:
 
     def release(self) -> None:
         """Release the slices of a response that is not sent."""
-        release(self.response())
+        release(self._whole())
 
 
 def release(response: FetchResponse) -> None:

@@ -4,7 +4,7 @@ Served: 3-13; the response to 0-2 is UNSUPPORTED_VERSION (message formats before
     3   record batch v2, transactional id (KIP-98)
     4   the client understands KAFKA_STORAGE_ERROR (KIP-112)
     5   log start offset in the response (KIP-107)
-    6   the client waits for the throttle time itself (KIP-219); it is always 0
+    6   the client waits for the throttle time itself (KIP-219)
     7   batches compressed with zstd (KIP-110)
     8   errors of single records (KIP-467)
     9   flexible encoding (KIP-482)

@@ -6,7 +6,7 @@ Source: Kafka's TopicConfigHandler, BrokerConfigHandler, DynamicBrokerConfig.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from odradek.broker.node.lazy_compaction import LazyCompaction
 from odradek.broker.replication.partitions import Partitions
@@ -101,3 +101,15 @@ class DynamicConfigs:
     def on_warning(self, text: str) -> None:
         """Log what the controller reports to the operator."""
         logger.warning("%s", text)
+
+
+def with_warnings(
+    entity_type: str, apply: Callable[[str, Mapping[str, str]], Iterable[str]]
+) -> Callable[[str, Mapping[str, str]], None]:
+    """An observer of entities that logs what `apply` could not use."""
+
+    def observe(entity: str, config: Mapping[str, str]) -> None:
+        for warning in apply(entity, config):
+            logger.warning("config of %s %s: %s", entity_type, entity, warning)
+
+    return observe

@@ -19,7 +19,7 @@ from odradek.broker.node.coordination import Coordination
 from odradek.broker.node.directory_failures import DirectoryFailures
 from odradek.broker.node.disk_job_runner import DiskJobRunner
 from odradek.broker.node.disk_space import DiskSpace
-from odradek.broker.node.dynamic_configs import DynamicConfigs
+from odradek.broker.node.dynamic_configs import DynamicConfigs, with_warnings
 from odradek.broker.node.following import (
     build_log_directory_moves,
     build_replica_fetchers,
@@ -40,6 +40,7 @@ from odradek.broker.node.transaction_coordination import (
 )
 from odradek.broker.node.tree_listener import tree_listener_address
 from odradek.broker.producer_ids import ProducerIds
+from odradek.broker.quota.client_quotas import ClientQuotas
 from odradek.broker.replication.fetch_session import FetchSessions
 from odradek.broker.replication.in_sync_replicas import InSyncReplicas
 from odradek.broker.replication.leader import InSyncRules
@@ -63,7 +64,7 @@ from odradek.broker.topics import Topics
 from odradek.controller.active.partition_states import ControllerSettings
 from odradek.controller.controller import Controller
 from odradek.controller.image.metadata_cache import MetadataCache
-from odradek.controller.znodes.dynamic_configs import USERS
+from odradek.controller.znodes.dynamic_configs import CLIENTS, USERS
 from odradek.controller.znodes.finalized_features import TRANSACTION_VERSION
 from odradek.runtime.thread_work import ThreadWork
 from odradek.storage.directories.log_manager import LogManager
@@ -255,6 +256,7 @@ class NodeParts:
             transactions=transactions.coordinator,
             transaction_markers=transactions.markers,
             transaction_verifier=transactions.verifier,
+            client_quotas=self._build_client_quotas(settings),
             scram_users=self.scram_users,
             authorizer=authorizer,
             delegation_tokens=self._build_delegation_tokens(settings, controller),
@@ -291,6 +293,17 @@ class NodeParts:
         tokens = DelegationTokens(secret, rules, self._platform.clock, self._platform.rng)
         tokens.begin(controller)
         return tokens
+
+    def _build_client_quotas(self, settings: BrokerSettings) -> ClientQuotas:
+        quotas = ClientQuotas(
+            settings.quota_window_num,
+            settings.quota_window_size_seconds * 1_000,
+            settings.controller_quota_window_num,
+            settings.controller_quota_window_size_seconds * 1_000,
+        )
+        for entity_type, apply in ((CLIENTS, quotas.on_clients), (USERS, quotas.on_users)):
+            self.configs.observe_entities(entity_type, with_warnings(entity_type, apply))
+        return quotas
 
     def _build_transactions(
         self, settings: BrokerSettings, topics: Topics, groups: GroupCoordinator, peers: Peers

@@ -273,6 +273,12 @@ class FetchSessions:
             return FetchPlan({}, None, is_incremental=False, error=error)
         return self._continue(session, requested, forgotten, exists, now_ms)
 
+    def close(self, session_id: int) -> None:
+        """Forget a session whose client does not learn of it."""
+        session = self._sessions.get(session_id)
+        if session is not None:
+            self._remove(session)
+
     def _continue(
         self,
         session: FetchSession,

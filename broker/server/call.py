@@ -15,15 +15,22 @@ class Call:
     Source: Kafka's RequestChannel.Request.
     """
 
-    __slots__ = ("connection", "header", "loaded", "request")
+    __slots__ = ("connection", "header", "loaded", "request", "size")
 
     def __init__(
-        self, connection: Connection, header: RequestHeader, loaded: LoadedApi, request: object
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        loaded: LoadedApi,
+        request: object,
+        size: int = 0,
     ) -> None:
+        """size  bytes of its frame"""
         self.connection = connection
         self.header = header
         self.loaded = loaded
         self.request = request
+        self.size = size
 
     @property
     def wants_response(self) -> bool:
@@ -51,3 +58,15 @@ class Call:
         """
         parts = self.encoded(response)
         self.connection.respond(parts)
+
+    def respond_encoded(self, body: bytes) -> None:
+        """Send a body that is encoded already."""
+        head = self.loaded.heads[self.header.version]
+        frame = head.pack(head.size - 4 + len(body), self.header.correlation_id) + body
+        self.connection.respond([frame])
+
+    def on_response(self, response: object) -> None:
+        """Called before a response is encoded elsewhere than in `encoded`."""
+
+    def on_no_response(self) -> None:
+        """Called when a request without a response has ended."""

@@ -24,6 +24,7 @@ from typing import Final, Protocol
 
 from odradek.broker.security.kafka_principal import ANONYMOUS, KafkaPrincipal
 from odradek.broker.server.budget import Budget
+from odradek.broker.server.connection_throttle import ConnectionThrottle, measured
 from odradek.broker.server.transmit import Parts, TransmitResult, Transmitter
 from odradek.protocol.decode_error import DecodeError
 from odradek.protocol.frames import FrameReader
@@ -31,7 +32,8 @@ from odradek.protocol.response_queue import ResponseQueue, ResponseSlot
 from odradek.runtime.loop_watch import LoopWatch
 from odradek.runtime.metrics import BrokerMetrics
 from odradek.runtime.scheduler import SHORT_SLICE_NS, Scheduler
-from odradek.runtime.work import Work
+from odradek.runtime.timers import Timer
+from odradek.runtime.work import Later, Work
 
 OUTSTANDING_MAX: Final = 100
 """Requests of one connection that may wait for their responses before reading stops."""
@@ -72,6 +74,7 @@ class ServerContext:
     in_thread       runs its first argument off the loop, then its second on the loop
     on_large_frame  a large frame of the connection has grown; may close another connection
     on_closed       the connection is closed
+    after           adds a timer that is due in so many milliseconds
     now_ms          monotonic milliseconds
     on_opened       the connection is open; None: nothing follows from it
     """
@@ -87,6 +90,7 @@ class ServerContext:
     in_thread: Callable[[Callable[[], None], Callable[[], None]], None]
     on_large_frame: Callable[[Connection], None]
     on_closed: Callable[[Connection], None]
+    after: Callable[[int, Callable[[], None]], Timer]
     now_ms: Callable[[], int]
     on_opened: Callable[[Connection], None] | None = None
 
@@ -106,6 +110,7 @@ class Connection:
         "_reads_frames",
         "_server",
         "_socket",
+        "_throttle",
         "_trust",
         "client_host",
         "descriptor",
@@ -166,6 +171,8 @@ class Connection:
         """It is not put off while this is above 0."""
         self._is_put_off = False
         """Whether it is to be read in the rounds."""
+        self._throttle: ConnectionThrottle | None = None
+        """Made when the first request is counted for quotas."""
         self._reading = True
         if server.on_opened is not None:
             server.on_opened(self)
@@ -370,6 +377,18 @@ class Connection:
             server.wake()
         except Exception:  # noqa: BLE001 - as above
             self._break("the end of a turn")
+        if self._throttle is not None:
+            self._throttle.end()
+
+    def counted(self, work: Later[None]) -> Later[None]:
+        """Work in slices, whose time is counted if that of requests is."""
+        return work if self._throttle is None else measured(work, self._throttle)
+
+    def metered(self) -> ConnectionThrottle:
+        """Have the time of requests counted from now on."""
+        if self._throttle is None:
+            self._throttle = ConnectionThrottle(self._server.after, self.flush)
+        return self._throttle
 
     def _break(self, what: str) -> None:
         """Close after an exception that is being handled."""
@@ -377,7 +396,10 @@ class Connection:
         self.close()
 
     def _is_full(self) -> bool:
-        """Whether so many responses are outstanding or unsent that no more requests are taken."""
+        """Whether so many responses are outstanding or unsent that no more requests are taken, or
+        a quota is exceeded."""
+        if self._throttle is not None and self._throttle.is_muted:
+            return True
         responses = self.responses
         if responses is None:
             return self.transmitter.queued_bytes > QUEUED_BYTES_MAX
@@ -408,7 +430,8 @@ class Connection:
         """Whether nothing is read, the end of the stream neither, until waiting requests end."""
         if self.under_way is not None:
             return self.under_way.awaits_result
-        return bool(self.waiting) and not (
+        is_muted = self._throttle is not None and self._throttle.is_muted
+        return (is_muted or bool(self.waiting)) and not (
             self._reading or self._is_put_off or self._server.scheduler.is_waiting(self)
         )
 
@@ -530,6 +553,7 @@ class Connection:
             self._pause,
             lambda: self._server.loop.remove_writer(self.descriptor),
             self._cancel_work,
+            lambda: None if self._throttle is None else self._throttle.close(),
             lambda: None if self._in_turn or self.under_way else self.reader.close(),
             self.transmitter.close,
             lambda: release([] if self.responses is None else self.responses.clear()),

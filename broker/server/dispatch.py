@@ -29,6 +29,7 @@ from odradek.broker.server.budget import Budget
 from odradek.broker.server.call import Call
 from odradek.broker.server.connection import Connection
 from odradek.broker.server.loaded_api import LoadedApi
+from odradek.broker.server.metered_call import MeteredCall
 from odradek.broker.server.outcomes import Outcomes
 from odradek.broker.services import Services
 from odradek.controller.coordination.errors import CoordinationError
@@ -79,6 +80,17 @@ class Dispatcher:
         self._loaded: dict[int, LoadedApi] = {}
         self._now_ms = 0
         """Wall time of this turn; 0 until it is read."""
+        self._make_call: Callable[[Connection, RequestHeader, LoadedApi, object, int], Call] = Call
+        services.client_quotas.observe(self._on_quotas)
+
+    def _on_quotas(self, is_enabled: bool) -> None:
+        """Count requests from now on, or count them no more."""
+        services = self._services
+        self._make_call = (
+            partial(MeteredCall, services.client_quotas, services.clock.monotonic_ms)
+            if is_enabled
+            else Call
+        )
 
     def _read_clock(self) -> int:
         """Wall time, read once a turn."""
@@ -103,7 +115,7 @@ class Dispatcher:
         version = header.version
         api = loaded.api
         if not api.min_version <= version <= api.max_version:
-            self._unserved(Call(connection, header, loaded, None), frame, position)
+            self._unserved(self._make_call(connection, header, loaded, None, 0), frame, position)
             return
         if version not in loaded.decoders:
             loaded.prepare(version)
@@ -113,7 +125,8 @@ class Dispatcher:
             and (size > SMALL_FRAME_BYTES or not api.is_staged)
             and (api.is_whole or size > STEPPED_FRAME_BYTES)
         ):
-            self._dispatch_large(Call(connection, header, loaded, None), frame, position)
+            call = self._make_call(connection, header, loaded, None, size)
+            self._dispatch_large(call, frame, position)
             return
         try:
             request, end = loaded.decoders[version](frame, position)
@@ -125,7 +138,7 @@ class Dispatcher:
             return
         if not api.is_staged and self._outcomes.staged:
             self.end_of_turn()
-        self._run(Call(connection, header, loaded, request), loaded.handler.run)
+        self._run(self._make_call(connection, header, loaded, request, size), loaded.handler.run)
 
     def is_served(self, header: RequestHeader) -> bool:
         """Whether the API is served in the version of a request."""

@@ -134,7 +134,7 @@ class Outcomes:
             finally:
                 connection.on_work_done()
 
-        work = Work(self._scheduler, waiting, on_end)
+        work = Work(self._scheduler, connection.counted(waiting), on_end)
         connection.under_way = work
         work.start()
 
@@ -182,6 +182,7 @@ class Outcomes:
 
     async def _encode(self, call: Call, response: object) -> Parts:
         """The frame of a response; of an error when it would be too large."""
+        call.on_response(response)
         bytes_max = self._budget.response_bytes_max
         encode = step_encoder(call.loaded.response, call.header.version)
         gathered = Gathered()
@@ -261,10 +262,7 @@ class Outcomes:
         if isinstance(outcome, Reply):
             response = outcome.response
             if type(response) is bytes:
-                loaded, header = call.loaded, call.header
-                head = loaded.heads[header.version]
-                frame = head.pack(head.size - 4 + len(response), header.correlation_id) + response
-                call.connection.respond([frame])
+                call.respond_encoded(response)
                 return
             try:
                 call.respond(response)
@@ -283,6 +281,7 @@ class Outcomes:
             call.connection.close()
         else:
             assert isinstance(outcome, NoReply), "a staged outcome is settled at the turn's end"
+            call.on_no_response()
 
     # Requests that wait.
 

@@ -73,13 +73,12 @@ class SocketServer:
         connections_max: Callable[[], int],
         *,
         sasl_listeners: Mapping[str, SaslListener] = NO_SASL,
-        wheel: WheelDriver | None = None,
+        wheel: WheelDriver,
         make_dispatcher: Callable[[Services, Scheduler, Budget], Dispatcher] = Dispatcher,
         make_connection: Callable[..., Connection] = Connection,
     ) -> None:
         """
-        services         what handlers get; the server itself uses settings, clock, metrics,
-                         loop_watch and purgatory
+        services         what handlers get
         executor         reads pages that are not in memory
         scheduler        that of the purgatory of `services`, too
         connections_max  for how many the process has descriptors
@@ -96,7 +95,7 @@ class SocketServer:
         bytes_max = services.settings.queued_max_request_bytes
         self.budget = Budget(bytes_max if bytes_max > 0 else BYTES_MAX)
         self.scheduler = scheduler
-        dispatcher = make_dispatcher(services, self.scheduler, self.budget)
+        dispatcher = make_dispatcher(services, scheduler, self.budget)
         self.prepare_first_requests = dispatcher.prepare_first_requests
         self.context = ServerContext(
             loop=loop,
@@ -110,6 +109,7 @@ class SocketServer:
             in_thread=self._in_thread,
             on_large_frame=self._on_large_frame,
             on_closed=self._on_closed,
+            after=wheel.after,
             now_ms=services.clock.monotonic_ms,
         )
         self._gates = self._make_gates(sasl_listeners, dispatcher, wheel)

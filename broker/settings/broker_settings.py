@@ -173,6 +173,10 @@ class BrokerSettings:
     producer_id_expiration_ms: int
     producer_id_expiration_check_interval_ms: int
 
+    quota_window_num: int
+    quota_window_size_seconds: int
+    controller_quota_window_num: int
+    controller_quota_window_size_seconds: int
     replication_quota_window_num: int
     replication_quota_window_size_seconds: int
 

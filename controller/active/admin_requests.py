@@ -8,11 +8,18 @@ Source: Kafka's ZkAdminManager, KafkaApis.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from odradek.controller.active.active_controller import ActiveController
-from odradek.controller.active.topic_admin import TopicAdmin, TopicResult, allocate_producer_ids
+from odradek.controller.active.topic_admin import (
+    Charge,
+    TopicAdmin,
+    TopicResult,
+    allocate_producer_ids,
+    free_of_charge,
+)
 from odradek.controller.coordination.errors import (
     PROCEDURE_ERRORS,
     ConnectionLoss,
@@ -24,6 +31,7 @@ from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.controller.membership.registration import read_coordinator
 from odradek.controller.znodes.dynamic_configs import (
     ChangeOverrides,
+    read_entities,
     read_topic_configs,
     write_config,
 )
@@ -32,6 +40,8 @@ from odradek.runtime.pending import Pending
 from odradek.runtime.work import Defer, SerialQueue
 
 UNKNOWN_REQUESTER = "this broker"
+
+logger = logging.getLogger("odradek.configs")
 
 
 class AdminRequests:
@@ -66,15 +76,17 @@ class AdminRequests:
         *,
         validate_only: bool = False,
         requested_by: str = UNKNOWN_REQUESTER,
+        charge: Charge = free_of_charge,
     ) -> Pending[TopicResult]:
         """Create a topic at the request of a client; NOT_CONTROLLER elsewhere.
 
         requested_by  for the log, here and below
+        charge        counts the partitions that are created or deleted, and may refuse them
         """
         return self._submit(
             spec.name,
             lambda: self._topic_admin.create_topic(
-                spec, validate_only=validate_only, requested_by=requested_by
+                spec, validate_only=validate_only, requested_by=requested_by, charge=charge
             ),
         )
 
@@ -95,21 +107,27 @@ class AdminRequests:
         *,
         validate_only: bool = False,
         requested_by: str = UNKNOWN_REQUESTER,
+        charge: Charge = free_of_charge,
     ) -> Pending[TopicResult]:
         """Add partitions to a topic; NOT_CONTROLLER elsewhere."""
         return self._submit(
             spec.topic,
             lambda: self._topic_admin.create_partitions(
-                spec, validate_only=validate_only, requested_by=requested_by
+                spec, validate_only=validate_only, requested_by=requested_by, charge=charge
             ),
         )
 
     def delete_topic(
-        self, topic: str, *, requested_by: str = UNKNOWN_REQUESTER
+        self,
+        topic: str,
+        *,
+        requested_by: str = UNKNOWN_REQUESTER,
+        charge: Charge = free_of_charge,
     ) -> Pending[TopicResult]:
         """Mark a topic for deletion; NOT_CONTROLLER elsewhere."""
         return self._submit(
-            topic, lambda: self._topic_admin.delete_topic(topic, requested_by=requested_by)
+            topic,
+            lambda: self._topic_admin.delete_topic(topic, requested_by=requested_by, charge=charge),
         )
 
     def alter_config(
@@ -146,6 +164,19 @@ class AdminRequests:
 
         # Not after what waits: creating many topics takes long.
         return SerialQueue(*PROCEDURE_ERRORS).submit(run)
+
+    def read_entities(self, entity_type: str) -> Pending[dict[str, dict[str, str]]]:
+        """The config of every user, client id or address, as it is stored.
+
+        fails  CoordinationError
+        """
+
+        def warn(text: str) -> None:
+            logger.warning("%s", text)
+
+        return SerialQueue(*PROCEDURE_ERRORS).submit(
+            lambda: read_entities(self._session, entity_type, warn)
+        )
 
     def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> Pending[tuple[int, int]]:
         """(first id, count) of a new block for a broker; at the active controller only.

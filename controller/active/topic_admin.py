@@ -85,6 +85,14 @@ class TopicResult(NamedTuple):
         return cls(topic, refusal.code, refusal.message)
 
 
+Charge = Callable[[int], None]
+"""Called before so many partitions are created or deleted; raises BrokerError to refuse it."""
+
+
+def free_of_charge(_: int) -> None:
+    """No quota applies."""
+
+
 class TopicAdmin:
     """Writes topics, partitions and pending deletions."""
 
@@ -113,7 +121,12 @@ class TopicAdmin:
         return topic_id
 
     async def create_topic(
-        self, spec: CreateTopicSpec, *, validate_only: bool, requested_by: str
+        self,
+        spec: CreateTopicSpec,
+        *,
+        validate_only: bool,
+        requested_by: str,
+        charge: Charge = free_of_charge,
     ) -> TopicResult:
         """Decide and write one topic."""
         bound = 1 << 30
@@ -132,6 +145,7 @@ class TopicAdmin:
             topic = decide_create_topic(brokers, known_topics, spec, inputs)
             self._check_new_topic(spec.name)
             if not validate_only:
+                charge(len(topic.replicas))
                 await pause(len(topic.replicas) // PARTITIONS_OF_A_UNIT)
                 await self._write_topic(topic)
                 _log_created(topic, requested_by)
@@ -141,14 +155,20 @@ class TopicAdmin:
         return TopicResult(spec.name, topic_id=topic_id, replicas=topic.replicas)
 
     async def create_partitions(
-        self, spec: CreatePartitionsSpec, *, validate_only: bool, requested_by: str
+        self,
+        spec: CreatePartitionsSpec,
+        *,
+        validate_only: bool,
+        requested_by: str,
+        charge: Charge = free_of_charge,
     ) -> TopicResult:
         """Decide and write the new partitions of one topic."""
         try:
             for _ in range(ATTEMPTS_MAX):
                 placed = await self._add_partitions(
-                    spec, validate_only=validate_only, requested_by=requested_by
+                    spec, validate_only=validate_only, requested_by=requested_by, charge=charge
                 )
+                charge = free_of_charge
                 if placed is not None:
                     if not validate_only:
                         logger.info(
@@ -164,7 +184,12 @@ class TopicAdmin:
             return TopicResult.refused(spec.topic, refusal)
 
     async def delete_topic(
-        self, topic: str, *, requested_by: str, is_repeated: bool = False
+        self,
+        topic: str,
+        *,
+        requested_by: str,
+        charge: Charge = free_of_charge,
+        is_repeated: bool = False,
     ) -> TopicResult:
         """Write a pending deletion; repeating it changes nothing.
 
@@ -181,6 +206,11 @@ class TopicAdmin:
         if not _is_path_part(topic) or await self._session.exists(path) is None:
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return TopicResult(topic, ErrorCode.NONE if is_repeated else unknown)
+        if topic in self._image().topics:
+            try:
+                charge(len(self._image().topics[topic].partitions))
+            except BrokerError as refusal:
+                return TopicResult.refused(topic, refusal)
         # Before it is: the controller may act on it before the result is here.
         logger.info("topic %s is marked for deletion, by %s", topic, requested_by)
         try:
@@ -243,7 +273,12 @@ class TopicAdmin:
             return False
 
     async def _add_partitions(
-        self, spec: CreatePartitionsSpec, *, validate_only: bool, requested_by: str
+        self,
+        spec: CreatePartitionsSpec,
+        *,
+        validate_only: bool,
+        requested_by: str,
+        charge: Charge,
     ) -> Placement | None:
         path = zk_data.topic_path(spec.topic)
         brokers = self._image().live_brokers()
@@ -263,6 +298,7 @@ class TopicAdmin:
             )
         placed = decide_create_partitions(brokers, topic, spec)
         if not validate_only:
+            charge(len(placed))
             await pause(spec.count // PARTITIONS_OF_A_UNIT)
             if spec.topic in INTERNAL_TOPICS:
                 # Before there are more: no broker may spread keys over all of them.

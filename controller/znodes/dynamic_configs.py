@@ -19,6 +19,7 @@ from odradek.controller.coordination.errors import (
     NoAuthorization,
     NodeExists,
     NoNode,
+    NotEmpty,
 )
 from odradek.controller.coordination.session import (
     ANY_VERSION,
@@ -50,7 +51,9 @@ SHOWN_MAX: Final = 500
 TOPICS: Final = "topics"
 BROKERS: Final = "brokers"
 USERS: Final = "users"
-ENTITY_TYPES: Final = (TOPICS, "clients", USERS, BROKERS, "ips")
+CLIENTS: Final = "clients"
+IPS: Final = "ips"
+ENTITY_TYPES: Final = (TOPICS, CLIENTS, USERS, BROKERS, IPS)
 NOTHING_DELETED: Final = {
     "cleanup.policy": "delete",
     "retention.ms": "-1",
@@ -60,7 +63,8 @@ NOTHING_DELETED: Final = {
 
 Differs from Kafka: there it has the broker's defaults, which would delete records.
 """
-_REMOVED_WHEN_EMPTY: Final = ("clients", USERS, "ips")
+_CHANGED_MEANWHILE: Final = (NodeExists, BadVersion, NoNode, NotEmpty)
+_REMOVED_WHEN_EMPTY: Final = (CLIENTS, USERS, IPS)
 
 OnConfig = Callable[[str, str, Mapping[str, str]], None]
 """(entity type, entity as in its path: sanitized, `<default>`, or `user/clients/client`, config).
@@ -93,7 +97,7 @@ class ConfigChanges:
         for entity_type in ENTITY_TYPES:
             entities = await self._session.children(f"/config/{entity_type}")
             if entity_type == USERS:
-                entities = await self._with_clients(entities)
+                entities = await with_clients(self._session, entities)
             await self._read(entity_type, entities, is_first=True)
 
     async def on_changes(self, now_ms: int) -> None:
@@ -111,16 +115,6 @@ class ConfigChanges:
             changed.setdefault(entity_type, {})[entity] = None
         for entity_type in changed:
             await self._read(entity_type, list(changed[entity_type]))
-
-    async def _with_clients(self, users: list[str]) -> list[str]:
-        entities = list(users)
-        for user in users:
-            try:
-                clients = await self._session.children(f"/config/users/{user}/clients")
-            except NoNode:
-                continue
-            entities.extend(f"{user}/clients/{client}" for client in clients)
-        return entities
 
     async def _read(self, entity_type: str, entities: list[str], *, is_first: bool = False) -> None:
         configs = await _read_configs(self._session, entity_type, entities, self._warn)
@@ -200,11 +194,13 @@ async def write_config(
     for _ in range(ATTEMPTS_MAX):
         (znode,) = await read_all(session, [path])
         config = change({} if znode is None else decode_config(znode[0]))
-        write = _write_of(path, None if znode is None else znode[1], config, entity_type)
+        writes = await _writes_of(
+            session, entity_type, entity, None if znode is None else znode[1], config
+        )
         try:
-            await session.multi([check, write, notify])
+            await session.multi([check, *writes, notify])
         except ConnectionLoss:
-            if await _is_written(session, path, write):
+            if await _is_written(session, path, writes[0]):
                 _log_stored(entity_type, entity, config, requested_by)
                 return
         except MultiFailed as failed:
@@ -212,9 +208,10 @@ async def write_config(
                 raise BrokerError(
                     ErrorCode.UNKNOWN_SERVER_ERROR, "the controller has just changed"
                 ) from failed
-            if failed.index == 1 and isinstance(failed.error, NoNode):
+            is_write = 1 <= failed.index <= len(writes)
+            if is_write and isinstance(writes[0], Create) and isinstance(failed.error, NoNode):
                 await ensure_path(session, path[: path.rindex("/")])
-            elif failed.index != 1 or not isinstance(failed.error, NodeExists | BadVersion):
+            elif not is_write or not isinstance(failed.error, _CHANGED_MEANWHILE):
                 raise failed.error from failed
         else:
             _log_stored(entity_type, entity, config, requested_by)
@@ -260,19 +257,69 @@ async def _is_written(session: CoordinationSession, path: str, write: ZkOperatio
             return znode is None
 
 
-def _write_of(
-    path: str, stat: Stat | None, config: Mapping[str, str], entity_type: str
-) -> ZkOperation:
+async def _writes_of(
+    session: CoordinationSession,
+    entity_type: str,
+    entity: str,
+    stat: Stat | None,
+    config: Mapping[str, str],
+) -> list[ZkOperation]:
+    """The write of the config, and removals of znodes that have nothing left with it.
+
+    A user with clients keeps its znode.
+    """
+    path = zk_data.config_path(entity_type, entity)
     is_removed = not config and entity_type in _REMOVED_WHEN_EMPTY
-    if stat is not None:
+    if stat is None:
         if is_removed:
-            return Delete(path, stat.version)
-        return SetData(path, encode_config(config), stat.version)
-    return (
-        Check(path[: path.rindex("/")], ANY_VERSION)
-        if is_removed
-        else Create(path, encode_config(config))
-    )
+            return [Check(f"/config/{entity_type}", ANY_VERSION)]
+        return [Create(path, encode_config(config))]
+    if not is_removed or stat.children_count:
+        return [SetData(path, encode_config(config), stat.version)]
+    writes: list[ZkOperation] = [Delete(path, stat.version)]
+    user, clients, _ = entity.partition(f"/{CLIENTS}/")
+    if entity_type == USERS and clients:
+        user_path = zk_data.config_path(USERS, user)
+        clients_path = f"{user_path}/{CLIENTS}"
+        of_clients, of_user = await read_all(session, [clients_path, user_path])
+        if of_clients is not None and of_clients[1].children_count == 1:
+            writes.append(Delete(clients_path, of_clients[1].version))
+            if of_user is not None and not _has_config(of_user[0]):
+                writes.append(Delete(user_path, of_user[1].version))
+    return writes
+
+
+def _has_config(data: bytes | None) -> bool:
+    try:
+        return bool(data) and bool(decode_config(data))
+    except zk_data.BadZnode:
+        return True
+
+
+async def read_entities(
+    session: CoordinationSession, entity_type: str, warn: Warn
+) -> dict[str, dict[str, str]]:
+    """The config of every entity of a type, as it is stored.
+
+    cost  a read for each entity
+    """
+    entities = await session.children(f"/config/{entity_type}")
+    if entity_type == USERS:
+        entities = await with_clients(session, entities)
+    configs = await _read_configs(session, entity_type, entities, warn)
+    return {entity: config or {} for entity, config in zip(entities, configs, strict=True)}
+
+
+async def with_clients(session: CoordinationSession, users: list[str]) -> list[str]:
+    """Users, and the client ids that have a config for one of them."""
+    entities = list(users)
+    for user in users:
+        try:
+            clients = await session.children(f"/config/{USERS}/{user}/{CLIENTS}")
+        except NoNode:
+            continue
+        entities.extend(f"{user}/{CLIENTS}/{client}" for client in clients)
+    return entities
 
 
 def _log_stored(

@@ -45,20 +45,6 @@ def test_kafka_configs_describes_entities_without_quotas(
     assert (done.exit_code, done.output.strip()) == (0, ""), done.errors
 
 
-def test_kafka_configs_reports_that_quotas_are_not_enforced(bootstrap: str, tmp_path: Path) -> None:
-    done = configs(
-        bootstrap,
-        tmp_path,
-        "3.9.2",
-        *("--alter", "--entity-type", "users", "--entity-name", "u"),
-        *("--add-config", "producer_byte_rate=1024"),
-    )
-    assert done.exit_code == 1
-    assert "enforces no client quotas" in done.output + done.errors
-    described = configs(bootstrap, tmp_path, "3.9.2", "--describe", "--entity-type", "users")
-    assert (described.exit_code, described.output.strip()) == (0, "")
-
-
 def test_kafka_acls_and_delegation_tokens_report_what_is_off(
     bootstrap: str, tmp_path: Path
 ) -> None:

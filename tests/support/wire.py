@@ -33,18 +33,21 @@ def frame(payload: bytes) -> bytes:
 class Wire:
     """One TCP connection; responses come in the order of the requests."""
 
-    def __init__(self, address: str, *, timeout_s: float = RESPONSE_TIMEOUT_S) -> None:
+    def __init__(
+        self, address: str, *, timeout_s: float = RESPONSE_TIMEOUT_S, client_id: str = CLIENT_ID
+    ) -> None:
         host, port = address.rsplit(":", 1)
         self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_id = 0
+        self._client_id = client_id
 
     def send(self, request: Any, version: int) -> None:
         """Send a request without waiting for a response."""
         key = schema_of(type(request)).api_key
         assert key is not None, type(request).__name__
         self._correlation_id += 1
-        header = encode_request_header(key, version, self._correlation_id, CLIENT_ID)
+        header = encode_request_header(key, version, self._correlation_id, self._client_id)
         self.send_bytes(frame(header + encoder(type(request), version)(request)))
 
     def send_bytes(self, content: bytes) -> None:

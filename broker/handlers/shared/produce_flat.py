@@ -21,6 +21,7 @@ from odradek.protocol.messages.produce import (
 )
 
 LAYOUTS_MAX: Final = 4_096
+FLEXIBLE_FROM: Final = 9
 LOG_START_FROM: Final = 5
 _INDEX: Final = 0x01020304
 """Marks the place of the figures; no topic's name has these bytes."""
@@ -61,3 +62,9 @@ def _layout(version: int, name: str, topic_id: UUID) -> tuple[bytes, bytes]:
     figures = _FIGURES_BEFORE_5 if version < LOG_START_FROM else _FIGURES
     position = body.rindex(_INDEX.to_bytes(4, "big"))
     return body[:position], body[position + figures.size :]
+
+
+def with_throttle_time(body: bytes, version: int, throttle_ms: int) -> bytes:
+    """The body of an encoded response with another throttle time."""
+    end = len(body) - 1 if version >= FLEXIBLE_FROM else len(body)  # an empty set of tags
+    return body[: end - 4] + throttle_ms.to_bytes(4, "big") + body[end:]

@@ -1,0 +1,128 @@
+"""Requests of tests of quotas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import Any, TypeVar
+
+from odradek.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntryData,
+    AlterClientQuotasResponse,
+    EntityData,
+    OpData,
+)
+from odradek.protocol.messages.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+)
+from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.records.builder import build_batch
+from odradek.protocol.records.record import Record
+from tests.support.wire import Wire
+
+T = TypeVar("T")
+
+WAIT_S = 120
+Names = Mapping[str, str | None]
+
+
+def until(action: Callable[[], T], condition: Callable[[T], bool], what: str) -> T:
+    """The first result of an action that fulfils the condition."""
+    end_s = monotonic() + WAIT_S
+    while not condition(result := action()):
+        assert monotonic() < end_s, what
+    return result
+
+
+def alter(
+    names: Names, values: Mapping[str, float | None], *, validate_only: bool = False
+) -> AlterClientQuotasRequest:
+    """Set quotas of an entity; None removes one."""
+    return AlterClientQuotasRequest(
+        entries=[
+            AlterClientQuotasRequestEntryData(
+                entity=[EntityData(entity_type=k, entity_name=v) for k, v in names.items()],
+                ops=[
+                    OpData(key=key, value=value or 0.0, remove=value is None)
+                    for key, value in values.items()
+                ],
+            )
+        ],
+        validate_only=validate_only,
+    )
+
+
+def set_quota(address: str, names: Names, **values: float | None) -> None:
+    """Set quotas of an entity; brokers may apply them a moment later."""
+    with Wire(address, client_id="admin") as client:
+        response: AlterClientQuotasResponse = client.call(alter(names, values), 1)
+    assert [entry.error_code for entry in response.entries] == [0], response
+
+
+def described(
+    address: str, *components: tuple[str, int, str | None], strict: bool = False
+) -> dict[tuple[tuple[str, str | None], ...], dict[str, float]]:
+    """What DescribeClientQuotas returns: entity -> quotas."""
+    request = DescribeClientQuotasRequest(
+        components=[
+            ComponentData(entity_type=entity_type, match_type=kind, match=match)
+            for entity_type, kind, match in components
+        ],
+        strict=strict,
+    )
+    with Wire(address, client_id="admin") as client:
+        response = client.call(request, 1)
+    assert response.error_code == 0, response
+    return {
+        tuple(sorted((part.entity_type, part.entity_name) for part in entry.entity)): {
+            value.key: value.value for value in entry.values
+        }
+        for entry in response.entries
+    }
+
+
+def metadata(*topics: str) -> MetadataRequest:
+    """Asks for topics."""
+    return MetadataRequest(
+        topics=[MetadataRequestTopic(name=topic) for topic in topics],
+        allow_auto_topic_creation=True,
+    )
+
+
+def create_topic(address: str, topic: str) -> None:
+    """Create a topic by its first use."""
+    with Wire(address, client_id="admin") as client:
+        until(
+            lambda: client.call(metadata(topic), 8),
+            lambda response: response.topics[0].error_code == 0,
+            "the topic is not created",
+        )
+
+
+def produce(topic: str, size: int, *, acks: int = 1) -> ProduceRequest:
+    """One record of about `size` bytes."""
+    records = build_batch([Record(None, bytes(size), timestamp_ms=1_700_000_000_000)])
+    data = PartitionProduceData(index=0, records=memoryview(records))
+    return ProduceRequest(
+        acks=acks,
+        timeout_ms=30_000,
+        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+    )
+
+
+def fetch(topic: str, *, offset: int = 0, max_bytes: int = 1 << 30, **session: Any) -> FetchRequest:
+    """All that there is, at once."""
+    partition = FetchPartition(
+        partition=0, fetch_offset=offset, partition_max_bytes=max_bytes, current_leader_epoch=-1
+    )
+    return FetchRequest(
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=max_bytes,
+        topics=[FetchTopic(topic=topic, partitions=[partition])],
+        **session,
+    )
