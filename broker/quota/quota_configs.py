@@ -126,7 +126,7 @@ def _written(key: str, kind: str, value: float) -> str:
         return java_double(value)
     largest = 2 ** BITS[kind] - 1
     whole = 0 if value != value else int(max(-largest - 1, min(value + EPSILON, largest)))
-    if not abs(float(whole) - value) <= EPSILON:
+    if abs(float(whole) - value) > EPSILON:
         raise _invalid(f"Configuration {key} must be a {kind} value")
     return str(whole)
 
