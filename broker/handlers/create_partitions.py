@@ -13,7 +13,7 @@ Source: Kafka's ZkAdminManager.createPartitions.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from odradek.broker.handlers.create_topics import PARTITIONS_MAX, TOO_MANY
@@ -42,10 +42,7 @@ STRICT_QUOTA_FROM = 3
 async def run(context: Context, request: CreatePartitionsRequest) -> Delayed:
     """Have the controller create the partitions of each topic, then wait for leaders."""
     counts = Counter(topic.name for topic in request.topics)
-    refused: set[str] = set()
-    if context.services.controller.is_active:
-        single = [name for name, count in counts.items() if count == 1]
-        refused = refused_names(context, ALTER_TOPIC, single)
+    refused = _refused(context, counts)
     if (
         sum(_increase(context, topic) for topic in request.topics if topic.name not in refused)
         > PARTITIONS_MAX
@@ -101,6 +98,14 @@ async def run(context: Context, request: CreatePartitionsRequest) -> Delayed:
     return wait_for(
         context, pending, request.timeout_ms, respond=respond, expire=expire, watch=watch
     )
+
+
+def _refused(context: Context, counts: Mapping[str, int]) -> set[str]:
+    """The topics that the client may not alter; only the controller looks."""
+    if not context.services.controller.is_active:
+        return set()
+    single = [name for name, count in counts.items() if count == 1]
+    return refused_names(context, ALTER_TOPIC, single)
 
 
 def _create(

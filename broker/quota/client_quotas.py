@@ -85,18 +85,22 @@ class RateQuota:
 
     def record(self, user: str, client_id: str, value: float, now_ms: int) -> int:
         """Count what a client did; returns for how many milliseconds it is throttled."""
-        found = self.limits.find(user, client_id)
-        if found is None:
+        limited_client = self.limits.find(user, client_id)
+        if limited_client is None:
             return 0
-        client, limit = found
+        client, limit = limited_client
         rate = self._clients.meter(client, now_ms)
         rate.record(value, now_ms)
         return min(rate.throttle_ms(limit, now_ms), self._throttle_max_ms)
 
     def most_in_window(self, user: str, client_id: str) -> int:
         """What a client may do at once without being throttled, if it did nothing before."""
-        found = self.limits.find(user, client_id)
-        return UNLIMITED if found is None else min(UNLIMITED, int(found[1] * self._window_s))
+        limited_client = self.limits.find(user, client_id)
+        return (
+            UNLIMITED
+            if limited_client is None
+            else min(UNLIMITED, int(limited_client[1] * self._window_s))
+        )
 
 
 class ControllerMutationQuota:
@@ -116,10 +120,10 @@ class ControllerMutationQuota:
 
         is_strict  the client understands THROTTLING_QUOTA_EXCEEDED
         """
-        found = self.limits.find(user, client_id)
-        if found is None:
+        limited_client = self.limits.find(user, client_id)
+        if limited_client is None:
             return None
-        client, limit = found
+        client, limit = limited_client
         bucket = self._clients.meter(client, monotonic_ms())
         return RequestMutations(bucket, limit, is_strict=is_strict, monotonic_ms=monotonic_ms)
 

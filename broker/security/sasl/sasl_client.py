@@ -23,9 +23,9 @@ from odradek.broker.security.sasl.scram_credential import (
 )
 from odradek.runtime.jaas import LoginModule
 
-Ask = Callable[[bytes], Awaitable[bytes]]
+SendToken = Callable[[bytes], Awaitable[bytes]]
 """Sends a message of the mechanism and returns the response; raises SaslError when refused."""
-InThread = Callable[[Callable[[], bytes]], Awaitable[bytes]]
+HashInThread = Callable[[Callable[[], bytes]], Awaitable[bytes]]
 
 ITERATIONS_MAX: Final = 1_000_000
 """What another broker may ask for, half a second of a thread."""
@@ -41,7 +41,7 @@ class BrokerLogin(Protocol):
 
     mechanism: str
 
-    async def log_in(self, ask: Ask, in_thread: InThread) -> None:
+    async def log_in(self, ask: SendToken, in_thread: HashInThread) -> None:
         """One exchange.
 
         raises  SaslError; what `ask` raises
@@ -56,7 +56,7 @@ class PlainLogin:
     def __init__(self, username: str, password: str) -> None:
         self._message = f"\0{username}\0{password}".encode()
 
-    async def log_in(self, ask: Ask, in_thread: InThread) -> None:
+    async def log_in(self, ask: SendToken, in_thread: HashInThread) -> None:
         await ask(self._message)
 
 
@@ -73,7 +73,7 @@ class ScramLogin:
         self._salted: tuple[bytes, int, bytes] | None = None
         """Salt, iterations and salted password of the last exchange: brokers have the same."""
 
-    async def log_in(self, ask: Ask, in_thread: InThread) -> None:
+    async def log_in(self, ask: SendToken, in_thread: HashInThread) -> None:
         mechanism, nonce = self.mechanism, self._new_nonce()
         bare = f"n={self._name},r={nonce}"
         server_first = (await ask(f"n,,{bare}".encode())).decode("ascii", "replace")
@@ -97,7 +97,9 @@ class ScramLogin:
         if not compare_digest(server_final.partition(b",")[0], expected):
             raise SaslError("the broker does not know the password")
 
-    async def _salted_password(self, salt: bytes, iterations: int, in_thread: InThread) -> bytes:
+    async def _salted_password(
+        self, salt: bytes, iterations: int, in_thread: HashInThread
+    ) -> bytes:
         if self._salted is None or self._salted[:2] != (salt, iterations):
             salted = await in_thread(
                 lambda: salted_password(self.mechanism, self._password, salt, iterations)
@@ -113,7 +115,7 @@ class NoLogin:
     def __init__(self, mechanism: str) -> None:
         self.mechanism = mechanism
 
-    async def log_in(self, ask: Ask, in_thread: InThread) -> None:
+    async def log_in(self, ask: SendToken, in_thread: HashInThread) -> None:
         raise SaslError(f"the login module of {self.mechanism} has no username and password")
 
 

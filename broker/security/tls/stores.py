@@ -48,7 +48,7 @@ class KeyMaterial:
     @property
     def chain_pem(self) -> bytes:
         """The certificates in PEM."""
-        return b"".join(one.public_bytes(Encoding.PEM) for one in self.certificates)
+        return b"".join(certificate.public_bytes(Encoding.PEM) for certificate in self.certificates)
 
 
 def read_key_store(store: StoreConfig) -> KeyMaterial:
@@ -143,7 +143,9 @@ def chain_of(certificates: Sequence[x509.Certificate]) -> tuple[x509.Certificate
     chain = [certificates[0]]
     left = list(certificates[1:])
     while left and chain[-1].issuer != chain[-1].subject:
-        issuer = next((one for one in left if one.subject == chain[-1].issuer), None)
+        issuer = next(
+            (certificate for certificate in left if certificate.subject == chain[-1].issuer), None
+        )
         if issuer is None:
             break
         left.remove(issuer)
