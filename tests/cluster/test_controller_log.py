@@ -90,6 +90,7 @@ def test_log_of_the_controller_has_deaths_offline_partitions_and_unclean_electio
     wait_for_line(
         cluster, r"INFO +odradek\.controller: this broker is no longer the controller: it stops"
     )
+    cluster.wait(partial(is_another, cluster, CONTROLLER), "another controller")
     successor = cluster.controller()
     wait_for_line(
         cluster,
