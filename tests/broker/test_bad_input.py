@@ -174,6 +174,7 @@ def capture(request: object, version: int) -> bytes:
         def __init__(self) -> None:
             self.content = b""
             self._correlation_id = 0
+            self._client_id = "recorder"
 
         def send_bytes(self, content: bytes) -> None:
             self.content += content

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -384,13 +383,6 @@ def test_unreachable_broker_is_reported_at_once() -> None:
     result = our_tool(["--bootstrap-server", address, "--list"])
     assert (result.exit_code, result.errors) == (0, "")
     assert result.output == f"{FAILED}{address} cannot be reached: Connection refused\n"
-
-
-def test_security_protocol_other_than_plaintext_is_an_error(tmp_path: Path) -> None:
-    config = tmp_path / "client.properties"
-    config.write_text("security.protocol=SSL\n")
-    words = ["--bootstrap-server", "127.0.0.1:1", "--list", "--command-config", str(config)]
-    assert "security.protocol=SSL is not supported by this tool" in our_tool(words).output
 
 
 @pytest.mark.parametrize(

@@ -40,3 +40,4 @@ def test_entries_are_removed_after_a_yes_only(
     assert "Are you sure you want to remove ACLs: \n \t(principal=User:x, host=*" in result.output
     listed = our_tool_here("acls", [*at[:4], "--list"]).output
     assert listed.count("principal=User:x") == remaining
+    assert our_tool_here("acls", ["--remove", *at[:4], "--force"]).exit_code == 0

@@ -131,7 +131,8 @@ def _expiry_s(token: str) -> float:
 
 
 def _unsecured(options: Mapping[str, str]) -> Token:
-    now = time.time()
+    # Whole milliseconds: a broker compares with its own, which must not be earlier.
+    now = time.time_ns() // 1_000_000 / 1000
     try:
         lifetime_s = int(options.get("unsecuredLoginLifetimeSeconds", LIFETIME_S))
         numbers = {
