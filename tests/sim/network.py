@@ -369,6 +369,7 @@ class SimulatedListener:
         self.port = port
         self.address = f"{host.name}:{port}"
         self.socket = self
+        self.tls = None
         self._host = host
 
     def serve(self, server: SocketServer, loop: SimulatedLoop) -> None:
