@@ -3,6 +3,7 @@
 #            CONFIG=FILE   another settings file
 #            ARGS='...'    more arguments of `odradek start`
 # make cluster  a ZooKeeper ensemble and three brokers on this machine, from config/cluster
+# make secure  three brokers with TLS, users and ACLs on this machine, from config/secure
 # make quick  the command before each commit: the parts in their own process, without Java
 # make quick-pythons  the same under each of Python 3.11, 3.12 and 3.13 that is installed
 # make test  everything a change must pass: lint, then all tests
@@ -47,7 +48,7 @@ JOBS := $(wildcard $(addprefix tests/pipeline/test_,demo*.py end*.py exactly_onc
 QUICK := tests/controller tests/protocol tests/storage tests/broker/group tests/broker/handlers
 PACKAGES := broker controller odradek protocol runtime storage
 
-.PHONY: run cluster quick quick-pythons test test-pipelines test-steps test-jobs test-clusters test-tools test-clients test-groups test-broker test-broker-parts test-parts test-sim test-mixed test-pages test-recordings test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-acls campaign-scripts campaign-cuts campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline test-connectors demo-pipeline plugin-runs measure-start tools system-packages clean
+.PHONY: run cluster secure quick quick-pythons test test-pipelines test-steps test-jobs test-clusters test-tools test-clients test-groups test-broker test-broker-parts test-parts test-sim test-mixed test-pages test-recordings test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-acls campaign-scripts campaign-cuts campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline test-connectors demo-pipeline plugin-runs measure-start tools system-packages clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/python -I -m odradek start $(CONFIG) $(AT_PORT) $(ARGS)
@@ -55,6 +56,10 @@ run: $(VENV)/.run
 # Needs Debian's ZooKeeper besides; `odradek cluster` needs nothing and starts brokers only.
 cluster: $(VENV)/.run system-packages
 	@exec $(BIN)/python -I -m odradek.tools.cluster.ensemble config/cluster
+
+# Certificates, users and passwords are in data/secure (docs/security.md).
+secure: $(VENV)/.run
+	@exec $(BIN)/python -I -m odradek.tools.cluster.secure config/secure
 
 # A pull request runs it under each Python that the package claims.
 quick: $(VENV)/.dev

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import IO, Any, Final
@@ -40,16 +41,24 @@ class SupervisedProcess:
     """One process, over several runs."""
 
     def __init__(
-        self, name: str, command: Sequence[str], *, ready: str, log: Path | None = None
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        ready: str,
+        log: Path | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """
-        ready  pattern of the line that it prints when it serves; this line is not passed on
-        log    file for its output; None: standard error, with its name
+        ready        pattern of the line that it prints when it serves; this line is not passed on
+        log          file for its output; None: standard error, with its name
+        environment  variables besides those of this process
         """
         self.name = name
         self._command = command
         self._ready_pattern = re.compile(ready)
         self._log = log
+        self._environment = environment or {}
         self._process: asyncio.subprocess.Process | None = None
         self._ready = asyncio.Event()
         self._ready_at_s = 0.0
@@ -78,6 +87,7 @@ class SupervisedProcess:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             limit=LINE_BYTES_MAX,
+            env={**os.environ, **self._environment},
             process_group=0,
             preexec_fn=_end_with_parent,
         )
