@@ -10,10 +10,10 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -267,3 +267,59 @@ def test_volume_of_apache_kafka_with_zookeeper_is_taken_over(tmp_path: Path) -> 
             process.wait_for_line("odradek is ready", timeout_s=READY_TIMEOUT_S)
             assert read_all(f"127.0.0.1:{port}", "kept", 1) == {0: list(range(100))}
             assert process.stop(timeout_s=30) == 0
+
+
+@pytest.mark.parametrize("has_file", [False, True])
+def test_users_of_bitnami_and_of_a_jaas_file_log_in(tmp_path: Path, *, has_file: bool) -> None:
+    users = {"KAFKA_CLIENT_USERS": "alice,bob", "KAFKA_CLIENT_PASSWORDS": "of-alice,of-bob"}
+    if has_file:
+        jaas = tmp_path / "jaas.conf"
+        module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        options = 'user_alice="of-alice" user_bob="of-bob"'
+        jaas.write_text(f"client.KafkaServer {{ {module} required {options}; }};\n")
+        users = {"KAFKA_OPTS": f"-Xmx1g -Djava.security.auth.login.config={jaas}"}
+    ports = {"CLIENT": free_port(), "INTERNAL": free_port()}
+    listeners = ",".join(f"{name}://localhost:{port}" for name, port in ports.items())
+    environment = {
+        "KAFKA_CFG_LISTENERS": listeners,
+        "KAFKA_CFG_ADVERTISED_LISTENERS": listeners,
+        "KAFKA_CFG_LISTENER_SECURITY_PROTOCOL_MAP": "CLIENT:SASL_PLAINTEXT,INTERNAL:PLAINTEXT",
+        "KAFKA_CFG_INTER_BROKER_LISTENER_NAME": "INTERNAL",
+        "KAFKA_CFG_SASL_ENABLED_MECHANISMS": "PLAIN",
+        "KAFKA_CFG_LOG_DIRS": f"{tmp_path}/data",
+        **users,
+    }
+    address = f"localhost:{ports['CLIENT']}"
+    with LoggedProcess(
+        [*COMMAND, "container-start"],
+        log=tmp_path / "log",
+        folder=tmp_path,
+        environment=environment,
+    ) as process:
+        process.wait_for_line("Kafka Server started", timeout_s=READY_TIMEOUT_S)
+        for user in ("alice", "bob"):
+            admin = AdminClient(sasl_configs(address, user, f"of-{user}"))
+            assert len(admin.list_topics(timeout=60).brokers) == 1
+        errors: list[KafkaError] = []
+        stranger = AdminClient(
+            {**sasl_configs(address, "alice", "of-bob"), "error_cb": errors.append}
+        )
+        with pytest.raises(KafkaException):
+            stranger.list_topics(timeout=2)
+        stranger.poll(1)
+        assert "_AUTHENTICATION" in {error.name() for error in errors}
+        assert process.stop(timeout_s=30) == 0
+    shown = (tmp_path / "log").read_text()
+    assert not [word for word in ("of-alice", "of-bob") if word in shown]
+
+
+def sasl_configs(address: str, user: str, password: str) -> dict[str, Any]:
+    """Configs of librdkafka for a login with PLAIN."""
+    return {
+        "bootstrap.servers": address,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": user,
+        "sasl.password": password,
+        "log_level": 0,
+    }
