@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import socket
 import ssl
 from collections.abc import Iterator
@@ -233,3 +234,61 @@ def test_renegotiation_and_compression_are_off(tmp_path: Path) -> None:
     context = server_context(config, read_stores(config))
     assert context.options & ssl.OP_NO_RENEGOTIATION
     assert context.options & ssl.OP_NO_COMPRESSION
+
+
+class KeyChanger:
+    """A client that changes its keys and has the server change its own (TLS 1.3), which Python's
+    ssl cannot: OpenSSL itself."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._library = library = ctypes.CDLL("libssl.so.3")
+        for name in ("TLS_client_method", "SSL_CTX_new", "SSL_new"):
+            getattr(library, name).restype = ctypes.c_void_p
+        method = ctypes.c_void_p(library.TLS_client_method())
+        self._tls = ctypes.c_void_p(library.SSL_new(ctypes.c_void_p(library.SSL_CTX_new(method))))
+        library.SSL_set_fd(self._tls, connected.fileno())
+        library.SSL_set_connect_state(self._tls)
+
+    def handshake(self) -> bool:
+        """Go on; whether it is over, or a change of keys is sent."""
+        return bool(self._library.SSL_do_handshake(self._tls) == 1)
+
+    def change_keys(self) -> bool:
+        """False when the socket takes no more."""
+        return self._library.SSL_key_update(self._tls, 1) == 1 and self.handshake()
+
+    def write(self, content: bytes) -> bool:
+        return bool(self._library.SSL_write(self._tls, content, len(content)) == len(content))
+
+
+@pytest.fixture
+def changer(pair: Pair) -> KeyChanger:
+    transport, client = pair
+    changer = KeyChanger(client.socket)
+    for _ in range(4):
+        is_over = changer.handshake()
+        with contextlib.suppress(BlockingIOError):
+            transport.handshake()
+        if is_over and transport.is_established:
+            return changer
+    pytest.fail("the handshake does not end")
+
+
+def test_changes_of_keys_without_end_are_refused(pair: Pair, changer: KeyChanger) -> None:
+    transport, target = pair[0], memoryview(bytearray(64 << 10))
+    for _ in range(15):
+        assert all(changer.change_keys() for _ in range(50))
+        with pytest.raises(BlockingIOError):
+            transport.recv_into(target)
+    assert all(changer.change_keys() for _ in range(200))
+    with pytest.raises(ConnectionAbortedError, match="changes of its keys"):
+        transport.recv_into(target)
+
+
+def test_keys_may_change_among_content(pair: Pair, changer: KeyChanger) -> None:
+    transport, target = pair[0], memoryview(bytearray(64 << 10))
+    for _ in range(3_000):
+        assert changer.write(b"abc")
+        assert changer.change_keys()
+        assert transport.recv_into(target) == 3
+        pair[1].socket.recv(64 << 10)
