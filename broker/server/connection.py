@@ -213,6 +213,11 @@ class Connection:
         except Exception:  # noqa: BLE001 - no other callback would come
             self._break("putting off a turn")
 
+    def read_again(self) -> None:
+        """Have the rounds read, whatever the loop says of the socket."""
+        if self._reading and not self.is_closed:
+            self._put_off()
+
     def _judge(self, took_ns: int, frames: list[memoryview]) -> None:
         """A turn is over; one without requests does not show that the next one is short."""
         work = self.under_way

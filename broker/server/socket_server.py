@@ -51,6 +51,9 @@ EVICTION_INTERVAL_MS: Final = 100
 EVICTED_AT_ONCE: Final = 64
 IDLE_LEAST_MS: Final = 1_000
 """A connection that was used within this time is not evicted."""
+RESET_NOTICED_MS: Final = 15_000
+"""How long after its last bytes a connection is looked at for a reset; `close_left` is called more
+often."""
 PEER_HAS_CLOSED: Final = getattr(select, "POLLRDHUP", select.POLLHUP)
 """Linux tells it before what was received earlier is read."""
 
@@ -354,11 +357,14 @@ class SocketServer:
                 connection.close()
 
     def close_left(self) -> None:
-        """Close connections that are not read from, and whose clients have left.
+        """Notice clients that have left.
 
-        Requests that such a client sent last are lost; a Fetch may have to wait for 24 days.
+        A connection that is not read from is closed: requests that its client sent last are lost; a
+        Fetch may have to wait for 24 days.  One that was read lately is read again: uvloop calls
+        its reader once for a reset, which then reads what had arrived before.
         cost  one check of every connection
         """
+        self._read_again_after_resets()
         unread = {
             connection.descriptor: connection
             for connection in self.connections
@@ -372,6 +378,20 @@ class SocketServer:
         for descriptor, events in poller.poll(0):
             if events & (PEER_HAS_CLOSED | select.POLLHUP | select.POLLERR):
                 unread[descriptor].close()
+
+    def _read_again_after_resets(self) -> None:
+        since_ms = self.context.now_ms() - RESET_NOTICED_MS
+        lately = {
+            connection.descriptor: connection
+            for connection in self.connections
+            if connection.last_active_ms >= since_ms
+        }
+        poller = select.poll()
+        for descriptor in lately:
+            poller.register(descriptor, 0)  # errors are told of anyway
+        for descriptor, events in poller.poll(0):
+            if events & (select.POLLERR | select.POLLHUP):
+                lately[descriptor].read_again()
 
     def stop_accepting(self) -> None:
         """Close the listening sockets; open connections go on."""
