@@ -7,7 +7,7 @@ The folder has server-N.properties for each broker; the first one serves the coo
 
     ca.pem, ca.key    the authority, which clients trust
     server-N.pem      the key and the certificate of a broker
-    USER.properties   how a user logs in, for Kafka's tools and ours; USER.conf for librdkafka, kcat
+    USER.properties   how a user logs in, for Kafka's tools and ours; USER.conf for librdkafka
     jaas.conf         the users of the listener between brokers
 
 A user's password is random, and that of USER.properties from then on.  Users, ACLs and the topic
@@ -251,8 +251,8 @@ def main(arguments: Sequence[str]) -> int:
         is_ready=cluster.is_ready,
         ready_line=f"odradek cluster is ready on {bootstrap}; authority, users and passwords in "
         f"{files.folder}; settings in {folder} -- try: "
-        f"echo hello | kcat -F {files.folder}/alice.conf -P -t {TOPIC} "
-        f"&& kcat -F {files.folder}/bob.conf -C -t {TOPIC} -e",
+        f"echo hello | odradek console-producer --bootstrap-server {bootstrap} --topic {TOPIC} "
+        f"--producer.config {files.folder}/alice.properties",
     )
 
 
