@@ -301,9 +301,9 @@ def test_users_of_bitnami_and_of_a_jaas_file_log_in(tmp_path: Path, *, has_file:
             admin = AdminClient(sasl_configs(address, user, f"of-{user}"))
             assert len(admin.list_topics(timeout=60).brokers) == 1
         errors: list[KafkaError] = []
-        stranger = AdminClient(
-            {**sasl_configs(address, "alice", "of-bob"), "error_cb": errors.append}
-        )
+        configs = sasl_configs(address, "alice", "of-bob")
+        configs["error_cb"] = errors.append
+        stranger = AdminClient(configs)
         with pytest.raises(KafkaException):
             stranger.list_topics(timeout=2)
         stranger.poll(1)
