@@ -6,6 +6,7 @@ Each conversation of bare frames is held with our broker and with Apache Kafka 3
 from __future__ import annotations
 
 import struct
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -377,6 +378,17 @@ CREDENTIALS = [
     ("SCRAM-SHA-256", "user", "pencil"),
     ("SCRAM-SHA-512", "user", "pencil"),
 ]
+
+
+@pytest.mark.parametrize(("mechanism", "user", "password"), CREDENTIALS)
+def test_kcat_of_an_earlier_librdkafka_logs_in(
+    ours: str, mechanism: str, user: str, password: str
+) -> None:
+    settings = library_settings(mechanism, user, password)
+    options = [word for name, value in settings.items() for word in ("-X", f"{name}={value}")]
+    command = ["kcat", "-L", "-b", ours, *options]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (result.returncode, "1 brokers" in result.stdout) == (0, True), result.stderr
 
 
 @pytest.mark.parametrize(("mechanism", "user", "password"), CREDENTIALS)

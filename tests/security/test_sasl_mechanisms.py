@@ -139,6 +139,14 @@ def test_scram_exchange_authenticates_the_user_or_the_owner_of_the_token(
     assert (outcome.principal, outcome.expires_ms) == (principal, expires_ms)
 
 
+def test_scram_exchange_of_librdkafka_before_2_6_1_is_taken() -> None:
+    client = ScramClient("SCRAM-SHA-512", "pencil", name="user", extensions="")
+    server = mechanisms()["SCRAM-SHA-512"].server()
+    challenge = step(server, client.first()).data
+    final = client.final(challenge, lambda bare: bare.replace("r=client", "r=clientclient"))
+    assert isinstance(step(server, final), Authenticated)
+
+
 @pytest.mark.parametrize(
     ("name", "password", "extensions", "change"),
     [

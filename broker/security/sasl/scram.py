@@ -4,7 +4,8 @@ The extension `tokenauth=true` of a client's first message makes its name the id
 token (KIP-48).  `scramp` does not read extensions, so the few lines are here.
 Differs from Kafka: an unknown user fails at the last message, as a wrong password does, not at the
 first one; and the header and the nonce that the last message repeats must be those of the exchange,
-the whole nonce, not its end.
+the whole nonce, not its end.  librdkafka before 2.6.1 puts its own part of the nonce before the
+whole once more, which is taken.
 Source: Kafka's ScramSaslServer, ScramMessages.
 """
 
@@ -53,7 +54,8 @@ class _First(NamedTuple):
 
     header: bytes
     bare: str
-    nonce: str
+    nonces: tuple[str, str]
+    """The nonce, and as librdkafka before 2.6.1 repeats it."""
     message: str
     """What the server has sent."""
     credential: ScramCredential
@@ -123,11 +125,12 @@ class ScramSaslServer:
         elif credential.iterations < ITERATIONS_MIN:
             raise SaslError(f"the credential has fewer iterations than {ITERATIONS_MIN}")
         nonce = matched["nonce"] + self._context.new_nonce()
+        nonces = nonce, matched["nonce"] + nonce
         salt = b64encode(credential.salt).decode()
         message = f"r={nonce},s={salt},i={credential.iterations}"
         header = matched["header"].encode()
         return _First(
-            header, matched["bare"], nonce, message, credential, principal, expires_ms, is_real
+            header, matched["bare"], nonces, message, credential, principal, expires_ms, is_real
         )
 
     def _pretended(self, name: str) -> ScramCredential:
@@ -139,7 +142,7 @@ class ScramSaslServer:
         if matched is None:
             raise SaslError("the last message has another format")
         # The whole nonce, not its end (CVE-2024-56128).
-        if not compare_digest(matched["nonce"], first.nonce):
+        if not any(compare_digest(matched["nonce"], nonce) for nonce in first.nonces):
             raise SaslError("the last message has another nonce")
         header, proof = _decoded(matched["header"]), _decoded(matched["proof"])
         if header != first.header:
