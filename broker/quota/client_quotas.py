@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import Final, Generic, TypeVar
 
 from odradek.broker.quota.quota_limits import DEFAULT, QuotaEntity, QuotaLimits
@@ -223,11 +224,11 @@ class ClientQuotas:
             if name in config:
                 try:
                     limit = float(config[name])
-                    if limit != limit:
+                    if not isfinite(limit):
                         raise ValueError
                 except ValueError:
                     limit = None
-                    warnings.append(f"{name} of a quota is not a number")
+                    warnings.append(f"{name} of a quota is not a finite number")
             limits.set(entity, limit)
         is_enabled = any(map(len, every.values()))
         if is_enabled != self.is_enabled:

@@ -388,7 +388,7 @@ class SocketServer:
         }
         poller = select.poll()
         for descriptor in lately:
-            poller.register(descriptor, 0)  # errors are told of anyway
+            poller.register(descriptor, 0)  # errors are reported anyway
         for descriptor, events in poller.poll(0):
             if events & (select.POLLERR | select.POLLHUP):
                 lately[descriptor].read_again()

@@ -131,7 +131,7 @@ class TlsConnection(Connection):
         self._observer = observer
 
     def _on_readable(self) -> None:
-        # A part of a record is no bytes of a request yet.
+        # A part of a record has no byte of a request for the reader.
         self.last_active_ms = self._server.now_ms()
         super()._on_readable()
         self._read_what_is_left()

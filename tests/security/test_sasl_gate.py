@@ -59,8 +59,15 @@ def add_users(bootstrap: str) -> None:
     for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
         information = ScramCredentialInfo(mechanism, 4096)
         upsertion = UserScramCredentialUpsertion("user", information, b"pencil")
-        for stored in admin.alter_user_scram_credentials([upsertion]).values():
-            stored.result(30)
+        # A broker of Apache Kafka that has just started may leave the first one unanswered.
+        for is_last in (False, False, True):
+            (stored,) = admin.alter_user_scram_credentials([upsertion], request_timeout=20).values()
+            try:
+                stored.result(60)
+                break
+            except (KafkaException, TimeoutError):
+                if is_last:
+                    raise
 
 
 @pytest.fixture(scope="module")
