@@ -3,11 +3,41 @@
 from __future__ import annotations
 
 
+class ListenerMetrics:
+    """The counters of one listener's connections."""
+
+    connections_opened: int = 0
+    connections_closed: int = 0
+    connections_refused: int = 0
+    """Closed when they were accepted: over a quota, or out of descriptors."""
+    throttled_connections: int = 0
+    """Accepted later, or closed, for the rate of new connections."""
+    accept_throttle_ms: int = 0
+    """The sum of their throttle times."""
+    successful_authentications: int = 0
+    """With SASL; by a TLS handshake where the listener has no SASL.  Source: Kafka's Selector."""
+    failed_authentications: int = 0
+    """Failed TLS handshakes, too."""
+    successful_reauthentications: int = 0
+    failed_reauthentications: int = 0
+
+
 class BrokerMetrics:
     """The counters of one broker.  Only gauges may fall.
 
     The class has the first values: an instance has those that have changed.
     """
+
+    def __init__(self) -> None:
+        self.listeners: dict[str, ListenerMetrics] = {}
+        """By name."""
+
+    def listener(self, name: str) -> ListenerMetrics:
+        """The counters of a listener."""
+        metrics = self.listeners.get(name)
+        if metrics is None:
+            metrics = self.listeners[name] = ListenerMetrics()
+        return metrics
 
     loop_lag_ms: int = 0
     """Gauge: how late the last timers fired; updated every 250 ms at least."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Final
 
 from odradek.broker.server.tls_connection import TlsConnection
@@ -32,10 +32,13 @@ class Handshakes:
         metrics: BrokerMetrics,
         now_ms: Callable[[], int],
         *,
+        sasl_listeners: Container[str] = (),
         handshakes_max: int = HANDSHAKES_MAX,
         timeout_ms: int = HANDSHAKE_TIMEOUT_MS,
     ) -> None:
+        """sasl_listeners  names of those whose clients authenticate after the handshake"""
         self._loop = loop
+        self._sasl_listeners = sasl_listeners
         self._metrics = metrics
         self._now_ms = now_ms
         self._handshakes_max = handshakes_max
@@ -56,9 +59,13 @@ class Handshakes:
     def established(self, connection: TlsConnection) -> None:
         self._under_way.pop(connection, None)
         self._metrics.ssl_handshakes += 1
+        listener = connection.listener_name
+        if listener not in self._sasl_listeners:
+            self._metrics.listener(listener).successful_authentications += 1
 
     def failed(self, connection: TlsConnection, reason: str) -> None:
         self._metrics.failed_ssl_handshakes += 1
+        self._metrics.listener(connection.listener_name).failed_authentications += 1
         if connection.plaintext is not None:
             logger.warning(
                 "closing %s on %s, which speaks TLS: the client sent %s",

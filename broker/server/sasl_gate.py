@@ -224,7 +224,7 @@ class SaslGate:
             connection.flush()
         except (SaslAuthenticationError, SaslError) as error:
             response, reason = self._refusal(call, error)
-            log_refusal(connection, reason)
+            self._on_refused(connection, reason)
             await self._gates.close_later(connection, response)
 
     def _go_on(self, connection: Connection, call: Call | None, step: SaslStep) -> None:
@@ -232,6 +232,11 @@ class SaslGate:
         response = authenticator.on_step(step, clock.now_ms(), clock.monotonic_ms())
         if authenticator.state is SaslState.COMPLETE:
             self._stop_deadline()
+            metrics = self._server.metrics.listener(connection.listener_name)
+            if authenticator.is_reauthentication:
+                metrics.successful_reauthentications += 1
+            else:
+                metrics.successful_authentications += 1
             connection.on_authenticated(
                 authenticator.principal,
                 self.context if authenticator.has_session else self._server,
@@ -262,11 +267,14 @@ class SaslGate:
         return call.encoded(response), text
 
     def _refuse(self, connection: Connection, response: Parts | None, reason: str) -> None:
-        log_refusal(connection, reason)
+        self._on_refused(connection, reason)
         closing = self._gates.close_later(connection, response)
         self._gates.dispatcher.begin(connection, closing)
 
-
-def log_refusal(connection: Connection, reason: str) -> None:
-    """Log why a client is not let in."""
-    logger.info("Failed authentication with %s (%s)", connection.client_host, reason)
+    def _on_refused(self, connection: Connection, reason: str) -> None:
+        metrics = self._server.metrics.listener(connection.listener_name)
+        if self._authenticator.is_reauthentication:
+            metrics.failed_reauthentications += 1
+        else:
+            metrics.failed_authentications += 1
+        logger.info("Failed authentication with %s (%s)", connection.client_host, reason)

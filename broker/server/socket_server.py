@@ -158,6 +158,7 @@ class SocketServer:
         """
         listener.socket.listen(self._services.settings.socket_listen_backlog_size)
         self._listeners.append(listener)
+        self._metrics.listener(listener.name)
         self._loop.add_reader(listener.socket.fileno(), lambda: self._accept(listener))
 
     def _accept(self, listener: BoundListener) -> None:
@@ -195,6 +196,7 @@ class SocketServer:
         if refusal is None:
             return True
         self._metrics.connections_refused += 1
+        self._metrics.listener(listener).connections_refused += 1
         logger.warning("a connection of %s is refused: %s", host, reason(refusal, settings))
         return False
 
@@ -274,6 +276,7 @@ class SocketServer:
             raise
         self.connections[connection] = None
         self._metrics.connections_opened += 1
+        self._metrics.listener(listener.name).connections_opened += 1
 
     def _make_tls_connection(
         self,
@@ -290,7 +293,9 @@ class SocketServer:
         from odradek.broker.server.tls_connection import TlsConnection
 
         if self._handshakes is None:
-            self._handshakes = Handshakes(self._loop, self._metrics, self.context.now_ms)
+            self._handshakes = Handshakes(
+                self._loop, self._metrics, self.context.now_ms, sasl_listeners=self._gates
+            )
         # With SASL a client is who has logged in, whatever its certificate (KIP-684).
         has_sasl = listener.protocol in SASL_PROTOCOLS
         connection = TlsConnection(
@@ -342,6 +347,7 @@ class SocketServer:
         if connection in self.connections:
             del self.connections[connection]
             self._quotas.closed(connection.client_host)
+            self._metrics.listener(connection.listener_name).connections_closed += 1
         self._receiving.pop(connection, None)
         self.budget.forget(connection)
         for waiting in tuple(connection.waiting):

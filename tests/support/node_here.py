@@ -141,9 +141,12 @@ class NodeHere:
         self.node.start()
         self.server = self.node.server
 
-    def caller(self) -> Caller:
-        """A new client."""
-        caller = Caller(self.node.listeners[0].port)
+    def caller(self, listener: int = 0) -> Caller:
+        """A new client.
+
+        listener  the position of the listener that it connects to
+        """
+        caller = Caller(self.node.listeners[listener].port)
         self._callers.append(caller)
         return caller
 

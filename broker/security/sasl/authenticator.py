@@ -73,6 +73,11 @@ class SaslServerAuthenticator:
         """Whether the session has an end."""
         return self._expires_ms is not None
 
+    @property
+    def is_reauthentication(self) -> bool:
+        """Whether the client has begun to authenticate again."""
+        return self._began_again_ms is not None
+
     def is_expired(self, monotonic_ms: int) -> bool:
         return self._expires_ms is not None and monotonic_ms > self._expires_ms
 
