@@ -34,7 +34,9 @@ READY = r"^odradek cluster is ready on "
 @contextmanager
 def running(folder: Path, *words: str) -> Iterator[LoggedProcess]:
     """Within, a command runs whose working directory is `folder`."""
-    process = LoggedProcess([*PYTHON, *words], log=folder / "cluster.log", folder=folder)
+    process = LoggedProcess(
+        [*PYTHON, *words], log=folder / "cluster.log", folder=folder, is_executed=True
+    )
     try:
         yield process
     except AssertionError as error:

@@ -23,12 +23,13 @@ START = [sys.executable, "-I", "-m", "odradek", "start"]
 
 @contextmanager
 def started(folder: Path, *words: str) -> Iterator[LoggedProcess]:
-    """Within, a broker runs whose working directory is `folder`."""
+    """Within, a broker runs whose working directory is `folder`, in an interpreter of its own."""
     process = LoggedProcess(
         [*START, *words],
         log=folder / "broker.log",
         folder=folder,
         environment={"PYTHONUNBUFFERED": "1"},
+        is_executed=True,
     )
     try:
         yield process

@@ -18,6 +18,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from tests.support import fork_server
+
 PR_SET_PDEATHSIG = 1
 TAIL_LINES = 60
 STOP_S = 60.0
@@ -61,6 +63,40 @@ def _is_stopped(pid: int) -> bool:
     return True
 
 
+def _start(
+    command: list[str],
+    output: int,
+    *,
+    folder: str,
+    environment: Mapping[str, str],
+    limits: fork_server.Limits,
+    is_executed: bool,
+) -> subprocess.Popen[bytes] | fork_server.ForkedProcess:
+    if tuple(command[:4]) == fork_server.COMMAND and not is_executed:
+        return fork_server.fork(
+            command[4:],
+            files=(None, output, output),
+            folder=folder,
+            environment=environment,
+            limits=limits,
+        )
+
+    def prepare() -> None:
+        die_with_parent()
+        fork_server.set_limits(limits.items())
+
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        preexec_fn=prepare,
+    )
+
+
 class ProcessFailed(AssertionError):
     """A process ended, or did not say what it should; the text holds the end of its log."""
 
@@ -75,39 +111,41 @@ class LoggedProcess:
         log: Path,
         folder: Path | None = None,
         environment: Mapping[str, str] | None = None,
-        limits: Mapping[int, int | tuple[int, int]] | None = None,
+        limits: fork_server.Limits | None = None,
+        is_executed: bool = False,
     ) -> None:
-        """limits  resource.RLIMIT_* -> soft limit, or soft and hard one, set in the child only"""
-        wanted = dict(limits or {})
-
-        def prepare() -> None:
-            die_with_parent()
-            for kind, limit in wanted.items():
-                both = (limit, resource.getrlimit(kind)[1]) if isinstance(limit, int) else limit
-                resource.setrlimit(kind, both)
-
+        """
+        limits       set in the child only
+        is_executed  whether a command of ours gets an interpreter of its own, and is not forked
+        """
         self.name = Path(log).stem
         self.log = log
         self._lines: list[str] = []
         self._ended = False
         self._news = threading.Condition()
-        self._child = subprocess.Popen(
-            list(command),
-            cwd=folder,
-            env=None if environment is None else {**os.environ, **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=prepare,
-        )
+        source, output = os.pipe()
+        try:
+            self._child = _start(
+                list(command),
+                output,
+                folder=str(folder or os.getcwd()),
+                environment={**os.environ, **(environment or {})},
+                limits=limits or {},
+                is_executed=is_executed,
+            )
+        except BaseException:
+            os.close(source)
+            raise
+        finally:
+            os.close(output)
         self.pid = self._child.pid
-        self._pump = threading.Thread(target=self._copy, name=f"log of {self.name}", daemon=True)
+        self._pump = threading.Thread(
+            target=self._copy, args=(source,), name=f"log of {self.name}", daemon=True
+        )
         self._pump.start()
 
-    def _copy(self) -> None:
-        assert self._child.stdout is not None
-        with self._child.stdout as source, open(self.log, "ab") as log:
+    def _copy(self, descriptor: int) -> None:
+        with open(descriptor, "rb") as source, open(self.log, "ab") as log:
             for raw in source:
                 log.write(raw)
                 log.flush()
@@ -166,28 +204,28 @@ class LoggedProcess:
     def wait(self, *, timeout_s: float) -> int:
         """Until it ends by itself; the exit code.  One that does not is killed and reported."""
         try:
-            self._child.wait(timeout_s)
+            code = self._child.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self.kill()
             raise ProcessFailed(
                 f"{self.name} did not end in {timeout_s} s:\n{self.tail()}"
             ) from None
         self._pump.join(60)
-        return self._child.returncode
+        return code
 
     def stop(self, *, timeout_s: float = 30.0) -> int:
         """SIGTERM, then wait; the exit code.  One that ignores it is killed and reported."""
         if self.running():
             self._child.send_signal(signal.SIGTERM)
         try:
-            self._child.wait(timeout_s)
+            code = self._child.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self.kill()
             raise ProcessFailed(
                 f"{self.name} did not stop in {timeout_s} s:\n{self.tail()}"
             ) from None
         self._pump.join(60)
-        return self._child.returncode
+        return code
 
     def kill(self) -> None:
         """SIGKILL, and wait until it is gone."""

@@ -138,6 +138,7 @@ def test_started_container_prints_the_lines_others_wait_for_and_creates_its_topi
         log=tmp_path / "log",
         folder=tmp_path,
         environment=environment,
+        is_executed=True,
     ) as process:
         for line in STARTED:
             process.wait_for_line(line, timeout_s=READY_TIMEOUT_S)
