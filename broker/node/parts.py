@@ -64,7 +64,7 @@ from odradek.broker.topics import Topics
 from odradek.controller.active.partition_states import ControllerSettings
 from odradek.controller.controller import Controller
 from odradek.controller.image.metadata_cache import MetadataCache
-from odradek.controller.znodes.dynamic_configs import CLIENTS, USERS
+from odradek.controller.znodes.dynamic_configs import CLIENTS, IPS, USERS
 from odradek.controller.znodes.finalized_features import TRANSACTION_VERSION
 from odradek.runtime.thread_work import ThreadWork
 from odradek.storage.directories.log_manager import LogManager
@@ -146,7 +146,7 @@ class NodeParts:
 
     def _build_server(self, connections_max: Callable[[], int]) -> SocketServer:
         platform = self._platform
-        return SocketServer(
+        server = SocketServer(
             platform.loop,
             self.services,
             platform.executor,
@@ -163,6 +163,8 @@ class NodeParts:
             make_dispatcher=platform.make_dispatcher,
             make_connection=platform.make_connection,
         )
+        self.configs.observe_entities(IPS, with_warnings(IPS, server.rates.on_ips))
+        return server
 
     def _build_upkeep(self, current: CurrentSettings) -> None:
         platform = self._platform

@@ -25,12 +25,21 @@ from odradek.broker.security.kafka_principal import ANONYMOUS, KafkaPrincipal
 from odradek.broker.server.bound_listener import BoundListener, client_host
 from odradek.broker.server.budget import BYTES_MAX, Budget
 from odradek.broker.server.connection import Connection, ServerContext, peer_host
-from odradek.broker.server.connection_quotas import ConnectionQuotas, Refusal, reason
+from odradek.broker.server.connection_quotas import (
+    ConnectionQuotas,
+    Refusal,
+    connection_rates,
+    is_loopback,
+    rate_limits,
+    reason,
+)
 from odradek.broker.server.dispatch import Dispatcher
+from odradek.broker.server.throttled_sockets import ThrottledSockets
 from odradek.broker.services import Services
 from odradek.broker.settings.listeners import SASL_PROTOCOLS
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.frames import BufferPool, FrameReader, ScratchBuffer
+from odradek.runtime.host_names import first_address
 from odradek.runtime.lent_memory import POISON
 from odradek.runtime.scheduler import Scheduler
 from odradek.runtime.tasks import Supervisor
@@ -91,12 +100,10 @@ class SocketServer:
         self._services = services
         self._make_connection = make_connection
         self._loop = loop
-        self._loop_watch = services.loop_watch
         self._metrics = services.metrics
         self._executor = executor
         self._supervisor = supervisor
-        bytes_max = services.settings.queued_max_request_bytes
-        self.budget = Budget(bytes_max if bytes_max > 0 else BYTES_MAX)
+        self.budget = Budget(max(0, services.settings.queued_max_request_bytes) or BYTES_MAX)
         self.scheduler = scheduler
         dispatcher = make_dispatcher(services, scheduler, self.budget)
         self.prepare_first_requests = dispatcher.prepare_first_requests
@@ -121,7 +128,9 @@ class SocketServer:
         self.connections: dict[Connection, None] = {}
         self._numbers = count(1)
         self.connections_max = connections_max
-        self._quotas = ConnectionQuotas(connections_max())
+        self._quotas = ConnectionQuotas(connections_max(), self._look_up)
+        self.rates = connection_rates(services.settings, self._look_up)
+        self._throttled = ThrottledSockets(loop)
         self._evict_at_ms = 0
         self._receiving: OrderedDict[Connection, None] = OrderedDict()
         """Connections with an unfinished large frame, by the time of its last bytes."""
@@ -159,12 +168,13 @@ class SocketServer:
         listener.socket.listen(self._services.settings.socket_listen_backlog_size)
         self._listeners.append(listener)
         self._metrics.listener(listener.name)
+        self._quotas.look_up_hosts(self._services.settings)
         self._loop.add_reader(listener.socket.fileno(), lambda: self._accept(listener))
 
     def _accept(self, listener: BoundListener) -> None:
         began_ns = monotonic_ns()
         self._accept_some(listener)
-        self._loop_watch.ran(began_ns, "accepting connections")
+        self.context.loop_watch.ran(began_ns, "accepting connections")
 
     def _accept_some(self, listener: BoundListener) -> None:
         for _ in range(ACCEPTS_PER_TURN):
@@ -177,14 +187,65 @@ class SocketServer:
                     self._pause(listener, error)
                 return
             host = client_host(address) if isinstance(address, tuple) else peer_host(connected)
-            try:
-                if self._admits(host, listener.name):
-                    self._open(listener, connected, host)
-                else:
-                    connected.close()
-            except Exception:
-                logger.exception("a connection of %s could not be opened", host)
+            limits = rate_limits(listener.name, self._services.settings)
+            throttle_ms = self.rates.record(limits, self.context.now_ms())
+            if throttle_ms:
+                self._count_throttled(listener, throttle_ms)
+                self._admit_later(listener, connected, host, throttle_ms)
+                return
+            self._admit(listener, connected, host)
+
+    def _admit_later(
+        self, listener: BoundListener, connected: socket.socket, host: str, throttle_ms: int
+    ) -> None:
+        """Accept no more until the rate of new connections is down to its limit (KIP-612)."""
+        self._loop.remove_reader(listener.socket.fileno())
+
+        def go_on() -> None:
+            self._admit(listener, connected, host)
+            self._loop.add_reader(listener.socket.fileno(), lambda: self._accept(listener))
+
+        self._throttled.hold(connected, throttle_ms, go_on)
+
+    def _admit(self, listener: BoundListener, connected: socket.socket, host: str) -> None:
+        settings = self._services.settings
+        limits = rate_limits(listener.name, settings)
+        # Differs from Kafka: this machine may connect once a second, however low its limit is, so
+        # that the limit can be changed again.
+        throttle_ms = self.rates.record_host(
+            host, limits, self.context.now_ms(), least=1 if is_loopback(host) else 0
+        )
+        try:
+            if throttle_ms:
+                self._count_throttled(listener, throttle_ms)
+                self._throttled.close_later(connected, throttle_ms, self._descriptors_left())
+            elif self._admits(host, listener.name):
+                self._open(listener, connected, host)
+            else:
                 connected.close()
+        except Exception:
+            logger.exception("a connection of %s could not be opened", host)
+            connected.close()
+
+    def _descriptors_left(self) -> int:
+        return self._quotas.descriptors_max - self._quotas.count
+
+    def _count_throttled(self, listener: BoundListener, throttle_ms: int) -> None:
+        metrics = self._metrics.listener(listener.name)
+        metrics.throttled_connections += 1
+        metrics.accept_throttle_ms += throttle_ms
+
+    def _look_up(self, host: str, then: Callable[[str], None]) -> None:
+        """Look up a name in a thread."""
+
+        async def run() -> None:
+            address = await self._loop.run_in_executor(self._executor, first_address, host)
+            if address is None:
+                logger.warning("%s has no address: its limit of connections is left out", host)
+            else:
+                then(client_host(address))
+
+        self._supervisor.start("look-up of a host", run())
 
     def _admits(self, host: str, listener: str) -> bool:
         """Whether a host gets one more connection; idle ones may be closed for it."""
@@ -197,7 +258,9 @@ class SocketServer:
             return True
         self._metrics.connections_refused += 1
         self._metrics.listener(listener).connections_refused += 1
-        logger.warning("a connection of %s is refused: %s", host, reason(refusal, settings))
+        logger.warning(
+            "a connection of %s is refused: %s", host, reason(refusal, listener, settings)
+        )
         return False
 
     def evict_idle(self) -> None:
@@ -270,7 +333,7 @@ class SocketServer:
                 client_host=host,
             )
         try:
-            self._quotas.opened(host)
+            self._quotas.opened(host, listener.name)
         except BaseException:
             connection.close()
             raise
@@ -337,7 +400,7 @@ class SocketServer:
                 logger.warning("reading cold pages failed: %s", error)
             began_ns = monotonic_ns()
             done()
-            self._loop_watch.ran(began_ns, "sending what was read in a thread")
+            self.context.loop_watch.ran(began_ns, "sending what was read in a thread")
 
         self._supervisor.start("cold read", run())
 
@@ -346,7 +409,7 @@ class SocketServer:
         self._metrics.connections_closed += 1
         if connection in self.connections:
             del self.connections[connection]
-            self._quotas.closed(connection.client_host)
+            self._quotas.closed(connection.client_host, connection.listener_name)
             self._metrics.listener(connection.listener_name).connections_closed += 1
         self._receiving.pop(connection, None)
         self.budget.forget(connection)
@@ -405,6 +468,7 @@ class SocketServer:
             self._loop.remove_reader(listener.socket.fileno())
             listener.socket.close()
         self._listeners.clear()
+        self._throttled.close()
 
     def close(self) -> None:
         """Close the listeners and the connections; requests in threads are not awaited."""

@@ -90,6 +90,8 @@ LOG_LEVELS: Final = ("DEBUG", "ERROR", "FATAL", "INFO", "TRACE", "WARN")
 ROOT_LOGGER: Final = "root"
 FIXED_LISTENERS: Final = ("listeners", "advertised.listeners", "listener.security.protocol.map")
 """Settings that Kafka changes while it runs, and that take a restart here."""
+CONNECTION_LIMITS: Final = ("max.connections", "max.connection.creation.rate")
+"""Limits that take effect for all listeners together, and for each without its own one."""
 VALUE_BYTES_MAX: Final = 2**15 - 1
 """The bound of a string of the protocol."""
 CHANGES_MAX: Final = 1_000
@@ -265,6 +267,15 @@ def check_step(before: BrokerSettings, after: BrokerSettings) -> None:
     becomes: Mapping[str, Any] = after.raw
     for name in THREAD_COUNTS:
         check_thread_count(name, was[name], becomes[name])
+    for limit in CONNECTION_LIMITS:
+        for listener in after.listeners:
+            if (
+                after.of_listener(listener.name, limit)
+                == 0
+                != before.of_listener(listener.name, limit)
+            ):
+                allowed = "Value must be at least 1 for each listener while the broker runs"
+                raise InvalidValueError(limit, 0, allowed)
     for name in FIXED_LISTENERS:
         # Differs from Kafka: it binds and unbinds listeners while it runs.  A stored value that is
         # not in force may be deleted.

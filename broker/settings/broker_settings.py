@@ -59,6 +59,7 @@ class BrokerSettings:
     socket_connection_setup_timeout_ms: int
     request_timeout_ms: int
     max_connections: int
+    max_connection_creation_rate: int
     max_connections_per_ip: int
     max_connections_per_ip_overrides: Mapping[str, int]
     connections_max_idle_ms: int

@@ -41,7 +41,7 @@ def alter(address: str, name: str, value: str | None) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("max.connections", "0"),
+        ("max.connections", "1"),
         ("max.connections.per.ip", "1"),
         ("max.connections.per.ip.overrides", "127.0.0.1:0"),
     ],
