@@ -24,6 +24,8 @@ class Kind(Enum):
     COUNTER = "counter"
     """It only rises; its name ends with `_total`."""
     GAUGE = "gauge"
+    SUMMARY = "summary"
+    """Quantiles, and how many values there were (`_count`)."""
 
 
 class Family(NamedTuple):
@@ -33,6 +35,24 @@ class Family(NamedTuple):
     kind: Kind
     text: str
     """One sentence."""
+
+
+def gauge(name: str, text: str) -> Family:
+    return Family(name, Kind.GAUGE, text)
+
+
+def summary(name: str, text: str) -> Family:
+    return Family(name, Kind.SUMMARY, text)
+
+
+def counter(name: str, text: str) -> Family:
+    """The name without its `_total`."""
+    return Family(f"{name}{TOTAL}", Kind.COUNTER, text)
+
+
+def per_second(family: Family) -> Family:
+    """The counter under the name that other rules give it: as Kafka's own, `...PerSec`."""
+    return gauge(f"{family.name.removesuffix(TOTAL)}persec", family.text)
 
 
 def label_text(labels: Mapping[str, str]) -> str:
@@ -74,6 +94,29 @@ class Exposition:
         self._lines.append(
             "".join([f"{name}{labels} {values[position]}\n" for labels, values in rows])
         )
+
+    def quantiles(
+        self, family: Family, labels: str, values: Iterable[tuple[float, float]], count: int
+    ) -> None:
+        """The samples of a summary.
+
+        labels  their text without its last brace
+        values  (share, quantile)
+        """
+        name = family.name
+        lines = [f'{name}{labels},quantile="{share}"}} {value:.6g}\n' for share, value in values]
+        self._lines.append("".join(lines) + f"{name}_count{labels}}} {count}\n")
+
+    def total(self, family: Family, labels: str, count: int, total: float) -> None:
+        """A summary without quantiles."""
+        name = family.name
+        self._lines.append(f"{name}_count{labels} {count}\n{name}_sum{labels} {total}\n")
+
+    def counters(self, family: Family, rows: Sequence[tuple[str, float]]) -> None:
+        """A family of counters under both of its names."""
+        for each in (family, per_second(family)):
+            self.begin(each)
+            self.rows(each, rows)
 
     def metric(self, family: Family, value: float) -> None:
         """A family with one sample, which has no labels."""

@@ -14,8 +14,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from odradek.broker.monitoring.exposition import Exposition, Family, Kind, label_text
+from odradek.broker.monitoring.exposition import (
+    Exposition,
+    Family,
+    counter,
+    gauge,
+    label_text,
+)
 from odradek.broker.monitoring.health import ClusterProblems
+from odradek.broker.monitoring.request_metrics import RequestMetrics
 from odradek.broker.replication.partition import Partition
 from odradek.broker.services import Services
 from odradek.controller.image.image import Image
@@ -25,15 +32,6 @@ from odradek.runtime.work import pause
 PARTITIONS_PER_STEP: Final = 100
 RUNNING: Final = 3
 """BrokerState RUNNING of Kafka."""
-
-
-def gauge(name: str, text: str) -> Family:
-    return Family(name, Kind.GAUGE, text)
-
-
-def counter(name: str, text: str) -> Family:
-    """The name without its `_total`."""
-    return Family(f"{name}_total", Kind.COUNTER, text)
 
 
 TOPIC_FAMILIES: Final = (
@@ -104,6 +102,7 @@ class Sources(NamedTuple):
     """
 
     services: Services
+    requests: RequestMetrics
     connection_counts: Callable[[], Mapping[str, int]]
     held_bytes: Callable[[], int]
 
@@ -135,7 +134,7 @@ async def scrape(sources: Sources, *, is_open_metrics: bool) -> bytes:
     exposition = Exposition(is_open_metrics=is_open_metrics)
     services = sources.services
     _broker(exposition, sources)
-    await pause()
+    await sources.requests.write(exposition, services.clock.monotonic_ms())
     await _cluster(exposition, services.controller.image, sources)
     await _partitions(exposition, services)
     await _groups(exposition, services)
@@ -146,7 +145,8 @@ async def scrape(sources: Sources, *, is_open_metrics: bool) -> bytes:
 def _broker(exposition: Exposition, sources: Sources) -> None:
     metrics = sources.services.metrics
     for attribute, name in BROKER_COUNTERS:
-        exposition.metric(counter(name, described(attribute)), getattr(metrics, attribute))
+        value = getattr(metrics, attribute)
+        exposition.counters(counter(name, described(attribute)), [("", value)])
     for attribute, name in BROKER_GAUGES:
         exposition.metric(gauge(name, described(attribute)), getattr(metrics, attribute))
     state = gauge("kafka_server_kafkaserver_brokerstate", "3 while the broker serves.")
@@ -304,15 +304,11 @@ def _topics(exposition: Exposition, metrics: BrokerMetrics, totals: dict[str, To
     # All topics together do not fall when a topic is deleted.
     every_topic = metrics.records_in, metrics.records_bytes_in, metrics.records_bytes_out
     for position, family in enumerate(TOPIC_FAMILIES):
-        exposition.begin(family)
-        exposition.sample(family, every_topic[position])
-        exposition.rows(
-            family,
-            [
-                (label_text({"topic": topic}), total.values()[position])
-                for topic, total in totals.items()
-            ],
-        )
+        rows = [
+            (label_text({"topic": topic}), total.values()[position])
+            for topic, total in totals.items()
+        ]
+        exposition.counters(family, [("", every_topic[position]), *rows])
 
 
 async def _groups(exposition: Exposition, services: Services) -> None:

@@ -53,10 +53,15 @@ class Monitoring:
         # Imported where a broker has the listener: it takes 20 ms, most of it for HTTP.
         from odradek.broker.monitoring.http_listener import HttpListener
         from odradek.broker.monitoring.pages import Pages
+        from odradek.broker.monitoring.request_metrics import RequestMetrics
         from odradek.broker.monitoring.scrape import Sources
+        from odradek.broker.server.request_times import RequestTimes
 
+        times = RequestTimes()
+        server.dispatcher.count_times(times)
         sources = Sources(
             services,
+            RequestMetrics(times),
             connection_counts=lambda: Counter(
                 connection.listener_name for connection in server.connections
             ),

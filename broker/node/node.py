@@ -571,7 +571,7 @@ class Node:
         """Load what the other brokers and their clients ask for first; 100 ms on a busy machine
         would be the pause of their first requests."""
         platform = self._platform
-        steps = self.server.prepare_first_requests()
+        steps = self.server.dispatcher.prepare_first_requests()
         scheduler = scheduler_of(platform.clock, platform.defer, "first requests")
         scheduler.run_later(lambda: in_units(steps))
 

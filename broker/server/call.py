@@ -70,3 +70,6 @@ class Call:
 
     def on_no_response(self) -> None:
         """Called when a request without a response has ended."""
+
+    def on_parked(self) -> None:
+        """Called when the request begins to wait in the purgatory."""

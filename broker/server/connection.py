@@ -64,6 +64,25 @@ class CancellableRequest(Protocol):
         """Wait no more, without a response, and give back what is held."""
 
 
+class Durations(Protocol):
+    """Counts durations."""
+
+    def record_ns(self, duration_ns: int) -> None:
+        """One more."""
+
+
+class ResponseTimes(Protocol):
+    """What is counted of the responses of a connection."""
+
+    @property
+    def leaving(self) -> Durations:
+        """How long responses that are made wait for those to earlier requests."""
+
+    @property
+    def sending(self) -> Durations:
+        """How long a socket is full."""
+
+
 @dataclass(slots=True)
 class ServerContext:
     """What the connections of one server share.
@@ -114,7 +133,10 @@ class Connection:
         "_trust",
         "client_host",
         "descriptor",
+        "filled_since_ns",
+        "full_since_ns",
         "has_received",
+        "held_since_ns",
         "is_closed",
         "last_active_ms",
         "listener_name",
@@ -122,6 +144,7 @@ class Connection:
         "principal",
         "reader",
         "responses",
+        "times",
         "transmitter",
         "under_way",
         "waiting",
@@ -160,6 +183,14 @@ class Connection:
         self._held: deque[bytearray] = deque()
         """Requests that were received and wait for a slice, or until responses are sent."""
         self._held_bytes = 0
+        self.held_since_ns = 0
+        """When the first of them were received; 0: there are none."""
+        self.times: ResponseTimes | None = None
+        """Counts how long responses wait; None: nothing does."""
+        self.filled_since_ns = 0
+        """When a response was made that waits for an earlier one; 0: there is none."""
+        self.full_since_ns = 0
+        """When the socket took no more."""
         self._is_charged = False
         """Whether the budget counts responses that the client has not taken."""
         self.under_way: Work[None] | None = None
@@ -299,6 +330,7 @@ class Connection:
         """
         self._held.extend(map(bytearray, frames))
         self._held_bytes = sum(map(len, frames))
+        self.held_since_ns = monotonic_ns()
         self._server.budget.charge(self, self._held_bytes)
 
     def run_slice(self, deadline_ns: int) -> bool:
@@ -321,7 +353,7 @@ class Connection:
             self._break("a request")
         if not held:
             self._server.budget.release(self, self._held_bytes)
-            self._held_bytes = 0
+            self._held_bytes = self.held_since_ns = 0
         self._end_turn()
         self._return_memory()
         return False  # `_consider_reading` has added the connection to the rounds again
@@ -464,8 +496,13 @@ class Connection:
         leaving = self.responses.fill(slot, parts)
         if leaving:
             self.transmitter.add(leaving)
+            if self.filled_since_ns and self.times is not None:
+                self.times.leaving.record_ns(monotonic_ns() - self.filled_since_ns)
+                self.filled_since_ns = 0
             if not self._in_turn:
                 self.flush()
+        elif not self.filled_since_ns and self.times is not None:
+            self.filled_since_ns = monotonic_ns()
 
     def flush(self) -> None:
         """Send what is queued, unless the socket is known to be full."""
@@ -488,6 +525,7 @@ class Connection:
         if progress is TransmitResult.BLOCKED:
             if not self._blocked:
                 self._blocked = True
+                self.full_since_ns = monotonic_ns()
                 self._server.loop.add_writer(self.descriptor, self._on_writable)
         elif progress is TransmitResult.COLD:
             self._stop_writer()
@@ -500,6 +538,8 @@ class Connection:
         if self._blocked:
             self._blocked = False
             self._server.loop.remove_writer(self.descriptor)
+            if self.times is not None:
+                self.times.sending.record_ns(monotonic_ns() - self.full_since_ns)
 
     def _on_writable(self) -> None:
         try:

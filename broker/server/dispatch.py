@@ -21,7 +21,7 @@ import logging
 from collections.abc import Callable, Iterator
 from functools import partial
 from time import monotonic_ns
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.broker.handlers.shared.handler import Close, Context, Outcome, Reply, Staged
 from odradek.broker.handlers.shared.table import FIRST_REQUESTS, HANDLERS, WHOLE_ELEMENTS_MAX, Api
@@ -41,6 +41,9 @@ from odradek.protocol.frames import SMALL_FRAME_BYTES
 from odradek.protocol.headers import RequestHeader, decode_request_header
 from odradek.runtime.scheduler import SHORT_SLICE_NS, Scheduler
 from odradek.runtime.work import CoroutineObject, Later, Step, in_thread, pause, resumed
+
+if TYPE_CHECKING:
+    from odradek.broker.server.request_times import RequestTimes
 
 STEPPED_FRAME_BYTES: Final = 16 * 1024
 """Larger requests are decoded in steps: 16 KiB of names take 5 ms."""
@@ -81,16 +84,32 @@ class Dispatcher:
         self._now_ms = 0
         """Wall time of this turn; 0 until it is read."""
         self._make_call: Callable[[Connection, RequestHeader, LoadedApi, object, int], Call] = Call
+        self._has_quotas = False
+        self._times: RequestTimes | None = None
         services.client_quotas.observe(self._on_quotas)
 
     def _on_quotas(self, is_enabled: bool) -> None:
         """Count requests from now on, or count them no more."""
+        self._has_quotas = is_enabled
+        self._choose_call()
+
+    def count_times(self, times: RequestTimes) -> None:
+        """Count the times of requests from now on."""
+        self._times = times
+        for loaded in self._loaded.values():
+            loaded.count_times(times)
+        self._choose_call()
+
+    def _choose_call(self) -> None:
         services = self._services
-        self._make_call = (
-            partial(MeteredCall, services.client_quotas, services.clock.monotonic_ms)
-            if is_enabled
-            else Call
-        )
+        quotas = services.client_quotas, services.clock.monotonic_ms
+        if self._times is None:
+            self._make_call = partial(MeteredCall, *quotas) if self._has_quotas else Call
+            return
+        # Imported where times are counted: most starts need none of it.
+        from odradek.broker.server.timed_call import TimedCall, TimedMeteredCall
+
+        self._make_call = partial(TimedMeteredCall, *quotas) if self._has_quotas else TimedCall
 
     def _read_clock(self) -> int:
         """Wall time, read once a turn."""
@@ -180,6 +199,8 @@ class Dispatcher:
         if api is None:
             return None
         loaded = self._loaded[api_key] = self._load_api(api)
+        if self._times is not None:
+            loaded.count_times(self._times)
         return loaded
 
     def _load_api(self, api: Api) -> LoadedApi:

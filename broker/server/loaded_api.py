@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from struct import Struct
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from odradek.broker.handlers.shared.handler import Handler
 from odradek.broker.handlers.shared.table import Api
@@ -13,6 +13,9 @@ from odradek.broker.server.transmit import Parts
 from odradek.protocol.api_keys import ApiKey, messages_of
 from odradek.protocol.compiler import decoder, parts_encoder, step_decoder, step_encoder
 from odradek.protocol.headers import RequestHeader, response_header_version
+
+if TYPE_CHECKING:
+    from odradek.broker.server.request_times import ApiTimes, RequestTimes
 
 HEADS: Final = (Struct(">ii"), Struct(">iix"))
 """An int32 size and response header 0 or 1 without tags."""
@@ -30,6 +33,7 @@ class LoadedApi:
         "name",
         "request",
         "response",
+        "times",
     )
 
     def __init__(self, api: Api, handler: Handler | None = None) -> None:
@@ -44,6 +48,8 @@ class LoadedApi:
         self.encoders: dict[int, Callable[[object], Parts]] = {}
         self.heads: dict[int, Struct] = {}
         """Size of the frame and response header, by version."""
+        self.times: ApiTimes
+        """Set while the times of requests are counted."""
 
     def prepare(self, version: int) -> None:
         """Generate the codecs of one version."""
@@ -55,6 +61,10 @@ class LoadedApi:
         """Generate the codecs of one version for messages that are read and written in slices."""
         step_decoder(self.request, version)
         step_encoder(self.response, version)
+
+    def count_times(self, times: RequestTimes) -> None:
+        """Count the times of its requests from now on."""
+        self.times = times.of(self.api)
 
     def release(self, response: object) -> None:
         """Release the slices of files of a response that is not sent."""

@@ -300,6 +300,7 @@ class Outcomes:
         waiting.parked = parked
         waiting.slot = connection.reserve()
         connection.waiting[waiting] = None
+        call.on_parked()
         return None
 
     def finish(self, call: Call, slot: ResponseSlot, response: object, charge: int) -> None:

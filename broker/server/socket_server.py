@@ -106,7 +106,7 @@ class SocketServer:
         self.budget = Budget(max(0, services.settings.queued_max_request_bytes) or BYTES_MAX)
         self.scheduler = scheduler
         dispatcher = make_dispatcher(services, scheduler, self.budget)
-        self.prepare_first_requests = dispatcher.prepare_first_requests
+        self.dispatcher = dispatcher
         self.context = ServerContext(
             loop=loop,
             loop_watch=services.loop_watch,

@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as parse_open_metrics,
@@ -107,6 +113,60 @@ def test_traffic_offsets_and_lag_are_what_was_sent(served: tuple[BrokerProcess, 
     assert value("kafka_cluster_partition_insyncreplicascount", **DIRTY) == 1
     assert value("kafka_cluster_partition_atminisr", **DIRTY) == 1
     assert value("kafka_server_socketservermetrics_connection_count", listener="PLAINTEXT") >= 1
+
+
+def test_requests_are_counted_by_api_version_error_and_time(
+    served: tuple[BrokerProcess, int],
+) -> None:
+    broker, port = served
+    requests = "kafka_network_requestmetrics"
+    consumer = Consumer(
+        {"bootstrap.servers": broker.address, "group.id": "waits", "fetch.wait.max.ms": 400}
+    )
+    consumer.assign([TopicPartition("events", 0, 0)])
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    with pytest.raises(KafkaException):
+        admin.describe_topics(TopicCollection(["absent"]))["absent"].result(WAIT_S)
+
+    def fetches() -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+        """All samples, once a Fetch has waited in vain."""
+        consumer.poll(0.1)
+        values = samples(get(port, "/metrics").text)
+        key = (f"{requests}_remotetimems", (("quantile", "0.999"), ("request", "FetchConsumer")))
+        return values if values[key] > 300 else {}
+
+    wait_until("a Fetch that waits", lambda: bool(fetches()))
+    values = fetches()
+    consumer.close()
+
+    def value(name: str, **labels: str) -> float:
+        return values[f"{requests}_{name}", tuple(sorted(labels.items()))]
+
+    # It had no records within 400 ms.
+    waited_ms = value("remotetimems", request="FetchConsumer", quantile="0.999")
+    assert waited_ms >= 400 * 0.93
+    assert value("totaltimems", request="FetchConsumer", quantile="0.999") >= waited_ms
+    assert value("totaltimems", request="Fetch", quantile="0.999") >= waited_ms
+    assert 0 < value("totaltimems", request="Produce", quantile="0.5") < 1_000
+    assert value("remotetimems", request="ApiVersions", quantile="0.999") == 0
+    mean_bytes = value("requestbytes_sum", request="Produce") / value(
+        "requestbytes_count", request="Produce"
+    )
+    assert mean_bytes > 60
+    by_version = {
+        labels: count
+        for (name, labels), count in values.items()
+        if name == f"{requests}_requests_total"
+    }
+    produced = {
+        dict(labels)["version"]: count
+        for labels, count in by_version.items()
+        if dict(labels)["request"] == "Produce"
+    }
+    assert sum(produced.values()) == value("totaltimems_count", request="Produce") >= 1
+    assert value("errors_total", request="Produce", error="NONE") == sum(produced.values())
+    assert value("errors_total", request="Metadata", error="UNKNOWN_TOPIC_OR_PARTITION") >= 1
+    assert value("errorspersec", request="Metadata", error="UNKNOWN_TOPIC_OR_PARTITION") >= 1
 
 
 def test_open_metrics_and_json_have_the_samples_of_the_text(

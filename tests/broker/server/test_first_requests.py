@@ -39,7 +39,7 @@ def test_request_that_was_prepared_for_generates_no_codec(
         prepare(loaded, version)
 
     monkeypatch.setattr(LoadedApi, "prepare", note)
-    for _ in here.server.prepare_first_requests():
+    for _ in here.server.dispatcher.prepare_first_requests():
         pass
     assert ("METADATA", VERSION) in prepared
     count = len(prepared)
