@@ -15,13 +15,23 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
-    from odradek.testing import Broker, Cluster, ConnectedBroker, KafkaHandle, KafkaNamespace
+    from odradek.testing import (
+        Broker,
+        Cluster,
+        ConnectedBroker,
+        KafkaHandle,
+        KafkaNamespace,
+        Security,
+    )
     from odradek.testing.leaks import LeakCheck
 
 RELEASES: Final = ("2.8", "3.9", "4.3")
 LEAKS: Final = ("off", "warn", "fail")
 TIMEOUT: Final = "kafka_timeout_s"
 TIMEOUT_DEFAULT_S: Final = "30"
+SECURITY: Final = "kafka_security"
+PROTOCOLS: Final = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
+USERS: Final = ("alice", "bob")
 MARK: Final = "kafka_cluster(brokers=3): how many brokers the fixture kafka_cluster has"
 
 
@@ -55,7 +65,7 @@ _KNOWN_LEAKS: Final = pytest.StashKey[dict[str, set[str]]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add --kafka-release, --kafka-leaks and kafka_timeout_s."""
+    """Add --kafka-release, --kafka-leaks, --kafka-security and options of the ini file."""
     group = parser.getgroup("odradek", "Kafka brokers for tests")
     group.addoption(
         "--kafka-release",
@@ -69,6 +79,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="what follows when a test leaves transactions or connections open, or members in "
         "groups (default: warn)",
     )
+    group.addoption(
+        "--kafka-security",
+        choices=PROTOCOLS,
+        help="the security protocol of the brokers, in place of that in the ini file",
+    )
+    parser.addini(
+        SECURITY,
+        "the security protocol of the brokers: plaintext, ssl, sasl_plaintext or sasl_ssl",
+        default=PROTOCOLS[0],
+    )
     parser.addini(
         TIMEOUT,
         "how many seconds `records` of the fixtures waits for a number of records",
@@ -77,9 +97,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker, and check the option of the ini file."""
+    """Register the marker, and check the options of the ini file."""
     config.addinivalue_line("markers", MARK)
     _timeout_s(config)
+    _security_protocol(config)
 
 
 def _timeout_s(config: pytest.Config) -> float:
@@ -91,6 +112,13 @@ def _timeout_s(config: pytest.Config) -> float:
     if not 0 < timeout_s < math.inf:
         raise pytest.UsageError(f"{TIMEOUT} = {text}: a number of seconds above 0 is allowed")
     return timeout_s
+
+
+def _security_protocol(config: pytest.Config) -> str:
+    protocol = str(config.getoption("--kafka-security") or config.getini(SECURITY))
+    if protocol.lower() not in PROTOCOLS:
+        raise pytest.UsageError(f"{SECURITY} = {protocol}: expected {', '.join(PROTOCOLS)}")
+    return protocol.upper()
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -118,8 +146,24 @@ def kafka_release(request: pytest.FixtureRequest) -> str | None:
 
 
 @pytest.fixture(scope="session")
+def kafka_security(request: pytest.FixtureRequest) -> Security:
+    """The protocol of all brokers, as the option kafka_security says, and what clients need.
+
+    With SASL there are the users alice and bob, who log in with SCRAM-SHA-512.  A project may
+    define its own fixture.
+    """
+    from secrets import token_hex
+
+    from odradek.testing import Security
+
+    protocol = _security_protocol(request.config)
+    users = USERS if protocol.startswith("SASL_") else ()
+    return Security({user: token_hex(8) for user in users}, protocol=protocol)
+
+
+@pytest.fixture(scope="session")
 def kafka_session_broker(
-    kafka_settings: Mapping[str, str], kafka_release: str | None
+    kafka_settings: Mapping[str, str], kafka_release: str | None, kafka_security: Security
 ) -> Iterator[Broker]:
     """The broker that the tests of a process share; under `kafka`.
 
@@ -127,7 +171,7 @@ def kafka_session_broker(
     """
     from odradek.testing import Broker
 
-    with Broker(kafka_settings, as_release=kafka_release) as broker:
+    with Broker(kafka_settings, as_release=kafka_release, security=kafka_security) as broker:
         yield broker
 
 
@@ -167,12 +211,18 @@ def kafka_broker(
     kafka_settings: Mapping[str, str],
     kafka_release: str | None,
     kafka_snapshot: str | os.PathLike[str] | None,
+    kafka_security: Security,
 ) -> Iterator[Broker]:
     """A broker of this test alone."""
     from odradek.testing import Broker
 
     with (
-        Broker(kafka_settings, as_release=kafka_release, snapshot=kafka_snapshot) as broker,
+        Broker(
+            kafka_settings,
+            as_release=kafka_release,
+            snapshot=kafka_snapshot,
+            security=kafka_security,
+        ) as broker,
         _used(request, broker, [UsedLog("kafka_broker", broker)]),
     ):
         yield broker
@@ -190,6 +240,7 @@ def kafka_cluster(
     kafka_settings: Mapping[str, str],
     kafka_release: str | None,
     kafka_cluster_snapshot: str | os.PathLike[str] | None,
+    kafka_security: Security,
 ) -> Iterator[Cluster]:
     """Three brokers of this test alone, or as many as the snapshot has.
 
@@ -200,7 +251,11 @@ def kafka_cluster(
     mark = request.node.get_closest_marker("kafka_cluster")
     count = mark.kwargs.get("brokers") if mark else None
     with Cluster(
-        count, kafka_settings, as_release=kafka_release, snapshot=kafka_cluster_snapshot
+        count,
+        kafka_settings,
+        as_release=kafka_release,
+        snapshot=kafka_cluster_snapshot,
+        security=kafka_security,
     ) as cluster:
         logs = [
             UsedLog(f"broker {number}", broker) for number, broker in enumerate(cluster.brokers)

@@ -1,4 +1,4 @@
-"""Java's `.properties` text as Kafka's own tools read it.
+"""Java's `.properties` text as Kafka's own tools read it, and texts that it reads.
 
 A file is read as ISO-8859-1 (`java.util.Properties.load(InputStream)`); characters beyond it are
 written `\\uXXXX`.  Comments start with `#` or `!`; a key ends at the first unescaped `=`, `:` or
@@ -8,11 +8,13 @@ value of a key takes precedence.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 WHITE_SPACE = " \t\f"
 ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
+ESCAPED: Final = str.maketrans({"\\": "\\\\", **{raw: f"\\{key}" for key, raw in ESCAPES.items()}})
 
 
 class PropertiesError(ValueError):
@@ -106,3 +108,26 @@ def unescape(text: str) -> str:
             position += 2
     # A pair of surrogates is one character of Java's UTF-16.
     return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+
+
+def properties_text(properties: Mapping[str, str]) -> str:
+    """The lines of a file, sorted, in ASCII; names have no characters that end them."""
+    rows = sorted(properties.items())
+    return "".join(f"{name}={_ascii(escaped_value(text))}\n" for name, text in rows)
+
+
+def escaped_value(text: str) -> str:
+    """A value in one line, with the characters beyond ISO-8859-1 as they are."""
+    value = text.translate(ESCAPED)
+    return f"\\{value}" if value.startswith(" ") else value
+
+
+def _ascii(text: str) -> str:
+    return "".join(
+        character if character < "\x7f" else _unicode_escape(character) for character in text
+    )
+
+
+def _unicode_escape(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))

@@ -162,6 +162,7 @@ class NodeParts:
             wheel=platform.wheel,
             make_dispatcher=platform.make_dispatcher,
             make_connection=platform.make_connection,
+            make_tls_connection=platform.make_tls_connection,
         )
         self.configs.observe_entities(IPS, with_warnings(IPS, server.rates.on_ips))
         return server

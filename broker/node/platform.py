@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from odradek.broker.interbroker.network_client import OpenConnection
 from odradek.broker.node.storage_log import StorageLog
 from odradek.broker.purgatory import Purgatory
 from odradek.broker.replication.full_directories import FullDirectories
@@ -34,6 +33,7 @@ from odradek.storage.files.descriptors import Descriptors
 
 if TYPE_CHECKING:
     from odradek.broker.compaction.worker_process import WorkerProcess
+    from odradek.broker.server.tls_connection import TlsConnection
 
 WORKERS: Final = 4
 COORDINATION_WORKERS: Final = 2
@@ -51,8 +51,11 @@ class Platform:
     """What handles the requests of clients."""
     make_connection: Callable[..., Connection] = Connection
     """Called with the arguments of `Connection` for each client."""
-    open_connection: OpenConnection | None = None
-    """Connects to other brokers; None: as the loop does."""
+    make_tls_connection: Callable[..., TlsConnection] | None = None
+    """With the arguments of `TlsConnection`; None: that class."""
+    open_connection: Callable[..., Coroutine[Any, Any, Any]] | None = None
+    """Connects to other brokers, with the arguments of the loop's `create_connection`; None: that
+    one."""
 
     def __init__(
         self,

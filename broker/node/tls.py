@@ -64,13 +64,13 @@ class NodeTls:
         listener = self._listeners.get(name)
         if listener is None:
             return platform.open_connection
-        loop = platform.loop
+        open_connection = platform.open_connection or platform.loop.create_connection
 
         def connect(
             protocol: Callable[[], asyncio.BufferedProtocol], host: str, port: int
         ) -> Coroutine[Any, Any, Any]:
             context = listener.state.client
-            return loop.create_connection(protocol, host, port, ssl=context, server_hostname=host)
+            return open_connection(protocol, host, port, ssl=context, server_hostname=host)
 
         return connect
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from odradek.broker.security.sasl.authenticator import SaslListener
     from odradek.broker.server.handshakes import Handshakes
     from odradek.broker.server.sasl_gate import SaslGates
+    from odradek.broker.server.tls_connection import TlsConnection
 
 ACCEPTS_PER_TURN: Final = 64
 NO_SASL: Final[Mapping[str, SaslListener]] = MappingProxyType({})
@@ -88,6 +89,7 @@ class SocketServer:
         wheel: WheelDriver,
         make_dispatcher: Callable[[Services, Scheduler, Budget], Dispatcher] = Dispatcher,
         make_connection: Callable[..., Connection] = Connection,
+        make_tls_connection: Callable[..., TlsConnection] | None = None,
     ) -> None:
         """
         services         what handlers get
@@ -95,14 +97,13 @@ class SocketServer:
         scheduler        that of the purgatory of `services`, too
         connections_max  for how many the process has descriptors
         sasl_listeners   those whose clients authenticate, by name; `wheel` times them
-        make_...         called in place of the classes
+        make_...         called in place of the classes; None: TlsConnection
         """
         self._services = services
         self._make_connection = make_connection
-        self._loop = loop
+        self._make_connection_with_tls = make_tls_connection
+        self._loop, self._executor, self._supervisor = loop, executor, supervisor
         self._metrics = services.metrics
-        self._executor = executor
-        self._supervisor = supervisor
         self.budget = Budget(max(0, services.settings.queued_max_request_bytes) or BYTES_MAX)
         self.scheduler = scheduler
         dispatcher = make_dispatcher(services, scheduler, self.budget)
@@ -361,7 +362,8 @@ class SocketServer:
             )
         # With SASL a client is who has logged in, whatever its certificate (KIP-684).
         has_sasl = listener.protocol in SASL_PROTOCOLS
-        connection = TlsConnection(
+        make_connection = self._make_connection_with_tls or TlsConnection
+        connection = make_connection(
             context,
             reader,
             number=next(self._numbers),

@@ -19,10 +19,10 @@ from odradek.broker.settings.load import load_settings
 from odradek.broker.settings.types import InvalidValueError, SettingsError
 from odradek.container.environment import ContainerConfig
 from odradek.container.sources import DEFAULT, read_config
+from odradek.runtime.java_properties import escaped_value, properties_text
 
 HIDDEN: Final = "[hidden]"
 OWNER_ONLY: Final = 0o600
-ESCAPED: Final = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"})
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -81,7 +81,8 @@ def main(arguments: Sequence[str]) -> int:
         if options.write:
             _write(options.write, config.settings)
         else:
-            sys.stdout.writelines(_line(*row, is_shown=True) for row in shown(config))
+            rows = shown(config)
+            sys.stdout.writelines(f"{name}={escaped_value(text)}\n" for name, text in rows)
     except (SettingsError, OSError) as error:
         print(f"odradek: {error_line(error)}", file=sys.stderr)
         return 1
@@ -115,28 +116,6 @@ def shown(config: ContainerConfig) -> list[tuple[str, str]]:
         is_secret = definition is None or definition.is_sensitive
         rows.append((name, HIDDEN if is_secret else text))
     return rows
-
-
-def properties_text(settings: Mapping[str, str]) -> str:
-    """A settings file, in ASCII."""
-    return "".join(_line(*row, is_shown=False) for row in sorted(settings.items()))
-
-
-def _line(name: str, text: str, *, is_shown: bool) -> str:
-    """A line of a settings file.  Characters beyond ISO-8859-1 are escaped as Java reads them."""
-    value = text.translate(ESCAPED)
-    if value.startswith(" "):
-        value = f"\\{value}"
-    if not is_shown:
-        value = "".join(
-            character if character < "\x7f" else _unicode_escape(character) for character in value
-        )
-    return f"{name}={value}\n"
-
-
-def _unicode_escape(character: str) -> str:
-    units = character.encode("utf-16-be", "surrogatepass").hex()
-    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def _write(path: str, settings: Mapping[str, str]) -> None:

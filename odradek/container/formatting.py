@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from odradek.container.config_command import properties_text
+from odradek.runtime.java_properties import properties_text
 
 ROLES: Final = "process.roles"
 CLUSTER_ID: Final = "5L6g3nShT-eMCtK--X86sw"

@@ -13,11 +13,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from odradek.launcher import module_command
+from odradek.runtime.java_properties import properties_text
 from odradek.testing.connected import ConnectedBroker
 from odradek.testing.control import ControlClient
 from odradek.testing.faults import Disk
 from odradek.testing.handle import KafkaHandle
-from odradek.testing.security import BrokerUsers, Security
+from odradek.testing.security import PLAINTEXT, Security
+from odradek.tools.private_files import write_private
 
 if TYPE_CHECKING:
     from odradek.tools.security.client_security import ClientSecurity
@@ -59,7 +61,7 @@ class Broker(KafkaHandle):
         as_release  "2.8", "3.9" or "4.3": serve the APIs and versions of this release of Kafka
         snapshot    a file of `save`, whose topics, records and offsets the broker begins with, and
                     whose settings and time it has where `settings` does not give others
-        security    users that may connect; None: every client
+        security    protocol of the listener and its users; None: PLAINTEXT, for every client
         """
         super().__init__()
         self._keeps_log = False
@@ -67,7 +69,7 @@ class Broker(KafkaHandle):
         self._as_release = as_release
         self._snapshot = snapshot
         self._ready_timeout_s = ready_timeout_s
-        self._users = None if security is None else BrokerUsers(security)
+        self._security = Security(protocol=PLAINTEXT) if security is None else security
         self._process: subprocess.Popen[bytes] | None = None
         self._folder: Path | None = None
         self._ready: dict[str, str] = {}
@@ -153,15 +155,15 @@ class Broker(KafkaHandle):
             self._before_restart()
         self.launch()
         self.wait_until_ready()
-        if self._users is not None and not is_again:
-            self.with_client(self._users.store)
+        if self._security.has_sasl and not is_again:
+            self.with_client(self._security.store_users)
         if is_again and (behind_ms := self._ahead_ms_of_restart()):
             self.control.post("/clock/advance", ms=behind_ms, grid_ms=behind_ms)
         return self
 
     def client_security(self) -> ClientSecurity | None:
-        """Its admin."""
-        return None if self._users is None else self._users.admin()
+        """Its admin, where clients log in."""
+        return self._security.connection()
 
     def _before_restart(self) -> None:
         """Prepare a start of a broker that was stopped or killed."""
@@ -184,12 +186,13 @@ class Broker(KafkaHandle):
             port, data = self.bootstrap_servers.rpartition(":")[2], self.data
         else:
             data.mkdir()
-        if self._users is None:
+        if self._security.protocol == PLAINTEXT:
             command += ["--port", port]
         else:
-            # A file, since the arguments of a process can be seen by others.
-            self._users.write_settings(self._folder / SETTINGS_FILE, int(port))
-            command.append(str(self._folder / SETTINGS_FILE))
+            # A file for its owner to read, since the arguments of a process can be seen by others.
+            file = self._folder / SETTINGS_FILE
+            write_private(file, properties_text(self._security.broker_settings(int(port))))
+            command.append(str(file))
         command += ["--control", "--data", str(data)]
         if self._snapshot is not None and not self._has_data:
             command += ["--from", os.path.abspath(self._snapshot)]

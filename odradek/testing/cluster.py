@@ -18,10 +18,12 @@ from odradek.testing.broker import (
 )
 from odradek.testing.control import ControlClient
 from odradek.testing.handle import KafkaHandle
+from odradek.testing.security import Security
 from odradek.testing.waiting import wait_for
 
 if TYPE_CHECKING:
     from odradek.tools.client import Client
+    from odradek.tools.security.client_security import ClientSecurity
 
 HOST: Final = "127.0.0.1"
 BROKERS: Final = 3
@@ -45,12 +47,14 @@ class Cluster(KafkaHandle):
         as_release: str | None = None,
         snapshot: str | os.PathLike[str] | None = None,
         ready_timeout_s: float = READY_TIMEOUT_S,
+        security: Security | None = None,
     ) -> None:
         """
         brokers     how many; None: as many as the snapshot has, and three without one
         settings    of all brokers, as in server.properties
         as_release  as of `Broker`
         snapshot    a file of `save` that the cluster begins with, as of `Broker`
+        security    as of `Broker`, also between the brokers
         raises      OSError, when the snapshot cannot be read
         """
         super().__init__()
@@ -72,6 +76,11 @@ class Cluster(KafkaHandle):
         assert self._count >= 1, "a cluster has a broker"
         self._as_release = as_release
         self._ready_timeout_s = ready_timeout_s
+        self._security = security
+
+    def client_security(self) -> ClientSecurity | None:
+        """That of the brokers' admin, where clients log in."""
+        return None if self._security is None else self._security.connection()
 
     @property
     def bootstrap_servers(self) -> str:
@@ -194,14 +203,16 @@ class Cluster(KafkaHandle):
             as_release=self._as_release,
             snapshot=self._snapshot,
             ready_timeout_s=self._ready_timeout_s,
+            security=self._security,
         )
 
     def _wait_until_known(self) -> None:
         from odradek.tools.cluster.readiness import brokers_know_each_other
 
         addresses = [broker.bootstrap_servers for broker in self.brokers]
+        security = self.client_security()
         wait_for(
-            lambda: brokers_know_each_other(addresses),
+            lambda: brokers_know_each_other(addresses, security),
             "every broker knows all brokers and a controller",
             timeout_s=self._ready_timeout_s,
         )
@@ -283,9 +294,14 @@ class _Member(Broker):
         as_release: str | None,
         snapshot: str | os.PathLike[str] | None,
         ready_timeout_s: float,
+        security: Security | None,
     ) -> None:
         super().__init__(
-            settings, as_release=as_release, snapshot=snapshot, ready_timeout_s=ready_timeout_s
+            settings,
+            as_release=as_release,
+            snapshot=snapshot,
+            ready_timeout_s=ready_timeout_s,
+            security=security,
         )
         self._cluster = cluster
 

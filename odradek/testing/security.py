@@ -1,134 +1,204 @@
-"""Who may connect to a broker for tests: users that are made when it starts.
+"""Who may connect to a broker for tests: users and certificates that are made when it starts.
 
-The broker has one listener, SASL_PLAINTEXT on 127.0.0.1.  A user `admin` with a random password
-logs in with PLAIN: the handle is this user, and stores the credentials of SCRAM.
+The broker has one listener, on 127.0.0.1.  With SASL a user `admin` with a random password logs in
+with PLAIN: the handle is this user, and stores the credentials of SCRAM.
 """
 
 from __future__ import annotations
 
-import os
 import secrets
-from collections.abc import Mapping
+import ssl
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from odradek.tools.client import Client
+    from odradek.tools.cluster.certificates import CertificateAuthority
     from odradek.tools.security.client_security import ClientSecurity
 
 ADMIN: Final = "admin"
 PLAIN: Final = "PLAIN"
 MECHANISMS: Final = (PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512")
-PROTOCOL: Final = "SASL_PLAINTEXT"
+PLAINTEXT: Final = "PLAINTEXT"
+PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MODULES: Final = "org.apache.kafka.common.security"
 
 
 @dataclass(frozen=True)
 class Security:
-    """Users of a broker, and the SASL mechanism by which their clients log in.
+    """The security protocol of a broker or cluster, and its users.
 
-    users       name -> password, which may have any characters but line ends
-    mechanism   PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512
+    users       name -> password, which may have any characters but line ends; with SASL only
+    mechanism   of SASL, by which clients log in: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512
     authorizes  ACLs decide what a user may do; `admin` may do everything, the others nothing yet
+    protocol    PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL
+
+    With TLS the certificate is for localhost and 127.0.0.1; its authority is made at the first use
+    and valid for a year.
     """
 
-    users: Mapping[str, str] = field(repr=False)
+    users: Mapping[str, str] = field(default_factory=dict, repr=False)
     mechanism: str = "SCRAM-SHA-512"
     authorizes: bool = False
+    protocol: str = "SASL_PLAINTEXT"
 
     def __post_init__(self) -> None:
-        """raises  ValueError for another mechanism, and for a user `admin`"""
+        """raises  ValueError for what a broker cannot be started with"""
         if self.mechanism not in MECHANISMS:
             raise ValueError(f"mechanism {self.mechanism}: expected {', '.join(MECHANISMS)}")
+        if self.protocol not in PROTOCOLS:
+            raise ValueError(f"protocol {self.protocol}: expected {', '.join(PROTOCOLS)}")
         if ADMIN in self.users:
             raise ValueError(f"users: {ADMIN} is made by the broker, with a password of its own")
+        if self.has_sasl and not self.users:
+            raise ValueError(f"users: {self.protocol} needs some")
+        if not self.has_sasl and (self.users or self.authorizes):
+            raise ValueError(f"users: {self.protocol} has none, and no ACLs; SASL_SSL has both")
 
-    def client_properties(self, user: str) -> dict[str, str]:
-        """Kafka's client properties, without addresses, for clients and tools of Java and ours."""
-        return _client_properties(self.mechanism, user, self.users[user])
+    @property
+    def has_sasl(self) -> bool:
+        """Whether clients log in."""
+        return self.protocol.startswith("SASL_")
 
-    def confluent_config(self, user: str) -> dict[str, str]:
-        """Configs of librdkafka and confluent-kafka."""
-        return {
-            "security.protocol": PROTOCOL,
-            "sasl.mechanism": self.mechanism,
-            "sasl.username": user,
-            "sasl.password": self.users[user],
-        }
+    @property
+    def has_tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.protocol.endswith("SSL")
 
-    def python_config(self, user: str) -> dict[str, str]:
-        """Keyword arguments of clients of kafka-python and aiokafka."""
-        return {
-            "security_protocol": PROTOCOL,
-            "sasl_mechanism": self.mechanism,
-            "sasl_plain_username": user,
-            "sasl_plain_password": self.users[user],
-        }
+    @cached_property
+    def certificate_authority(self) -> CertificateAuthority:
+        """The authority of the brokers' certificates, with its key."""
+        from odradek.tools.cluster.certificates import CertificateAuthority
 
+        return CertificateAuthority.create()
 
-class BrokerUsers:
-    """The security of one broker, with the password of its admin."""
+    @cached_property
+    def admin_password(self) -> str:
+        """The password of `admin`."""
+        return secrets.token_hex(16)
 
-    def __init__(self, security: Security) -> None:
-        self._security = security
-        self._password = secrets.token_hex(16)
+    @property
+    def ca_pem(self) -> str:
+        """The certificate that clients trust, as PEM."""
+        return self.certificate_authority.text
 
-    def write_settings(self, path: str | os.PathLike[str], port: int) -> None:
-        """Write the file of settings that the broker starts with, for its owner to read.
+    def client_properties(self, user: str | None = None) -> dict[str, str]:
+        """Kafka's client properties, without addresses, for clients and tools of Java and ours.
 
-        raises  OSError
+        user  None: the first one
         """
-        listener = f"{PROTOCOL}://127.0.0.1:{port}"
-        mechanism = self._security.mechanism
-        users = {f"user_{ADMIN}": self._password}
-        if mechanism == PLAIN:
-            users |= {f"user_{name}": text for name, text in self._security.users.items()}
-        plain = login_module_text(PLAIN, username=ADMIN, password=self._password, **users)
-        prefix = f"listener.name.{PROTOCOL.lower()}"
+        return self._client_properties(self.mechanism, *self._user(user))
+
+    def admin_properties(self) -> dict[str, str]:
+        """Client properties of `admin`, where there is SASL."""
+        return self._client_properties(PLAIN, ADMIN, self.admin_password)
+
+    def _client_properties(self, mechanism: str, user: str, password: str) -> dict[str, str]:
+        properties = {"security.protocol": self.protocol}
+        if self.has_tls:
+            properties["ssl.truststore.type"] = "PEM"
+            properties["ssl.truststore.certificates"] = self.ca_pem
+        if self.has_sasl:
+            properties["sasl.mechanism"] = mechanism
+            login = login_module_text(mechanism, username=user, password=password)
+            properties["sasl.jaas.config"] = login
+        return properties
+
+    def confluent_config(self, user: str | None = None) -> dict[str, str]:
+        """Configs of librdkafka and confluent-kafka.
+
+        user  None: the first one
+        """
+        configs = {"security.protocol": self.protocol}
+        if self.has_tls:
+            configs["ssl.ca.pem"] = self.ca_pem
+        if self.has_sasl:
+            configs["sasl.mechanism"] = self.mechanism
+            configs["sasl.username"], configs["sasl.password"] = self._user(user)
+        return configs
+
+    def python_config(self, user: str | None = None) -> dict[str, Any]:
+        """Keyword arguments of clients of kafka-python and aiokafka.
+
+        user  None: the first one
+        """
+        configs: dict[str, Any] = {"security_protocol": self.protocol}
+        if self.has_tls:
+            configs["ssl_context"] = ssl.create_default_context(cadata=self.ca_pem)
+        if self.has_sasl:
+            name, password = self._user(user)
+            configs["sasl_mechanism"] = self.mechanism
+            configs["sasl_plain_username"], configs["sasl_plain_password"] = name, password
+        return configs
+
+    def _user(self, name: str | None) -> tuple[str, str]:
+        if not self.has_sasl:
+            return "", ""
+        if name is None:
+            name = next(iter(self.users))
+        return name, self.users[name]
+
+    def broker_settings(self, port: int, mechanisms: Sequence[str] = ()) -> dict[str, str]:
+        """Settings of a broker on a port of 127.0.0.1.
+
+        mechanisms  that are served besides `mechanism`
+        """
+        listener = f"{self.protocol}://127.0.0.1:{port}"
         settings = {
             "listeners": listener,
             "advertised.listeners": listener,
-            "security.inter.broker.protocol": PROTOCOL,
-            "sasl.mechanism.inter.broker.protocol": PLAIN,
-            "sasl.enabled.mechanisms": ",".join(dict.fromkeys((PLAIN, mechanism))),
-            f"{prefix}.plain.sasl.jaas.config": plain,
+            "security.inter.broker.protocol": self.protocol,
         }
-        if mechanism != PLAIN:
-            settings[f"{prefix}.{mechanism.lower()}.sasl.jaas.config"] = login_module_text(
-                mechanism
-            )
-        if self._security.authorizes:
+        if self.has_tls:
+            key, chain = self.certificate_authority.issue("odradek")
+            settings["ssl.keystore.type"] = settings["ssl.truststore.type"] = "PEM"
+            settings["ssl.keystore.key"] = key
+            settings["ssl.keystore.certificate.chain"] = chain
+            settings["ssl.truststore.certificates"] = self.ca_pem
+        if self.has_sasl:
+            settings |= self._sasl_settings((PLAIN, self.mechanism, *mechanisms))
+        if self.authorizes:
             settings["authorizer.class.name"] = "kafka.security.authorizer.AclAuthorizer"
             settings["super.users"] = f"User:{ADMIN}"
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            for name, text in settings.items():
-                escaped = text.replace("\\", "\\\\")
-                file.write(f"{name}={escaped}\n")
+        return settings
 
-    def admin(self) -> ClientSecurity:
+    def _sasl_settings(self, mechanisms: Sequence[str]) -> dict[str, str]:
+        users = {f"user_{ADMIN}": self.admin_password}
+        if PLAIN in mechanisms[1:]:
+            users |= {f"user_{name}": text for name, text in self.users.items()}
+        options = {"username": ADMIN, "password": self.admin_password, **users}
+        prefix = f"listener.name.{self.protocol.lower()}"
+        return {
+            "sasl.mechanism.inter.broker.protocol": PLAIN,
+            "sasl.enabled.mechanisms": ",".join(dict.fromkeys(mechanisms)),
+            **{
+                f"{prefix}.{mechanism.lower()}.sasl.jaas.config": login_module_text(
+                    mechanism, **(options if mechanism == PLAIN else {})
+                )
+                for mechanism in mechanisms
+            },
+        }
+
+    def connection(self) -> ClientSecurity | None:
         """What the connections of the handle do."""
+        if self.protocol == PLAINTEXT:
+            return None
         from odradek.tools.security.client_security import ClientSecurity
 
-        return ClientSecurity(_client_properties(PLAIN, ADMIN, self._password))
+        return ClientSecurity(self.admin_properties())
 
-    def store(self, client: Client) -> None:
+    def store_users(self, client: Client) -> None:
         """Store the credentials of SCRAM.
 
         raises  ToolError, ClientError
         """
         from odradek.tools.configs.scram_credentials import store_scram_credential
 
-        if self._security.mechanism != PLAIN:
-            for name, text in self._security.users.items():
-                store_scram_credential(client, name, self._security.mechanism, text)
-
-
-def _client_properties(mechanism: str, user: str, password: str) -> dict[str, str]:
-    return {
-        "security.protocol": PROTOCOL,
-        "sasl.mechanism": mechanism,
-        "sasl.jaas.config": login_module_text(mechanism, username=user, password=password),
-    }
+        if self.has_sasl and self.mechanism != PLAIN:
+            for name, text in self.users.items():
+                store_scram_credential(client, name, self.mechanism, text)
 
 
 def login_module_text(mechanism: str, **options: str) -> str:

@@ -44,8 +44,8 @@ def test_python_examples_pass(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout
-    assert len(blocks) == 16
-    assert "19 passed" in done.stdout
+    assert len(blocks) == 17
+    assert "20 passed" in done.stdout
 
 
 USES_FIXTURE = """

@@ -208,3 +208,56 @@ def test_timeout_that_is_not_a_positive_number_stops_the_run(tmp_path: Path, val
     assert (
         f"ERROR: kafka_timeout_s = {value}: a number of seconds above 0 is allowed" in done.stderr
     )
+
+
+SECURED = """
+import asyncio
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from confluent_kafka import Producer
+
+
+def test_session(kafka, kafka_security):
+    topic = kafka.topic("orders")
+
+    async def send():
+        configs = {"bootstrap_servers": kafka.bootstrap_servers, **kafka_security.python_config()}
+        async with AIOKafkaProducer(**configs) as producer:
+            await producer.send_and_wait(topic, b"one")
+
+    asyncio.run(send())
+    assert len(kafka.records(topic, 1)) == 1
+
+
+@pytest.mark.kafka_cluster(brokers=2)
+def test_cluster(kafka_cluster, kafka_security):
+    assert kafka_security.protocol == "EXPECTED"
+    configs = {"bootstrap.servers": kafka_cluster.bootstrap_servers, "acks": "all"}
+    producer = Producer({**configs, **kafka_security.confluent_config()})
+    producer.produce(kafka_cluster.create_topic("orders"), b"one")
+    assert producer.flush(60) == 0
+    assert len(kafka_cluster.records("orders", 1)) == 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "protocol"),
+    [
+        (("-o", "kafka_security=sasl_ssl"), "SASL_SSL"),
+        (("-o", "kafka_security=ssl", "--kafka-security=plaintext"), "PLAINTEXT"),
+    ],
+)
+def test_security_of_brokers_is_an_option(
+    tmp_path: Path, words: tuple[str, ...], protocol: str
+) -> None:
+    write_test(tmp_path, SECURED.replace("EXPECTED", protocol))
+    done = run_pytest(tmp_path, "-q", "--kafka-leaks=fail", *words)
+    assert "2 passed" in done.stdout, done.stdout
+    assert not left_by_brokers(tmp_path)
+
+
+def test_security_that_is_no_protocol_stops_the_run(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, "-q", "-o", "kafka_security=tls")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "ERROR: kafka_security = tls: expected plaintext, ssl, " in done.stderr

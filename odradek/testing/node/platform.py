@@ -33,6 +33,7 @@ class InstrumentedPlatform(Platform):
         super().__init__(loop, on_fatal=on_fatal, is_fsync_enabled=is_fsync_enabled)
         self.make_dispatcher = self.faults.make_dispatcher(requests, release)
         self.make_connection = self.faults.make_connection
+        self.make_tls_connection = self.faults.make_tls_connection
         self.open_connection = self.faults.connect_to_brokers(broker_at)
 
     def _open_files(self, *, is_fsync_enabled: bool) -> FileSystem:

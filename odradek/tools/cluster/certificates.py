@@ -1,11 +1,11 @@
-"""A certificate authority of one folder, and certificates of servers on this machine.
+"""A certificate authority, and certificates of servers on this machine.
 
-Files are PEM.  Those with a private key are for their owner to read; what exists is kept.
+Texts and files are PEM.  Files with a private key are for their owner to read.
 """
 
 from __future__ import annotations
 
-import os
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -22,6 +22,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from odradek.tools.private_files import write_private
+
 VALID: Final = timedelta(days=365)
 CLOCK_DIFFERENCE: Final = timedelta(hours=1)
 HOSTS: Final = (
@@ -32,52 +34,67 @@ HOSTS: Final = (
 
 
 class CertificateAuthority:
-    """Signs the certificates of a folder."""
+    """Signs certificates of servers."""
 
-    def __init__(self, certificate_file: Path) -> None:
-        """Read the authority, or make one.
+    def __init__(self, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> None:
+        """The arguments belong together."""
+        self._key = key
+        self._certificate = certificate
 
-        certificate_file  what clients trust; the key is beside it, with `.key` at the end
-        raises            OSError, ValueError for a file of another kind
+    @classmethod
+    def create(cls) -> CertificateAuthority:
+        """A new one."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = _name("Odradek's authority for this machine")
+        certificate = (
+            _unsigned(name, name, key)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_SIGNING, critical=True)
+            .sign(key, SHA256())
+        )
+        return cls(key, certificate)
+
+    @classmethod
+    def read(cls, certificate_file: Path) -> CertificateAuthority:
+        """The one that `write` has written.
+
+        raises  OSError, ValueError for a file of another kind
         """
         key_file = certificate_file.with_suffix(".key")
-        self.is_new = not (key_file.exists() and certificate_file.exists())
-        if self.is_new:
-            self._key = ec.generate_private_key(ec.SECP256R1())
-            name = _name("Odradek's authority for this machine")
-            self._certificate = (
-                _unsigned(name, name, self._key)
-                .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-                .add_extension(_SIGNING, critical=True)
-                .sign(self._key, SHA256())
-            )
-            write_private(key_file, _key_text(self._key))
-            write_private(certificate_file, _certificate_text(self._certificate))
-            return
         key = load_pem_private_key(key_file.read_bytes(), None)
         if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise ValueError(f"{key_file} has a key of another kind")
-        self._key = key
-        self._certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())
+        return cls(key, x509.load_pem_x509_certificate(certificate_file.read_bytes()))
 
-    def issue(self, file: Path, name: str) -> None:
-        """Write a key with its certificate for `HOSTS`, unless the file has one of this authority.
+    def write(self, certificate_file: Path) -> None:
+        """Write what clients trust, and beside it the key, with `.key` at the end.
 
         raises  OSError
         """
-        if file.exists() and not self.is_new:
-            return
+        write_private(certificate_file.with_suffix(".key"), _key_text(self._key))
+        write_private(certificate_file, self.text)
+
+    @property
+    def text(self) -> str:
+        """What clients trust, as PEM."""
+        return self._certificate.public_bytes(Encoding.PEM).decode()
+
+    def issue(self, name: str, hosts: Sequence[str] = ()) -> tuple[str, str]:
+        """(a key, its certificate and that of the authority) for `HOSTS`, as PEM.
+
+        hosts  further names in DNS of the server
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         usages = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
+        names = [*HOSTS, *map(x509.DNSName, hosts)]
         certificate = (
             _unsigned(_name(name), self._certificate.subject, key)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(x509.SubjectAlternativeName(HOSTS), critical=False)
+            .add_extension(x509.SubjectAlternativeName(names), critical=False)
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
             .sign(self._key, SHA256())
         )
-        chain = _certificate_text(certificate) + _certificate_text(self._certificate)
-        write_private(file, _key_text(key) + chain)
+        return _key_text(key), certificate.public_bytes(Encoding.PEM).decode() + self.text
 
 
 _SIGNING: Final = x509.KeyUsage(
@@ -108,19 +125,3 @@ def _unsigned(
 
 def _key_text(key: ec.EllipticCurvePrivateKey) -> str:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-
-
-def _certificate_text(certificate: x509.Certificate) -> str:
-    return certificate.public_bytes(Encoding.PEM).decode()
-
-
-def write_private(file: Path, text: str) -> None:
-    """Write a file that its owner alone reads, whole or not at all.
-
-    raises  OSError
-    """
-    new = file.with_name(f"{file.name}.new")
-    new.unlink(missing_ok=True)
-    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
-        opened.write(text)
-    new.replace(file)

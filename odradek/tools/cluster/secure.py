@@ -37,7 +37,7 @@ from odradek.tools.acls.bindings import ALL_HOSTS, LITERAL, AclPattern, AclRule
 from odradek.tools.acls.queries import create_acls
 from odradek.tools.client import ClientError
 from odradek.tools.client_config import new_client
-from odradek.tools.cluster.certificates import CertificateAuthority, write_private
+from odradek.tools.cluster.certificates import CertificateAuthority
 from odradek.tools.cluster.command import READY
 from odradek.tools.cluster.readiness import brokers_know_each_other
 from odradek.tools.cluster.supervised import (
@@ -48,6 +48,7 @@ from odradek.tools.cluster.supervised import (
 )
 from odradek.tools.configs.scram_credentials import store_scram_credential
 from odradek.tools.errors import ToolError
+from odradek.tools.private_files import write_private
 from odradek.tools.security.client_security import ClientSecurity
 from odradek.tools.security.errors import SecurityError
 from odradek.tools.security.jaas import KEY as JAAS
@@ -100,10 +101,8 @@ def write_files(folder: Path) -> SecureFiles:
         raise ValueError(f"{folder}/server-1.properties is missing")
     trusted = Path(next(iter(brokers.values()))["ssl.truststore.location"])
     trusted.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    authority = CertificateAuthority(trusted)
-    for settings in brokers.values():
-        store = Path(settings["ssl.keystore.location"])
-        authority.issue(store, store.stem)
+    stores = [Path(settings["ssl.keystore.location"]) for settings in brokers.values()]
+    write_certificates(trusted, stores)
     files = SecureFiles(
         brokers,
         trusted.with_name("jaas.conf"),
@@ -117,6 +116,22 @@ def write_files(folder: Path) -> SecureFiles:
         write_private(trusted.with_name(f"{user}.conf"), text)
     write_private(files.jaas, _jaas_text(password_of(files.users[BROKER])))
     return files
+
+
+def write_certificates(trusted: Path, stores: Sequence[Path]) -> None:
+    """Write what is missing: the authority, and key stores with certificates that it has signed.
+
+    raises  OSError, ValueError
+    """
+    is_new = not (trusted.exists() and trusted.with_suffix(".key").exists())
+    if is_new:
+        authority = CertificateAuthority.create()
+        authority.write(trusted)
+    else:
+        authority = CertificateAuthority.read(trusted)
+    for store in stores:
+        if is_new or not store.exists():
+            write_private(store, "".join(authority.issue(store.stem)))
 
 
 def _user(user: str, trusted: Path, mechanism: str) -> dict[str, str]:

@@ -22,9 +22,10 @@ class Ending(NamedTuple):
 
 
 class FaultyConnection(Connection):
-    """A connection of a client of a broker for tests."""
+    """A connection of a client of a broker for tests.
 
-    __slots__ = ("_after", "_closes_when_sent", "_is_muted", "_on_stalled", "endings", "stalled_by")
+    It has no slots, so that a connection with TLS can inherit from it, too.
+    """
 
     def __init__(
         self,

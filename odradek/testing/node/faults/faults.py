@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from odradek.broker.handlers.shared.table import HANDLERS
 from odradek.broker.interbroker.network_client import OpenConnection
@@ -27,6 +27,9 @@ from odradek.testing.node.faults.links import DELAY_MAX_MS, Direction, Link, Lin
 from odradek.testing.node.faults.rule import FaultRefused
 from odradek.testing.node.faults.rules import Rules
 from odradek.testing.node.releases import ServedRelease
+
+if TYPE_CHECKING:
+    from odradek.broker.server.tls_connection import TlsConnection
 
 COORDINATION: Final = "coordination"
 """The peer of a link, in place of a broker id."""
@@ -91,6 +94,14 @@ class Faults:
     def make_connection(self) -> Callable[..., Connection]:
         """In place of `Connection`."""
         return partial(FaultyConnection, after=self._wheel.after, on_stalled=self._on_stalled)
+
+    def make_tls_connection(self, *arguments: Any, **keywords: Any) -> TlsConnection:
+        """In place of `TlsConnection`, which is imported where a listener has TLS."""
+        from odradek.testing.node.faults.tls_connection import FaultyTlsConnection
+
+        return FaultyTlsConnection(
+            *arguments, after=self._wheel.after, on_stalled=self._on_stalled, **keywords
+        )
 
     def _on_stalled(self, connection: FaultyConnection) -> None:
         self._stalled = {

@@ -178,20 +178,22 @@ class Links:
         port: int,
         *,
         broker_at: Callable[[str, int], int | None],
+        **tls: Any,
     ) -> None:
         """Connect to a broker over its link; as `create_connection` of a loop.
 
         broker_at  the id of the broker of an address
+        tls        as of that function
         raises     OSError
         """
         broker_id = broker_at(host, port)
         if broker_id is None:
-            await self._loop.create_connection(make_protocol, host, port)
+            await self._loop.create_connection(make_protocol, host, port, **tls)
             return
         link = self.to_broker(broker_id)
         await link.until_open()
         await self._loop.create_connection(
-            lambda: _LinkedProtocol(self, link, make_protocol()), host, port
+            lambda: _LinkedProtocol(self, link, make_protocol()), host, port, **tls
         )
 
 
