@@ -99,6 +99,10 @@ SUBCOMMANDS: Final = {
         "odradek.tools.producer_performance.command",
         "measure how many records a second a producer gets acknowledged",
     ),
+    "rebalance": (
+        "odradek.tools.steering.rebalance",
+        "balance replicas, leaders, disks and traffic over brokers",
+    ),
     "reassign-partitions": (
         "odradek.tools.reassign_partitions.command",
         "move replicas between brokers and between log directories",

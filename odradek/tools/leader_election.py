@@ -169,6 +169,18 @@ def elect(client: Client, election_type: int, partitions: Sequence[TopicPartitio
         raise ToolError(f"{len(failed)} replica(s) could not be elected")
 
 
+def elect_preferred(client: Client, partitions: Sequence[TopicPartition]) -> None:
+    """Elect the preferred leaders of partitions; those that lead already are left.
+
+    raises  ToolError for the first that cannot be elected, ClientError
+    """
+    errors = _request(client, ELECTION_TYPES.index("PREFERRED"), partitions)
+    for partition in sorted(errors):
+        error = errors[partition]
+        if error is not None and error.code != ErrorCode.ELECTION_NOT_NEEDED:
+            raise ToolError(f"leader of {partition_text(partition)}: {error}")
+
+
 def _request(
     client: Client, election_type: int, partitions: Sequence[TopicPartition] | None
 ) -> dict[TopicPartition, KafkaError | None]:

@@ -83,7 +83,9 @@ def _connection(client: Client, broker: MetadataResponseBroker) -> BrokerConnect
 def _broker(client: Client, broker: MetadataResponseBroker) -> BrokerStatus:
     protocol: str | None = None
     try:
-        configs = _configs(_connection(client, broker), BROKER, [str(broker.node_id)], PROTOCOL)
+        configs = config_values(
+            _connection(client, broker), BROKER, [str(broker.node_id)], PROTOCOL
+        )
         protocol = configs.get(str(broker.node_id))
     except (ToolError, ClientError):
         # Its address is known, and why it does not respond is said of its directories.
@@ -91,7 +93,7 @@ def _broker(client: Client, broker: MetadataResponseBroker) -> BrokerStatus:
     return BrokerStatus(broker.node_id, f"{broker.host}:{broker.port}", broker.rack, protocol)
 
 
-def _configs(
+def config_values(
     connection: BrokerConnection, resource_type: int, names: Sequence[str], config: str
 ) -> dict[str, str]:
     """The value of one config by resource.
@@ -125,7 +127,7 @@ def _under_min_isr(
     try:
         for start in range(0, len(names), TOPICS_AT_ONCE):
             together = names[start : start + TOPICS_AT_ONCE]
-            min_isr |= _configs(client.any(), TOPIC, together, MIN_ISR)
+            min_isr |= config_values(client.any(), TOPIC, together, MIN_ISR)
     except (ToolError, ClientError) as error:
         return str(error)
     return [key for key, size in isr_sizes.items() if size < int(min_isr.get(key.topic, "1"))]

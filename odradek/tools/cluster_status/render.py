@@ -61,9 +61,14 @@ def _partitions(partitions: Sequence[TopicPartition] | str) -> str:
         return f"unknown: {partitions}"
     if not partitions:
         return "0"
+    return f"{len(partitions)} ({partition_names(partitions)})"
+
+
+def partition_names(partitions: Sequence[TopicPartition]) -> str:
+    """The first of the partitions, and how many more there are."""
     named = ", ".join(map(partition_text, partitions[:NAMED_MAX]))
     more = len(partitions) - NAMED_MAX
-    return f"{len(partitions)} ({named}{f' and {more} more' if more > 0 else ''})"
+    return f"{named} and {more} more" if more > 0 else named
 
 
 def _directory(directory: LogDirectoryStatus) -> str:

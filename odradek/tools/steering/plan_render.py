@@ -1,0 +1,79 @@
+"""The lines that show a proposal.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from odradek.tools.cluster_status.render import size_text
+from odradek.tools.errors import partition_text
+from odradek.tools.steering.cluster_model import ClusterModel, Load, loads_of, spread
+from odradek.tools.steering.proposal import RebalanceProposal, copies
+
+SPREADS: Final = {
+    Load.REPLICAS: "replicas",
+    Load.LEADERS: "leaders",
+    Load.DISK: "disk",
+    Load.BYTES_IN: "bytes in",
+    Load.LEADER_BYTES_IN: "leader bytes in",
+}
+
+
+def plan_lines(model: ClusterModel, proposal: RebalanceProposal) -> Iterator[str]:
+    """What moves, and each broker and the spread before and after."""
+    before = {row.partition: row for row in model.partitions}
+    added = copies(model, proposal)
+    copied = sum(before[partition].size_bytes * len(added[partition]) for partition in added)
+    replicas = sum(map(len, added.values()))
+    after = model.with_targets(proposal.targets)
+    led = sum(
+        row.leader != was.leader
+        for row, was in zip(after.partitions, model.partitions, strict=True)
+    )
+    yield (
+        f"Plan: {len(proposal.targets)} of {len(model.partitions)} partitions change, "
+        f"{replicas} replicas ({size_text(copied)}) are copied, "
+        f"{led} leaders change"
+    )
+    for partition, target in proposal.targets.items():
+        row = before[partition]
+        size = f"  {size_text(row.size_bytes)}" if partition in added else ""
+        yield f"  {partition_text(partition)}: {_ids(row.replicas)} -> {_ids(target)}{size}"
+    yield from broker_lines(model, after)
+
+
+def _ids(brokers: tuple[int, ...]) -> str:
+    return ",".join(map(str, brokers))
+
+
+def broker_lines(before: ClusterModel, after: ClusterModel) -> Iterator[str]:
+    """A table: the loads of each broker, and their spread."""
+    loads = loads_of(before), loads_of(after)
+    table = [["BROKER", "RACK", *(name.upper() for name in SPREADS.values())]]
+    table += [
+        [str(broker.node_id), broker.rack or "-"]
+        + [
+            _change(load, loads[0][broker.node_id][load], loads[1][broker.node_id][load])
+            for load in SPREADS
+        ]
+        for broker in before.brokers
+    ]
+    spreads = [(spread(loads[0], load), spread(loads[1], load)) for load in SPREADS]
+    table.append(["spread", ""] + [f"{first:.0%} -> {last:.0%}" for first, last in spreads])
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for line in table:
+        yield "  ".join(
+            text.ljust(width) for text, width in zip(line, widths, strict=True)
+        ).rstrip()
+
+
+def _change(load: Load, before: float, after: float) -> str:
+    return f"{_amount(load, before)} -> {_amount(load, after)}"
+
+
+def _amount(load: Load, amount: float) -> str:
+    if load is Load.DISK:
+        return size_text(round(amount))
+    if load in (Load.BYTES_IN, Load.LEADER_BYTES_IN):
+        return f"{size_text(round(amount))}/s"
+    return f"{amount:.0f}"
