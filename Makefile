@@ -36,8 +36,8 @@ COVERED := tests/controller tests/protocol tests/runtime tests/storage \
 # Tests that wait for programs of others, those of parts of the broker, and of the parts below it;
 # `test-broker` runs all that no other row and not `lint` does.
 WITH_CLIENTS := $(addprefix tests/,attack clients golden)
-# What users install, and what they read.
-PACKAGES_AND_PAGES := $(addprefix tests/,docs examples packaging plugin)
+# What users install, and what they read and click.
+PACKAGES_AND_PAGES := $(addprefix tests/,docs examples packaging plugin web_console)
 # Groups of all client libraries; `test-clients` runs the others.
 GROUPS := $(wildcard tests/clients/test_group*.py tests/clients/test_consumer_protocol.py)
 WITH_CLUSTERS := $(addprefix tests/,chaos cluster)

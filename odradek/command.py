@@ -39,6 +39,10 @@ SUBCOMMANDS: Final = {
         "odradek.tools.configs.command",
         "describe and alter the dynamic configuration of topics and brokers",
     ),
+    "console": (
+        "odradek.web_console.command",
+        "serve a web console for one or more clusters",
+    ),
     "console-consumer": ("odradek.tools.console.consumer.command", "print records of a topic"),
     "console-producer": ("odradek.tools.console.producer.command", "send lines to a topic"),
     "consumer-groups": (

@@ -12,6 +12,7 @@ need_command mvn maven
 need_command node nodejs
 need_command npm npm
 need_command Burrow burrow
+need_command chromium chromium
 need_command promtool prometheus
 need_file /usr/lib/postgresql postgresql
 need_command mariadbd mariadb-server

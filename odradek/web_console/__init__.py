@@ -1,0 +1,1 @@
+"""`odradek console`: a web console for Kafka clusters, which it reaches over Kafka's protocol."""

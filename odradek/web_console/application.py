@@ -1,0 +1,220 @@
+"""The routes of the console: each page as HTML, as JSON below /api, and live below /live."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import anyio.to_thread
+import jinja2
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from odradek.protocol.errors import ErrorCode
+from odradek.tools.client import ClientError
+from odradek.tools.errors import KafkaError, ToolError
+from odradek.web_console.access import Guard, Users
+from odradek.web_console.arguments import PageArgumentError, PageArguments
+from odradek.web_console.cluster import ShownCluster
+from odradek.web_console.formats import FILTERS
+from odradek.web_console.live import Streams, content_events
+from odradek.web_console.sampling import ClusterSampler
+from odradek.web_console.views.brokers import broker_view, brokers_view
+from odradek.web_console.views.groups import group_view, groups_view
+from odradek.web_console.views.overview import clusters_view, overview_view
+from odradek.web_console.views.topics import topic_configs_view, topic_view, topics_view
+
+FOLDER: Final = Path(__file__).parent
+NOT_THERE: Final = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ErrorCode.BROKER_ID_NOT_REGISTERED,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+)
+
+View = Callable[[ShownCluster, PageArguments], dict[str, Any]]
+"""Makes what a page shows, in a thread; raises ToolError, ClientError."""
+
+
+class ClusterPage(NamedTuple):
+    """A page of a cluster."""
+
+    path: str
+    """After the name of the cluster."""
+    template: str
+    view: View
+
+
+PAGES: Final = (
+    ClusterPage("/brokers", "brokers.html", brokers_view),
+    ClusterPage("/brokers/{broker}", "broker.html", broker_view),
+    ClusterPage("/topics", "topics.html", topics_view),
+    ClusterPage("/topics/{topic}", "topic.html", topic_view),
+    ClusterPage("/topics/{topic}/configs", "topic_configs.html", topic_configs_view),
+    ClusterPage("/groups", "groups.html", groups_view),
+    ClusterPage("/group", "group.html", group_view),
+)
+
+
+class Console:
+    """The clusters of a console, and its pages."""
+
+    def __init__(self, clusters: Sequence[ShownCluster], *, allows_changes: bool) -> None:
+        self._clusters = {cluster.name: cluster for cluster in clusters}
+        self._samplers = {cluster.name: ClusterSampler(cluster) for cluster in clusters}
+        self._allows_changes = allows_changes
+        self._streams = Streams()
+        self._templates = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(FOLDER / "templates"),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters.update(FILTERS)
+
+    def routes(self) -> list[Route | Mount]:
+        """All routes of the console."""
+        static = StaticFiles(directory=FOLDER / "static")
+        routes: list[Route | Mount] = [
+            Route("/", self._home),
+            Mount("/static", static),
+            *self._three("/clusters", "clusters.html", self._clusters_content),
+            *self._three("/clusters/{cluster}", "overview.html", self._overview_content),
+        ]
+        for page in PAGES:
+            path = "/clusters/{cluster}" + page.path
+            routes += self._three(path, page.template, partial(self._content, page.view))
+        return routes
+
+    async def close(self) -> None:
+        """Stop sampling and close connections."""
+        for sampler in self._samplers.values():
+            await sampler.stop()
+        for cluster in self._clusters.values():
+            cluster.close()
+
+    def _three(
+        self, path: str, template: str, content: Callable[[Request], Awaitable[dict[str, Any]]]
+    ) -> list[Route | Mount]:
+        """A page as HTML, as JSON, and live."""
+
+        async def html(request: Request) -> Response:
+            try:
+                values, status = await content(request), 200
+            except (ToolError, ClientError) as error:
+                values, status = {"trouble": str(error)}, status_of(error)
+                return self._page(request, "trouble.html", values, status)
+            return self._page(request, template, values)
+
+        async def as_json(request: Request) -> Response:
+            try:
+                return JSONResponse(await content(request))
+            except (ToolError, ClientError) as error:
+                return JSONResponse({"error": str(error)}, status_of(error))
+
+        async def live(request: Request) -> Response:
+            async def render() -> str:
+                return self._render(request, template, await content(request), is_fragment=True)
+
+            return self._streams.respond(content_events(request, render))
+
+        return [Route(path, html), Route(f"/api{path}", as_json), Route(f"/live{path}", live)]
+
+    def _page(
+        self, request: Request, template: str, values: Mapping[str, Any], status: int = 200
+    ) -> Response:
+        return HTMLResponse(self._render(request, template, values), status)
+
+    def _render(
+        self,
+        request: Request,
+        template: str,
+        values: Mapping[str, Any],
+        *,
+        is_fragment: bool = False,
+    ) -> str:
+        path = request.url.path.removeprefix("/live")
+        name = request.path_params.get("cluster")
+        return self._templates.get_template(template).render(
+            values,
+            layout="fragment.html" if is_fragment else "base.html",
+            path=path,
+            search=request.url.query,
+            arguments=defaultdict(str, {**request.query_params, **request.path_params}),
+            cluster=name if name in self._clusters else None,
+            clusters=list(self._clusters),
+            allows_changes=self._allows_changes,
+            user=request.scope["user"],
+        )
+
+    async def _home(self, _: Request) -> Response:
+        names = list(self._clusters)
+        return RedirectResponse("/clusters" if len(names) > 1 else f"/clusters/{names[0]}")
+
+    def _cluster(self, request: Request) -> ShownCluster:
+        name = request.path_params["cluster"]
+        if name not in self._clusters:
+            raise NoSuchCluster(f"there is no cluster '{name}'")
+        return self._clusters[name]
+
+    async def _content(self, view: View, request: Request) -> dict[str, Any]:
+        cluster = self._cluster(request)
+        arguments = PageArguments({**request.query_params, **request.path_params})
+        return await anyio.to_thread.run_sync(view, cluster, arguments)
+
+    async def _clusters_content(self, _: Request) -> dict[str, Any]:
+        return await anyio.to_thread.run_sync(clusters_view, list(self._clusters.values()))
+
+    async def _overview_content(self, request: Request) -> dict[str, Any]:
+        cluster = self._cluster(request)
+        sampler = self._samplers[cluster.name]
+        sampler.watch()
+        content = await anyio.to_thread.run_sync(overview_view, cluster, sampler.history)
+        return {
+            **content,
+            "sample_cost_ms": round(sampler.cost_s * 1000),
+            "sample_interval_s": round(sampler.interval_s, 1),
+        }
+
+
+class NoSuchCluster(ToolError):
+    """The path names a cluster that the console does not have."""
+
+
+def status_of(error: Exception) -> int:
+    """The status code of a response in place of a page."""
+    if isinstance(error, PageArgumentError):
+        return 400
+    if isinstance(error, NoSuchCluster) or (
+        isinstance(error, KafkaError) and error.code in NOT_THERE
+    ):
+        return 404
+    return 503
+
+
+def new_application(console: Console, hosts: Collection[str], users: Users | None) -> Starlette:
+    """The application of a console.
+
+    hosts  names under which it may be asked, besides addresses and localhost
+    users  None: everybody
+    """
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        await console.close()
+
+    return Starlette(
+        routes=console.routes(),
+        middleware=[Middleware(Guard, hosts=hosts, users=users)],
+        lifespan=lifespan,
+    )

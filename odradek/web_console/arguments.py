@@ -1,0 +1,64 @@
+"""The arguments of a page: what its path and its query say, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from odradek.bounded_parsing import UnreadableText, parse_integer
+from odradek.tools.errors import ToolError
+
+PAGE_ROWS: Final = 100
+PAGES_MAX: Final = 1_000_000
+
+
+class PageArgumentError(ToolError):
+    """An argument is not what it should be; the message says what is allowed."""
+
+
+class PageArguments:
+    """The values of a request by name; an empty one counts as missing."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = values
+
+    def text(self, name: str, default: str = "") -> str:
+        return self._values.get(name, "").strip() or default
+
+    def raw(self, name: str) -> str:
+        """With its blanks."""
+        return self._values.get(name, "")
+
+    def required(self, name: str) -> str:
+        """raises  PageArgumentError"""
+        text = self.text(name)
+        if not text:
+            raise PageArgumentError(f"'{name}' is missing")
+        return text
+
+    def flag(self, name: str) -> bool:
+        return self.text(name) not in ("", "0", "false", "no")
+
+    def number(self, name: str, default: int, least: int, largest: int) -> int:
+        """raises  PageArgumentError"""
+        text = self.text(name)
+        if not text:
+            return default
+        try:
+            return parse_integer(text, least, largest)
+        except UnreadableText as error:
+            raise PageArgumentError(f"'{name}': {error}") from None
+
+    def choice(self, name: str, words: Sequence[str]) -> str:
+        """One of `words`, by default the first.
+
+        raises  PageArgumentError
+        """
+        text = self.text(name, words[0])
+        if text not in words:
+            raise PageArgumentError(f"'{name}' is one of {', '.join(words)}")
+        return text
+
+    def page(self) -> int:
+        """The number of a page of rows, from 1."""
+        return self.number("page", 1, 1, PAGES_MAX)

@@ -1,0 +1,79 @@
+"""Server-sent events: a page's content each time it changes, and when it cannot be had."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+
+from odradek.tools.client import ClientError
+from odradek.tools.errors import ToolError
+
+INTERVAL_S: Final = 2.0
+INTERVAL_MAX_S: Final = 10.0
+COST_SHARE: Final = 0.2
+"""The share of the time that making a page may take: a slow page is made less often."""
+KEEP_ALIVE_S: Final = 15.0
+STREAMS_MAX: Final = 64
+
+
+def event(name: str, data: object) -> bytes:
+    """An event as bytes; its data is JSON in one line."""
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
+
+
+class Streams:
+    """Bounds how many streams there are at once."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def respond(self, events: AsyncIterator[bytes]) -> Response:
+        """A stream of events, or 503 when there are STREAMS_MAX."""
+        if self._count >= STREAMS_MAX:
+            return PlainTextResponse("The console serves too many live pages.\n", 503)
+        self._count += 1
+        return StreamingResponse(self._counted(events), media_type="text/event-stream")
+
+    async def _counted(self, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        try:
+            async for data in events:
+                yield data
+        finally:
+            self._count -= 1
+
+
+async def content_events(
+    request: Request, render: Callable[[], Awaitable[str]]
+) -> AsyncIterator[bytes]:
+    """Content when it differs from what was sent; an event `trouble` while it cannot be made.
+
+    render  raises ToolError, ClientError
+    """
+    sent: str | None = None
+    trouble: str | None = None
+    sent_at_s = time.monotonic()
+    while not await request.is_disconnected():
+        started_s = time.monotonic()
+        try:
+            html = await render()
+        except (ToolError, ClientError) as error:
+            if trouble != str(error):
+                trouble = str(error)
+                yield event("trouble", trouble)
+                sent_at_s = time.monotonic()
+        else:
+            if html != sent or trouble is not None:
+                sent, trouble = html, None
+                yield event("content", html)
+                sent_at_s = time.monotonic()
+        if time.monotonic() - sent_at_s >= KEEP_ALIVE_S:
+            yield b": \n\n"
+            sent_at_s = time.monotonic()
+        cost_s = time.monotonic() - started_s
+        await asyncio.sleep(min(max(INTERVAL_S, cost_s / COST_SHARE), INTERVAL_MAX_S))

@@ -1,0 +1,1 @@
+"""What the pages show, as plain data: templates and JSON are made of it."""
