@@ -14,7 +14,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from odradek.broker.node.node import Node
     from odradek.broker.node.process import RunnableNode
     from odradek.broker.settings.broker_settings import BrokerSettings
+    from odradek.ephemeral_security import EphemeralSecurity
     from odradek.testing.node.control.clock import AdvancedClock
     from odradek.testing.node.control.listener import ControlListener
     from odradek.tools.ephemeral import DataFolder
@@ -35,6 +36,8 @@ ANY_ADDRESS: Final = ("0.0.0.0:", "[::]:")
 HOST: Final = "127.0.0.1"
 """Where --port listens."""
 PORT_MAX: Final = 65_535
+DEFAULT_PORT: Final = 9092
+"""Where a broker with --sasl or --tls listens without --port."""
 INSTRUMENTED: Final = ("odradek.api.versions", "odradek.api.report")
 """Settings of brokers for tests that need no control channel."""
 SHOWN_MAX: Final = 100
@@ -128,6 +131,7 @@ def _add_test_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --ephemeral: the folder of an earlier ephemeral broker, which was killed or was "
         "asked to keep it over its control channel; it is removed at the end as a new one is",
     )
+    _add_security_arguments(tests)
     tests.add_argument(
         "--ready-file",
         metavar="FILE",
@@ -163,6 +167,28 @@ def _add_test_arguments(parser: argparse.ArgumentParser) -> None:
         "--stop-at-end-of-input",
         action="store_true",
         help="stop when standard input ends, as a pipe does with the process that holds it",
+    )
+
+
+def _add_security_arguments(tests: argparse._ArgumentGroup) -> None:
+    tests.add_argument(
+        "--sasl",
+        metavar="MECHANISM[,MECHANISM]...",
+        help="let users in, and no one else: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 (needs "
+        "--ephemeral)",
+    )
+    tests.add_argument(
+        "--user",
+        action="append",
+        metavar="NAME[:PASSWORD]",
+        help="a user of --sasl, may be repeated; without PASSWORD, which the list of processes "
+        "shows, a random one (default: alice)",
+    )
+    tests.add_argument(
+        "--tls",
+        action="store_true",
+        help="encrypt connections, with a certificate for localhost that is made at the start "
+        "(needs --ephemeral)",
     )
 
 
@@ -212,13 +238,37 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         parser.error("--data is for brokers of tests: it needs --ephemeral")
     if (options.snapshot or options.save) and not options.ephemeral:
         parser.error("--from and --save are for brokers of tests: they need --ephemeral")
+    if (options.sasl or options.tls) and not options.ephemeral:
+        parser.error("--sasl and --tls are for brokers of tests: they need --ephemeral")
+    if options.user and not options.sasl:
+        parser.error("--user is for --sasl")
+    security = _security(parser, options)
     if options.ephemeral:
         from odradek.tools.ephemeral import OWNED
 
         for text in options.override:
             if text.partition("=")[0].strip() in OWNED:
                 parser.error(f"--ephemeral chooses the folder of the data: not --override {text}")
-    return options
+    return argparse.Namespace(**vars(options), security=security)
+
+
+def _security(
+    parser: argparse.ArgumentParser, options: argparse.Namespace
+) -> EphemeralSecurity | None:
+    """What --sasl and --tls ask for."""
+    if not options.sasl and not options.tls:
+        return None
+    if options.config is not None:
+        parser.error("--sasl and --tls make the listener: not with CONFIG")
+    mechanisms = [name.strip() for name in (options.sasl or "").split(",") if name.strip()]
+    if (options.data or options.snapshot) and any("SCRAM" in name for name in mechanisms):
+        parser.error("users of SCRAM are stored in new data: --sasl PLAIN for --data and --from")
+    from odradek.ephemeral_security import EphemeralSecurity
+
+    try:
+        return EphemeralSecurity(mechanisms, options.user or (), has_tls=options.tls)
+    except ValueError as error:
+        parser.error(str(error))
 
 
 def _overrides(
@@ -234,7 +284,9 @@ def _overrides(
 
         chosen += SETTINGS
     chosen += [f"{name}={value}" for name, value in of_snapshot.items()]
-    if options.port is not None:
+    if options.security is not None:
+        chosen += options.security.settings(DEFAULT_PORT if options.port is None else options.port)
+    elif options.port is not None:
         listener = f"PLAINTEXT://{HOST}:{options.port}"
         chosen += [f"listeners={listener}", f"advertised.listeners={listener}"]
     if options.release is not None:
@@ -260,18 +312,44 @@ def settings_file(config: str | None) -> str:
     return "no settings file, so defaults" if config is None else f"settings {config}"
 
 
-def ready_line(addresses: Sequence[str], log_dirs: Sequence[str], source: str) -> str:
-    """The line that reports a successful start: addresses, data, settings, and a command to try."""
+def ready_line(
+    addresses: Sequence[str],
+    log_dirs: Sequence[str],
+    source: str,
+    clients: str | None = None,
+) -> str:
+    """The line that reports a successful start: addresses, data, settings, and a command to try.
+
+    clients  where the settings of clients are and the command; None: they need none
+    """
     listening = [
         f"{address} (every interface)" if address.startswith(ANY_ADDRESS) else address
         for address in addresses
     ]
     address = dialled(addresses[0])
+    line = f"odradek is ready on {', '.join(listening)}; data in {', '.join(log_dirs)}; {source}"
+    if clients is not None:
+        return f"{line}; {clients}"
     return (
-        f"odradek is ready on {', '.join(listening)}; data in {', '.join(log_dirs)}; {source} "
-        f"-- try: echo hello | kcat -P -b {address} -t greetings "
+        f"{line} -- try: echo hello | kcat -P -b {address} -t greetings "
         f"&& kcat -C -b {address} -t greetings -e"
     )
+
+
+def _line_of(
+    settings: BrokerSettings,
+    addresses: Sequence[str],
+    source: str,
+    security: EphemeralSecurity | None,
+) -> str:
+    """The line of a node that is ready, when the files of its clients are written.
+
+    raises  OSError
+    """
+    if not settings.is_broker:
+        return controller_ready_line(settings, addresses)
+    clients = None if security is None else security.write_client_files(dialled(addresses[0]))
+    return ready_line(addresses, settings.log_dirs, source, clients)
 
 
 def controller_ready_line(settings: BrokerSettings, addresses: Sequence[str]) -> str:
@@ -311,13 +389,20 @@ def main(
     try:
         # Entered first: from now on a signal is no longer the end of the process at once.
         former = options.data and os.path.abspath(options.data)
-        with ephemeral.data_folder(former) if options.ephemeral else nullcontext() as folder:
+        with (
+            ephemeral.data_folder(former) if options.ephemeral else nullcontext() as folder,
+            ExitStack() as stack,
+        ):
             if options.stop_at_end_of_input:
                 ephemeral.stop_at_end_of_input()
             for option, path in (("--save", options.save), ("--api-report", options.api_report)):
                 if path:
                     ephemeral.check_written_file(f"the file of {option}", path)
             begin = _begin(options, folder)
+            if options.security is not None:
+                assert folder is not None, "it needs --ephemeral"
+                stack.callback(options.security.remove)
+                options.security.prepare(folder.path)
             if not ready_file:
                 return _saved(_run(options, folder, begin), options, folder, begin)
             ephemeral.check_ready_file(ready_file)
@@ -328,7 +413,11 @@ def main(
                     folder,
                     begin,
                     lambda address, log_dirs, control: ephemeral.write_ready_file(
-                        ready_file, address, log_dirs, control
+                        ready_file,
+                        address,
+                        log_dirs,
+                        control,
+                        None if options.security is None else options.security.folder,
                     ),
                 )
             finally:
@@ -473,10 +562,7 @@ def _run(
     config = os.path.abspath(options.config) if has_file else None
 
     def on_ready(addresses: tuple[str, ...]) -> None:
-        if settings.is_broker:
-            line = ready_line(addresses, settings.log_dirs, source or settings_file(config))
-        else:
-            line = controller_ready_line(settings, addresses)
+        line = _line_of(settings, addresses, source or settings_file(config), options.security)
         fields = {"addresses": addresses, "log_dirs": settings.log_dirs, "config": config}
         address = dialled(addresses[0]) if addresses else ""
         report_ready(address, settings.log_dirs, None if control is None else control.address)

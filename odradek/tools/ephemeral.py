@@ -165,12 +165,17 @@ def remove_ready_file(path: str) -> None:
 
 
 def write_ready_file(
-    path: str, address: str, log_dirs: tuple[str, ...], control: str | None
+    path: str,
+    address: str,
+    log_dirs: tuple[str, ...],
+    control: str | None,
+    clients: str | None = None,
 ) -> None:
     """Write `key=value` lines: a reader finds all of them, or no file.
 
     control  URL of the control channel, or None
-    raises  OSError
+    clients  the folder of files for clients, or None
+    raises   OSError
     """
     lines = [
         f"bootstrap_servers={address}",
@@ -179,6 +184,8 @@ def write_ready_file(
     ]
     if control is not None:
         lines.append(f"control={control}")
+    if clients is not None:
+        lines.append(f"clients={clients}")
     partial = f"{path}.{os.getpid()}.tmp"
     try:
         with open(partial, "w", encoding="utf-8") as file:

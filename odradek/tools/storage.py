@@ -41,6 +41,7 @@ from odradek.tools.run import run_tool
 
 if TYPE_CHECKING:
     from odradek.broker.settings.quorum_config import QuorumConfig
+    from odradek.tools.initial_scram_users import ScramUser
 
 RELEASES: Final = {
     "3.0": "3.0-IV1",
@@ -72,7 +73,11 @@ def build_parser() -> argparse.ArgumentParser:
         command.add_argument("--config", "-c", required=True, help="The settings file of the node.")
     formatting.add_argument("--cluster-id", "-t", required=True, help="The id of the cluster.")
     formatting.add_argument(
-        "--add-scram", "-S", action="append", help="Refused: SCRAM credentials are not stored."
+        "--add-scram",
+        "-S",
+        action="append",
+        metavar="MECHANISM=[name=NAME,password=PASSWORD]",
+        help="A user of SCRAM whom the cluster begins with.",
     )
     formatting.add_argument(
         "--ignore-formatted",
@@ -148,15 +153,23 @@ def directories_of(settings: BrokerSettings) -> tuple[list[str], str]:
 
 def _run_format(settings: BrokerSettings, options: argparse.Namespace) -> None:
     quorum = _quorum_of(settings)
+    release = metadata_version(options.release_version)
+    voters = _initial_voters(settings, quorum, options)
+    users: Sequence[ScramUser] = ()
     if options.add_scram:
-        raise ToolError("SCRAM credentials are not stored yet: leave out --add-scram.")
-    format_directories(
+        # Imported only here: it loads parts of the broker.
+        from odradek.tools.initial_scram_users import parse_add_scram, store_initial_users
+
+        users = [parse_add_scram(argument) for argument in options.add_scram]
+    is_new = format_directories(
         settings,
         options.cluster_id,
         ignores_formatted=options.ignore_formatted,
-        release=metadata_version(options.release_version),
-        voters=_initial_voters(settings, quorum, options),
+        release=release,
+        voters=voters,
     )
+    if users and is_new:
+        store_initial_users(settings.metadata_log_dir, users)
 
 
 def _quorum_of(settings: BrokerSettings) -> QuorumConfig:
@@ -176,8 +189,9 @@ def format_directories(
     ignores_formatted: bool,
     release: str = RELEASES["3.9"],
     voters: Mapping[int, str] | None = None,
-) -> None:
-    """Write meta.properties into each directory that has none, and print each.
+) -> bool:
+    """Write meta.properties into each directory that has none, and print each; whether that of the
+    metadata had none.
 
     ignores_formatted  directories that are formatted are left as they are, not refused
     voters             the directory ids of the controllers of a dynamic quorum, by node id
@@ -196,7 +210,7 @@ def format_directories(
         )
     if len(formatted) == len(directories):
         print("All of the log directories are already formatted.")
-        return
+        return False
     for path in directories:
         if stored[path] is not None:
             continue
@@ -215,6 +229,7 @@ def format_directories(
             MetaProperties(quorum.node_id, cluster_id, directory_id, KRAFT_VERSION),
             date=strftime("%a %b %d %H:%M:%S %Z %Y"),
         )
+    return stored[metadata] is None
 
 
 def metadata_version(release: str | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,11 +12,15 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.schema import ZERO_UUID
+from odradek.testing import Security
+from tests.clients.kcat_client import run_kcat
+from tests.odradek.console_tools import our_tool_here
 from tests.support.ports import free_port
 from tests.support.processes import die_with_parent
 from tests.support.wire import Wire
@@ -210,4 +215,73 @@ def test_arguments_that_cannot_be_served_are_refused(
     process = start(*words)
     output, _ = process.communicate(timeout=WAIT_S)
     assert (process.returncode, reason in output) == (exit_code, True), output
+    assert not folders(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "users"),
+    [
+        (("--sasl", "PLAIN", "--user", "alice:alice-secret"), ("alice",)),
+        (("--sasl", "SCRAM-SHA-256,SCRAM-SHA-512,PLAIN", "--tls"), ("alice",)),
+        (("--sasl", "SCRAM-SHA-512", "--user", "carol", "--user", 'bob:b:"o\\b'), ("carol", "bob")),
+        (("--tls",), ("client",)),
+    ],
+    ids=["plain", "sasl-ssl", "scram", "tls"],
+)
+def test_users_and_certificates_are_made_at_the_start(
+    start: Started, tmp_path: Path, options: tuple[str, ...], users: tuple[str, ...]
+) -> None:
+    process = start("--ephemeral", "--port", "0", "--ready-file", "ready", *options)
+    ready = read_ready_file(tmp_path / "ready", process)
+    clients = Path(ready["clients"])
+    for user in users:
+        file = str(clients / f"{user}.conf")
+        run_kcat(["-F", file, "-P", "-t", "greetings"], user.encode() + b"\n")
+        read = run_kcat(["-F", file, "-C", "-t", "greetings", "-e", "-q"])
+        assert user.encode() in read.split()
+        words = ("--bootstrap-server", ready["bootstrap_servers"], "--list")
+        file = str(clients / f"{user}.properties")
+        described = our_tool_here("topics", [*words, "--command-config", file])
+        assert described.output.split() == ["greetings"], described
+    assert process.stdin is not None
+    assert stat.S_IMODE(clients.stat().st_mode) == 0o700
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 0, output
+    assert f"kcat -F {clients}/{users[0]}.conf -P -t greetings" in output
+    assert "secret" not in output
+    assert not folders(tmp_path)
+
+
+def test_each_mechanism_of_a_start_lets_the_user_in(start: Started, tmp_path: Path) -> None:
+    mechanisms = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN")
+    words = ("--sasl", ",".join(mechanisms), "--user", "alice:alice-secret")
+    process = start("--ephemeral", "--port", "0", "--ready-file", "ready", *words)
+    address = read_ready_file(tmp_path / "ready", process)["bootstrap_servers"]
+    for mechanism in mechanisms:
+        login = Security({"alice": "alice-secret"}, mechanism=mechanism).confluent_config()
+        metadata = AdminClient({"bootstrap.servers": address, **login}).list_topics(timeout=60)
+        assert set(metadata.brokers) == {0}
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("--sasl", "PLAIN"), "they need --ephemeral"),
+        (("--ephemeral", "--user", "alice"), "--user is for --sasl"),
+        (("--ephemeral", "--sasl", "GSSAPI"), "mechanism GSSAPI: expected PLAIN, SCRAM-SHA-256"),
+        (("--ephemeral", "--sasl", "PLAIN,GSSAPI"), "mechanism GSSAPI: expected PLAIN"),
+        (("--ephemeral", "--sasl", "PLAIN", "--user", "../x:y"), "users: the name of one is"),
+        (("--ephemeral", "--sasl", "PLAIN", "--user", "admin"), "users: admin is made by"),
+        (("--ephemeral", "--sasl", "SCRAM-SHA-256", "--from", "x"), "stored in new data"),
+        (("--ephemeral", "--tls", "server.properties"), "not with CONFIG"),
+    ],
+)
+def test_options_of_security_that_exclude_each_other_are_refused(
+    start: Started, tmp_path: Path, words: tuple[str, ...], expected: str
+) -> None:
+    process = start(*words)
+    output, _ = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 2
+    assert expected in output.splitlines()[-1]
     assert not folders(tmp_path)

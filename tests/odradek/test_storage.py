@@ -62,7 +62,15 @@ FILES: Mapping[str, Mapping[str, str]] = {
         "log.dirs": "FOLDER/server",
     },
     "file": {**SERVER, "log.dirs": "FOLDER/file.properties"},
+    "users": {**SERVER, "log.dirs": "FOLDER/users"},
+    "refused": {**SERVER, "log.dirs": "FOLDER/refused"},
 }
+WRONG_USERS = (
+    *("PLAIN=[name=a,password=b]", "SCRAM-SHA-256=name=a", "SCRAM-SHA-256=[name=a"),
+    *("SCRAM-SHA-256=[password=b]", "SCRAM-SHA-512=[name=a]", "SCRAM-SHA-512=[name=a,salt=YQ==]"),
+    *("SCRAM-SHA-512=[name=a,saltedpassword=YQ==]", "SCRAM-SHA-512=[name=a,password=b,b=1,a=1]"),
+    *(f"SCRAM-SHA-512=[name=a,password=b,iterations={text}]" for text in ("x", "1", "99999")),
+)
 SCRIPT = (
     "info -c server",
     f"format -t {CLUSTER_ID} -c server",
@@ -90,6 +98,9 @@ SCRIPT = (
     "info -c kraft-settings",
     "info -c legacy-settings",
     "info -c file",
+    *(f"format -t {CLUSTER_ID} -c refused -S {user}" for user in WRONG_USERS),
+    f"format -t {CLUSTER_ID} -c users -S SCRAM-SHA-256=[name=a,password=b] --add-scram "
+    "SCRAM-SHA-512=[name=a,iterations=8192,salt=YWJj,saltedpassword=ZGVm]",
 )
 
 
@@ -165,7 +176,9 @@ def test_random_uuid_is_one_of_kafkas_form_and_never_begins_with_a_dash() -> Non
         ("info", 2, "--config/-c"),
         ("bogus", 2, "invalid choice: 'bogus'"),
         ("info -c /missing/file", 1, "/missing/file: No such file or directory"),
-        ("format -t x -c server -S SCRAM-SHA-256=[name=a,password=b]", 1, "leave out --add-scram"),
+        ("format -t x -c server -S SCRAM-SHA-256", 1, "equals sign in SCRAM argument '[hidden]'"),
+        ("format -t x -c server -S SCRAM-SHA-256=[secret]", 1, "SCRAM component: [hidden]"),
+        ("format -t x -c server -S SCRAM-SHA-256=[name=a,salt=?]", 1, "given salt: [hidden]"),
         ("format -t x -c server -r 2.8", 1, "Release 2.8 is not one of 3.0"),
         ("format -t x -c dynamic -I 1@a:1", 1, "1@a:1 of --initial-controllers is not"),
     ],

@@ -1,0 +1,136 @@
+"""SCRAM credentials that are stored before a broker has started for the first time (KIP-900).
+
+They are in the coordination files of the node, as if a client had stored them.
+Source: Kafka 3.9's ScramParser.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import secrets
+from collections.abc import Sequence
+from time import time
+from typing import Final, NamedTuple
+
+from odradek.broker.security.sasl.scram_credential import (
+    ITERATIONS_MAX,
+    ITERATIONS_MIN,
+    ScramCredential,
+    credential_of,
+    salted_password,
+)
+from odradek.broker.security.sasl.scram_users import MECHANISM_TYPES
+from odradek.controller.coordination.salvage import replace_all
+from odradek.controller.coordination.session import Create
+from odradek.controller.coordination.state_files import find_files
+from odradek.controller.coordination.tree import Tree
+from odradek.controller.znodes.config_znodes import encode_config
+from odradek.controller.znodes.sanitizer import sanitized
+from odradek.runtime.system_files import SystemFileSystem
+from odradek.tools.errors import ToolError
+
+SALT_BYTES: Final = 32
+USERS: Final = "/config/users"
+TIMEOUT_MS: Final = 18_000
+
+
+class ScramUser(NamedTuple):
+    """A user with a credential of one mechanism."""
+
+    name: str
+    mechanism: str
+    credential: ScramCredential
+
+
+def scram_user(name: str, mechanism: str, password: str) -> ScramUser:
+    """A user with a password, by the lowest number of iterations and a random salt."""
+    salt = secrets.token_bytes(SALT_BYTES)
+    salted = salted_password(mechanism, password, salt, ITERATIONS_MIN)
+    return ScramUser(name, mechanism, credential_of(mechanism, salt, salted, ITERATIONS_MIN))
+
+
+def parse_add_scram(argument: str) -> ScramUser:
+    """Read `SCRAM-SHA-256=[name=NAME,password=TEXT]`, which may have `iterations` and `salt`, too,
+    and with these `saltedpassword` in place of `password`.
+
+    raises  ToolError, which shows no password
+    """
+    mechanism, equals, text = argument.strip().partition("=")
+    if not equals:
+        raise ToolError("Failed to find equals sign in SCRAM argument '[hidden]'")
+    if mechanism not in MECHANISM_TYPES:
+        raise ToolError(f"The add-scram mechanism {mechanism} is not supported.")
+    for has_bracket, place in ((text[:1] == "[", "start with ["), (text[-1:] == "]", "end with ]")):
+        if not has_bracket:
+            raise ToolError(f"Expected configuration string to {place}")
+    fields: dict[str, str] = {}
+    for component in text[1:-1].split(","):
+        key, equals, value = component.partition("=")
+        if not equals:
+            raise ToolError("No equals sign found in SCRAM component: [hidden]")
+        is_quoted = len(value) >= 2 and value[0] == value[-1] == '"'
+        fields[key] = value[1:-1] if is_quoted else value
+    name = fields.pop("name", None)
+    if name is None:
+        raise ToolError("You must supply 'name' to add-scram")
+    return ScramUser(name, mechanism, _credential(mechanism, fields))
+
+
+def _credential(mechanism: str, fields: dict[str, str]) -> ScramCredential:
+    salt = _decoded("salt", fields.pop("salt", None))
+    iterations = _iterations(mechanism, fields.pop("iterations", str(ITERATIONS_MIN)))
+    password = fields.pop("password", None)
+    salted = _decoded("saltedPassword", fields.pop("saltedpassword", None))
+    if fields:
+        raise ToolError(f"Unknown SCRAM configurations: {', '.join(sorted(fields))}")
+    if password is not None:
+        salt = salt or secrets.token_bytes(SALT_BYTES)
+        salted = salted_password(mechanism, password, salt, iterations)
+    elif salted is None:
+        raise ToolError("You must supply one of 'password' or 'saltedpassword' to add-scram")
+    elif salt is None:
+        raise ToolError("You must supply 'salt' with 'saltedpassword' to add-scram")
+    return credential_of(mechanism, salt, salted, iterations)
+
+
+def _decoded(name: str, text: str | None) -> bytes | None:
+    try:
+        return None if text is None else base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise ToolError(f"Failed to decode given {name}: [hidden]") from error
+
+
+def _iterations(mechanism: str, text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError as error:
+        raise ToolError(f"Failed to parse iterations count: {text}") from error
+    if not ITERATIONS_MIN <= number <= ITERATIONS_MAX:
+        bound = f">= {ITERATIONS_MIN}" if number < ITERATIONS_MIN else f"<= {ITERATIONS_MAX}"
+        kind = mechanism.replace("-", "_")
+        raise ToolError(f"The 'iterations' value must be {bound} for add-scram using {kind}")
+    return number
+
+
+def store_initial_users(folder: str, users: Sequence[ScramUser]) -> None:
+    """Write the coordination files of a node that has none.
+
+    folder  its first log directory
+    raises  ToolError when there are such files; OSError
+    """
+    files = SystemFileSystem()
+    if any(find_files(files, folder)):
+        raise ToolError(f"{folder} has the users of a cluster: use odradek configs")
+    configs: dict[str, dict[str, str]] = {}
+    for user in users:
+        configs.setdefault(user.name, {})[user.mechanism] = user.credential.text
+    tree = Tree()
+    tree.open_session(TIMEOUT_MS)
+    session_id = tree.last_session_id
+    nodes = [Create("/config"), Create(USERS)]
+    for name, config in configs.items():
+        nodes.append(Create(f"{USERS}/{sanitized(name)}", encode_config(config)))
+    tree.transact(session_id, nodes, int(time() * 1000))
+    tree.close_session(session_id)
+    replace_all(files, folder, tree, "")
