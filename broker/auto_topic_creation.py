@@ -9,7 +9,7 @@ from typing import Final
 
 from odradek.broker.settings.broker_settings import BrokerSettings, CurrentSettings
 from odradek.broker.topics import OFFSETS_TOPIC
-from odradek.controller.active.topic_admin import TopicResult
+from odradek.controller.active.topic_admin import Charge, TopicResult, free_of_charge
 from odradek.controller.controller import Controller
 from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.controller.image.image import INTERNAL_TOPICS
@@ -29,11 +29,14 @@ class AutoTopicCreation:
         self._settings = settings
         self._under_way: dict[str, Pending[TopicResult]] = {}
 
-    def create(self, name: str, requester: str) -> Pending[TopicResult]:
+    def create(
+        self, name: str, requester: str, charge: Charge = free_of_charge
+    ) -> Pending[TopicResult]:
         """Begin to create a topic, or join the creation that is under way.
 
         Done when the topic is stored; the image has it after the controller's next UpdateMetadata.
         requester  the client, for the log
+        charge     counts the partitions, and may refuse them
         fails      BrokerError LEADER_NOT_AVAILABLE beyond `UNDER_WAY_MAX`
         """
         creation = self._under_way.get(name)
@@ -47,7 +50,9 @@ class AutoTopicCreation:
 
         live_count = len(self._controller.image.live_brokers())
         topic = first_use_topic(name, self._settings.value, broker_count=live_count)
-        creation = self._controller.admin.auto_create_topic(topic, requested_by=requester)
+        creation = self._controller.admin.auto_create_topic(
+            topic, requested_by=requester, charge=charge
+        )
         self._under_way[name] = creation
         creation.on_done(forget)
         return creation

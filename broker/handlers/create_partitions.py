@@ -49,7 +49,7 @@ async def run(context: Context, request: CreatePartitionsRequest) -> Delayed:
     ):
         raise BrokerError(ErrorCode.POLICY_VIOLATION, TOO_MANY)
     duplicates = [_duplicate(name) for name, count in counts.items() if count > 1]
-    mutations = Mutations(context, strict_from=STRICT_QUOTA_FROM)
+    mutations = Mutations(context, is_strict=context.version >= STRICT_QUOTA_FROM)
     outcomes: list[Pending[TopicResult]] = []
     for topic in request.topics:
         if topic.name in refused:

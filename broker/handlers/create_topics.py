@@ -63,7 +63,7 @@ async def run(context: Context, request: CreateTopicsRequest) -> Delayed:
     is_open = not context.services.controller.is_active or is_authorized(
         context, CREATE_CLUSTER, log_if_denied=False
     )
-    mutations = Mutations(context, strict_from=STRICT_QUOTA_FROM)
+    mutations = Mutations(context, is_strict=context.version >= STRICT_QUOTA_FROM)
     outcomes: list[Pending[TopicResult]] = []
     for topic in request.topics:
         if counts[topic.name] > 1:

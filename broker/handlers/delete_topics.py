@@ -47,7 +47,7 @@ async def run(context: Context, request: DeleteTopicsRequest) -> Delayed:
     for state in _asked(context.version, request):
         responses.append(_resolve(context, state))
         await pause()
-    mutations = Mutations(context, strict_from=STRICT_QUOTA_FROM)
+    mutations = Mutations(context, is_strict=context.version >= STRICT_QUOTA_FROM)
     outcomes: dict[str, Pending[TopicResult]] = {}
     for response in responses:
         if not response.error_code and response.name is not None and response.name not in outcomes:

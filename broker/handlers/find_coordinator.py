@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.broker.handlers.shared.authorization import is_authorized
+from odradek.broker.handlers.shared.controller_mutations import charge_of_internal_topic
 from odradek.broker.handlers.shared.handler import Context, Delayed, Reply
 from odradek.broker.handlers.shared.waiting import when_created
 from odradek.broker.security.acl.permission import (
@@ -63,7 +64,9 @@ async def run(context: Context, request: FindCoordinatorRequest) -> Reply | Dela
     ):
         response = await _respond(context, request)
         return Reply(response)
-    creation = context.services.auto_topic_creation.create(topic, context.requester)
+    creation = context.services.auto_topic_creation.create(
+        topic, context.requester, charge_of_internal_topic(context)
+    )
     return when_created(context, {topic: creation}, lambda: _respond(context, request))
 
 

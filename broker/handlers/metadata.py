@@ -36,6 +36,7 @@ from odradek.broker.handlers.shared.authorization import (
     is_authorized,
     require,
 )
+from odradek.broker.handlers.shared.controller_mutations import charge_of_first_use
 from odradek.broker.handlers.shared.handler import Context, Delayed, Reply
 from odradek.broker.handlers.shared.waiting import creation_error, when_created
 from odradek.broker.replication.leadership import BROKERS_KEY
@@ -241,7 +242,9 @@ def _create(
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if len(creations) < AUTO_CREATIONS_MAX:
         was_deleted = context.services.topics.was_deleted(name)
-        creation = context.services.auto_topic_creation.create(name, context.requester)
+        creation = context.services.auto_topic_creation.create(
+            name, context.requester, charge_of_first_use(context)
+        )
         creations[name] = None if was_deleted else creation
 
 

@@ -91,13 +91,17 @@ class AdminRequests:
         )
 
     def auto_create_topic(
-        self, spec: CreateTopicSpec, *, requested_by: str = UNKNOWN_REQUESTER
+        self,
+        spec: CreateTopicSpec,
+        *,
+        requested_by: str = UNKNOWN_REQUESTER,
+        charge: Charge = free_of_charge,
     ) -> Pending[TopicResult]:
         """Create a topic on first use; any broker may."""
         first_use = f"first use by {requested_by}"
         return self._executor.submit(
             lambda: self._topic_admin.create_topic(
-                spec, validate_only=False, requested_by=first_use
+                spec, validate_only=False, requested_by=first_use, charge=charge
             )
         )
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import count
 from time import monotonic
 from typing import Any, TypeVar
 
+from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntryData,
@@ -13,6 +15,7 @@ from odradek.protocol.messages.alter_client_quotas import (
     EntityData,
     OpData,
 )
+from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
@@ -91,6 +94,46 @@ def metadata(*topics: str) -> MetadataRequest:
         topics=[MetadataRequestTopic(name=topic) for topic in topics],
         allow_auto_topic_creation=True,
     )
+
+
+def new_topic(name: str, partitions: int = 1) -> CreateTopicsRequest:
+    """Creates a topic."""
+    topic = CreatableTopic(
+        name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[]
+    )
+    return CreateTopicsRequest(topics=[topic], timeout_ms=30_000, validate_only=False)
+
+
+def created_on_first_use(client: Wire, names: list[str]) -> set[int]:
+    """Create topics by their first use; the errors in the end."""
+    response = until(
+        lambda: client.call(metadata(*names), 8),
+        lambda response: all(
+            topic.error_code != ErrorCode.LEADER_NOT_AVAILABLE for topic in response.topics
+        ),
+        "the topics are not created",
+    )
+    return {topic.error_code for topic in response.topics}
+
+
+def assert_first_use_counts(address: str) -> None:
+    """Topics that a client creates on first use on the controller are not refused, but count."""
+    set_quota(address, {"client-id": "first"}, controller_mutation_rate=0.5)
+    set_quota(address, {"client-id": "first-probe"}, controller_mutation_rate=0.01)
+    numbers = count()
+    with Wire(address, client_id="first-probe") as probe:
+        until(
+            lambda: probe.call(new_topic(f"first-probe-{next(numbers)}"), 7),
+            lambda response: response.topics[0].error_code != 0,
+            "the quotas are not in force",
+        )
+    with Wire(address, client_id="first") as client:
+        # A burst of 5.5 partitions.
+        names = [f"first-{number}" for number in range(30)]
+        assert created_on_first_use(client, names) == {ErrorCode.NONE}
+        refused = client.call(new_topic("first"), 7)
+    assert refused.topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert refused.throttle_time_ms > 0
 
 
 def create_topic(address: str, topic: str) -> None:

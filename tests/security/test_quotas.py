@@ -15,7 +15,6 @@ from odradek.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
 from odradek.protocol.messages.fetch import FetchResponse
 from odradek.protocol.messages.metadata import MetadataRequest
@@ -23,10 +22,12 @@ from tests.security.quota_requests import (
     WAIT_S,
     Names,
     alter,
+    assert_first_use_counts,
     create_topic,
     described,
     fetch,
     metadata,
+    new_topic,
     produce,
     set_quota,
     until,
@@ -260,14 +261,6 @@ def test_validation_stores_nothing(
     assert described(address, ("user", EXACT, "w")) == {}
 
 
-def new_topic(name: str, partitions: int) -> CreateTopicsRequest:
-    """Creates a topic."""
-    topic = CreatableTopic(
-        name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[]
-    )
-    return CreateTopicsRequest(topics=[topic], timeout_ms=30_000, validate_only=False)
-
-
 def test_changes_of_topics_over_the_quota_are_refused_or_delayed(address: str) -> None:
     set_quota(address, {"client-id": "creator"}, controller_mutation_rate=0.5)
     # A burst of 5.5 partitions; the quota may be in force a moment later.
@@ -298,3 +291,7 @@ def test_changes_of_topics_over_the_quota_are_refused_or_delayed(address: str) -
         refused = client.call(more, 3)
         assert refused.results[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
         assert refused.throttle_time_ms > 0
+
+
+def test_topics_created_on_first_use_count(address: str) -> None:
+    assert_first_use_counts(address)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,9 +12,12 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 
+from odradek.protocol.errors import ErrorCode
 from tests.security.quota_requests import (
     Names,
     alter,
+    assert_first_use_counts,
+    created_on_first_use,
     described,
     metadata,
     produce,
@@ -127,6 +131,23 @@ def test_both_validate_alike(pair: Pair, names: Names, values: dict[str, float])
             response = client.call(alter(names, values, validate_only=True), 1)
         results.append([(entry.error_code, entry.error_message) for entry in response.entries])
     assert results[0] == results[1]
+
+
+def test_apache_counts_topics_created_on_first_use_as_well(pair: Pair) -> None:
+    assert_first_use_counts(pair.apache)
+
+
+def test_broker_that_is_not_the_controller_refuses_topics_over_the_quota(pair: Pair) -> None:
+    set_quota(pair.ours, {"client-id": "later"}, controller_mutation_rate=0.1)
+    numbers = count()
+    with Wire(pair.ours, client_id="later") as client:
+        until(
+            lambda: created_on_first_use(client, [f"later-{next(numbers)}"]),
+            lambda codes: codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION},
+            "no topic is refused",
+        )
+    with Wire(pair.ours, client_id="other") as client:
+        assert created_on_first_use(client, ["later"]) == {ErrorCode.NONE}
 
 
 def test_throttle_times_are_of_the_same_size(pair: Pair) -> None:

@@ -74,7 +74,8 @@ def when_created(
 def creation_error(creation: Pending[TopicResult]) -> ErrorCode:
     """Why a topic was not created on first use; NONE also for one that exists already.
 
-    LEADER_NOT_AVAILABLE, after which clients ask again, when it could not be stored.
+    LEADER_NOT_AVAILABLE, after which clients ask again, when it could not be stored;
+    UNKNOWN_TOPIC_OR_PARTITION over the client's quota on changes of topics, as in Kafka.
     """
     assert creation.is_done, "the creation has ended"
     try:
@@ -83,4 +84,6 @@ def creation_error(creation: Pending[TopicResult]) -> ErrorCode:
         return ErrorCode.LEADER_NOT_AVAILABLE
     except BrokerError as refusal:
         return refusal.code
+    if error is ErrorCode.THROTTLING_QUOTA_EXCEEDED:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return ErrorCode.NONE if error is ErrorCode.TOPIC_ALREADY_EXISTS else error

@@ -10,6 +10,7 @@ import pytest
 
 from odradek.broker.handlers import find_coordinator, init_producer_id, metadata
 from odradek.broker.handlers.shared.handler import Context, Delayed, Handler, Reply
+from odradek.broker.quota.client_quotas import ClientQuotas
 from odradek.broker.topics import OFFSETS_TOPIC, Topics
 from odradek.controller.image.metadata_cache import MetadataCache
 from odradek.protocol.errors import BrokerError, ErrorCode
@@ -37,6 +38,7 @@ class Client:
             auto_topic_creation=node.topic_creation,
             purgatory=node.purgatory,
             producer_ids=node.producer_ids,
+            client_quotas=ClientQuotas(11, 1_000, 11, 1_000),
         )
         context = Context(services, version, 1, "c", 0, "PLAINTEXT", "192.0.2.1", 1)
         try:
