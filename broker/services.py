@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.broker.auto_topic_creation import AutoTopicCreation
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
     from odradek.broker.security.tokens.delegation_tokens import DelegationTokens
 
 
+def no_stores(settings: BrokerSettings) -> None:
+    """No listener has TLS."""
+
+
 class Services(NamedTuple):
     """The parts of a node.  A handler uses the few that it needs."""
 
@@ -63,6 +68,9 @@ class Services(NamedTuple):
     transaction_verifier: TransactionVerifier
     client_quotas: ClientQuotas
     scram_users: ScramUsers
+    check_stores: Callable[[BrokerSettings], str | None] = no_stores
+    """Why key stores and trust stores that settings name cannot be used, if they cannot: reads
+    files."""
     authorizer: Authorizer | None = None
     """None permits every request."""
     delegation_tokens: DelegationTokens | None = None

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from odradek.broker.handlers.describe_configs import settings_in_force, stored_dynamic_settings
@@ -34,7 +35,7 @@ from odradek.broker.settings.alter import (
     invalid_request,
 )
 from odradek.broker.settings.dynamic import DynamicSettings
-from odradek.broker.settings.load import with_dynamic
+from odradek.broker.settings.load import make_settings, with_dynamic
 from odradek.broker.settings.password_encoder import encoded, encoding
 from odradek.controller.coordination.errors import (
     ConnectionLoss,
@@ -54,6 +55,8 @@ from odradek.runtime.logging import logger_levels, set_logger_level
 from odradek.runtime.pending import Pending
 from odradek.runtime.work import in_thread, pause
 
+TLS_PREFIX: Final = ".ssl."
+"""In the name of a setting of a listener."""
 RESOURCES_ON_LOOP_MAX: Final = 1_000
 """A response about more of them, 2 us each, is made in a thread."""
 
@@ -143,6 +146,7 @@ async def alter(
             decision = _decide(context, requested_resource, None)
             if is_broker:  # Kafka checks what a broker cannot have before
                 _authorize(context, requested_resource)
+                await _check_stores(context, requested_resource, decision)
             if not request.validate_only:
                 check_encodable(context.services.settings, decision, requested_resource.name)
         except BrokerError as error:
@@ -190,6 +194,26 @@ def _decide(
         overrides_of=overrides_of,
         loggers=logger_levels(),
     )
+
+
+async def _check_stores(context: Context, resource: Requested, decision: ConfigDecision) -> None:
+    """Refuse stores of certificates that a listener cannot use.
+
+    Differs from Kafka: suites and versions are checked as well.
+    Source: Kafka's SslFactory.validateReconfiguration.
+    raises  BrokerError INVALID_REQUEST
+    """
+    assert isinstance(decision, StoredConfigs), "a broker has configs"
+    if not any(TLS_PREFIX in change.name for change in resource.changes):
+        return
+    settings = settings_in_force(context)
+    dynamic = DynamicSettings(settings.dynamic.default, decision.settings)
+    after = make_settings(settings.static, dynamic)
+    refusal = await in_thread(partial(context.services.check_stores, after))
+    if refusal is not None:
+        raise invalid_request(
+            f"Validation of dynamic config update of SSLFactory failed: {refusal}"
+        )
 
 
 def _store(context: Context, resource: Requested, decision: ConfigDecision) -> Pending[None]:

@@ -261,6 +261,7 @@ class NodeParts:
             transaction_verifier=transactions.verifier,
             client_quotas=self._build_client_quotas(settings),
             scram_users=self.scram_users,
+            check_stores=self._tls.check_stores,
             authorizer=authorizer,
             delegation_tokens=self._build_delegation_tokens(settings, controller),
             has_peers=not self._coordination.is_embedded

@@ -74,6 +74,22 @@ class NodeTls:
 
         return connect
 
+    def check_stores(self, settings: BrokerSettings) -> str | None:
+        """Why the listeners cannot use the stores that the settings name; None: they can.
+
+        Reads files: for a thread.
+        """
+        if not self._listeners:
+            return None
+        from odradek.broker.security.tls.stores import StoreError
+
+        for listener in self._listeners.values():
+            try:
+                listener.check(settings)
+            except (StoreError, SettingsError) as error:
+                return f"listener {listener.name}: {error}"
+        return None
+
     def serve(self, platform: Platform, settings: CurrentSettings) -> None:
         """From now on look at the files, and at the days that certificates are valid."""
         if not self._listeners:

@@ -155,6 +155,20 @@ def test_file_that_cannot_be_used_changes_nothing(
     assert "No such file" in warnings[1]
 
 
+def test_setting_that_cannot_be_used_changes_nothing(
+    listener: Listening, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority, path, tls = listener
+    first = shown_serial(tls, authority)
+    suites = {"listener.name.ssl.ssl.cipher.suites": "TLS_UNKNOWN"}
+    settings = make_settings({**settings_of(path), **suites})
+    for _ in range(3):
+        tls.refresh(settings)
+    assert shown_serial(tls, authority) == first
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert "TLS_UNKNOWN" in warning
+
+
 def test_store_that_is_named_later_is_read(listener: Listening, tmp_path: Path) -> None:
     authority, path, tls = listener
     renewed = authority.issue("renewed", subject="CN=server")

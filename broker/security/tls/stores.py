@@ -67,6 +67,8 @@ def read_key_store(store: StoreConfig) -> KeyMaterial:
             raise StoreError(f"{store.shown}: {key_problem(password, error)}") from None
     else:
         # Differs from Kafka: a key has the password of its store, as keytool makes it.
+        if store.key_password not in (None, store.password):
+            raise StoreError(f"{store.shown}: ssl.key.password is not the password of the store")
         contents = pkcs12_contents(store)
         if contents.key is None or contents.cert is None:
             raise StoreError(f"{store.shown}: it contains no key with a certificate")

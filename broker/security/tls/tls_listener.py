@@ -53,8 +53,9 @@ class TlsListener:
             logger.warning("listener %s: %s", name, warning)
         rules = settings.of_listener(name, "ssl.principal.mapping.rules")
         self._mapper = SslPrincipalMapper(str(rules))
-        self._refused: tuple[TlsConfig, tuple[tuple[int, int], ...]] | None = None
-        """A configuration and the stamps of its files that could not be used."""
+        self._refused: object = None
+        """A configuration and the stamps of its files that could not be used, or settings that
+        make no configuration."""
         self._principals: OrderedDict[bytes, KafkaPrincipal] = OrderedDict()
         """By certificate, the least recently used first."""
 
@@ -64,19 +65,32 @@ class TlsListener:
 
         Called in a thread, one call at a time.
         """
-        config = listener_tls(settings, self.name)
-        seen = config, file_stamps(config)
-        if seen in ((self.state.config, self.state.stamps), self._refused):
-            return
+        seen: object = None
         try:
+            config = listener_tls(settings, self.name)
+            seen = config, file_stamps(config)
+            if seen in ((self.state.config, self.state.stamps), self._refused):
+                return
             state = loaded(config)
             check_exchange(settings, self.state.stores, state.stores)
         except (StoreError, InvalidValueError) as error:
-            self._refused = seen
-            logger.warning("listener %s keeps its certificates: %s", self.name, error)
+            seen = seen or str(error)
+            if seen != self._refused:
+                self._refused = seen
+                logger.warning("listener %s keeps its certificates: %s", self.name, error)
             return
         self.state = state
         logger.info("listener %s has read its certificates again", self.name)
+
+    def check(self, settings: BrokerSettings) -> None:
+        """Refuse settings that `refresh` could not use.
+
+        Reads files: for a thread.
+        raises  InvalidValueError, StoreError
+        """
+        check_exchange(
+            settings, self.state.stores, loaded(listener_tls(settings, self.name)).stores
+        )
 
     def principal_of(self, certificate: bytes | None) -> KafkaPrincipal:
         """Who a client is by its certificate in DER; ANONYMOUS without.
