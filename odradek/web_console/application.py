@@ -26,9 +26,13 @@ from odradek.web_console.arguments import PageArgumentError, PageArguments
 from odradek.web_console.cluster import ShownCluster
 from odradek.web_console.formats import FILTERS
 from odradek.web_console.live import Streams, content_events
+from odradek.web_console.record_pages import RecordSearches
+from odradek.web_console.records.decoding import Schemas
+from odradek.web_console.records.query import parse_query
 from odradek.web_console.sampling import ClusterSampler
 from odradek.web_console.views.brokers import broker_view, brokers_view
 from odradek.web_console.views.groups import group_view, groups_view
+from odradek.web_console.views.metadata import find_topic, read_metadata
 from odradek.web_console.views.overview import clusters_view, overview_view
 from odradek.web_console.views.topics import topic_configs_view, topic_view, topics_view
 
@@ -38,6 +42,7 @@ NOT_THERE: Final = (
     ErrorCode.INVALID_TOPIC_EXCEPTION,
     ErrorCode.BROKER_ID_NOT_REGISTERED,
     ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.OFFSET_OUT_OF_RANGE,
 )
 
 View = Callable[[ShownCluster, PageArguments], dict[str, Any]]
@@ -67,11 +72,20 @@ PAGES: Final = (
 class Console:
     """The clusters of a console, and its pages."""
 
-    def __init__(self, clusters: Sequence[ShownCluster], *, allows_changes: bool) -> None:
+    def __init__(
+        self,
+        clusters: Sequence[ShownCluster],
+        registries: Mapping[str, Schemas],
+        *,
+        allows_changes: bool,
+    ) -> None:
+        """registries  by name of the cluster, of those that have one"""
         self._clusters = {cluster.name: cluster for cluster in clusters}
         self._samplers = {cluster.name: ClusterSampler(cluster) for cluster in clusters}
         self._allows_changes = allows_changes
         self._streams = Streams()
+        self._registries = registries
+        self._searches = RecordSearches(registries)
         self._templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(FOLDER / "templates"),
             autoescape=True,
@@ -93,7 +107,15 @@ class Console:
         for page in PAGES:
             path = "/clusters/{cluster}" + page.path
             routes += self._three(path, page.template, partial(self._content, page.view))
-        return routes
+        records = "/clusters/{cluster}/topics/{topic}/records"
+        return [
+            *routes,
+            Route(records, self._records),
+            Route(f"/api{records}", self._records_json),
+            Route(f"/stream{records}", self._records_stream),
+            *self._three(f"{records}/{{partition}}/{{offset}}", "record.html", self._record),
+            Route(f"{records}/{{partition}}/{{offset}}/raw", self._raw),
+        ]
 
     async def close(self) -> None:
         """Stop sampling and close connections."""
@@ -129,6 +151,46 @@ class Console:
 
         return [Route(path, html), Route(f"/api{path}", as_json), Route(f"/live{path}", live)]
 
+    async def _records(self, request: Request) -> Response:
+        try:
+            cluster, arguments = self._cluster(request), arguments_of(request)
+            parse_query(arguments)
+            metadata = await anyio.to_thread.run_sync(read_metadata, cluster)
+            topic = find_topic(metadata, arguments.required("topic"))
+        except (ToolError, ClientError) as error:
+            return self._page(request, "trouble.html", {"trouble": str(error)}, status_of(error))
+        return self._page(request, "records.html", {"partitions": len(topic.partitions)})
+
+    async def _records_json(self, request: Request) -> Response:
+        try:
+            query = parse_query(arguments_of(request))
+            return await self._searches.as_json(self._cluster(request), query)
+        except (ToolError, ClientError) as error:
+            return JSONResponse({"error": str(error)}, status_of(error))
+
+    async def _records_stream(self, request: Request) -> Response:
+        try:
+            query = parse_query(arguments_of(request))
+            cluster = self._cluster(request)
+        except ToolError as error:
+            return JSONResponse({"error": str(error)}, status_of(error))
+        formats = {"key_format": query.key_format, "value_format": query.value_format}
+
+        def render(request: Request, rows: list[dict[str, Any]]) -> str:
+            values = {"rows": rows, "topic": query.topic, "formats": formats}
+            return self._render(request, "record_rows.html", values)
+
+        return self._streams.respond(self._searches.events(request, cluster, query, render))
+
+    async def _record(self, request: Request) -> dict[str, Any]:
+        return await self._searches.one_content(self._cluster(request), arguments_of(request))
+
+    async def _raw(self, request: Request) -> Response:
+        try:
+            return await self._searches.raw(self._cluster(request), arguments_of(request))
+        except (ToolError, ClientError) as error:
+            return JSONResponse({"error": str(error)}, status_of(error))
+
     def _page(
         self, request: Request, template: str, values: Mapping[str, Any], status: int = 200
     ) -> Response:
@@ -153,6 +215,7 @@ class Console:
             cluster=name if name in self._clusters else None,
             clusters=list(self._clusters),
             allows_changes=self._allows_changes,
+            has_registry=name in self._registries,
             user=request.scope["user"],
         )
 
@@ -168,8 +231,7 @@ class Console:
 
     async def _content(self, view: View, request: Request) -> dict[str, Any]:
         cluster = self._cluster(request)
-        arguments = PageArguments({**request.query_params, **request.path_params})
-        return await anyio.to_thread.run_sync(view, cluster, arguments)
+        return await anyio.to_thread.run_sync(view, cluster, arguments_of(request))
 
     async def _clusters_content(self, _: Request) -> dict[str, Any]:
         return await anyio.to_thread.run_sync(clusters_view, list(self._clusters.values()))
@@ -188,6 +250,11 @@ class Console:
 
 class NoSuchCluster(ToolError):
     """The path names a cluster that the console does not have."""
+
+
+def arguments_of(request: Request) -> PageArguments:
+    """The arguments in the query and in the path, which overrides."""
+    return PageArguments({**request.query_params, **request.path_params})
 
 
 def status_of(error: Exception) -> int:

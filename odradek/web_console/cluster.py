@@ -17,7 +17,7 @@ from odradek.tools.errors import ToolError
 CLIENT_ID: Final = "odradek-console"
 TIMEOUT_MS: Final = 5_000
 """The time-out of each response, and of a new connection."""
-CLIENTS_MAX: Final = 6
+CLIENTS_MAX: Final = 10
 IDLE_CLIENTS_MAX: Final = 3
 WAIT_S: Final = 10.0
 """For a client that others use."""

@@ -29,6 +29,8 @@ from odradek.tools.run_command import run_command
 
 if TYPE_CHECKING:
     from odradek.web_console.access import Users
+    from odradek.web_console.cluster import ShownCluster
+    from odradek.web_console.records.registry import SchemaRegistry
 
 WHAT_IT_DOES: Final = "This tool serves a web console for Kafka clusters."
 DEFAULT_LISTEN: Final = "127.0.0.1:8080"
@@ -52,6 +54,12 @@ FLAGS: Final = (
         "users", "A file of name:hash lines (bcrypt, as `htpasswd -B`) of who may use it.", "file"
     ),
     Flag("allowed-host", "A name under which browsers reach it (may be repeated).", "name"),
+    Flag(
+        "schema-registry",
+        "The URL of a schema registry; NAME= before it: of one cluster (may be repeated).  "
+        "Credentials: basic.auth.user.info in the --command-config.",
+        "[name=]url",
+    ),
     Flag("tls-certificate", "A PEM file: serve https.", "file"),
     Flag("tls-key", "The key of the certificate, unless it is in the same file.", "file"),
     Flag("allow-changes", "Let users produce and change what is in the clusters."),
@@ -93,7 +101,8 @@ def _act(options: Options) -> int:
     unused = sorted(set(configs) - {"", *(cluster.name for cluster in clusters)})
     if unused:
         raise OptionsError(f"--command-config: there is no cluster '{unused[0]}'")
-    console = Console(clusters, allows_changes=options.has("allow-changes"))
+    registries = _registries(options, clusters)
+    console = Console(clusters, registries, allows_changes=options.has("allow-changes"))
     application = new_application(console, [*options.values("allowed-host"), host.lower()], users)
     config = uvicorn.Config(
         application,
@@ -173,6 +182,27 @@ def _configs(options: Options) -> dict[str, dict[str, str]]:
         name, path = match.groups() if match else ("", text)
         configs[name] = read_client_config(path)
     return configs
+
+
+def _registries(options: Options, clusters: Sequence[ShownCluster]) -> dict[str, SchemaRegistry]:
+    """Registries by name of the cluster.
+
+    raises  OptionsError, ClientError
+    """
+    urls: dict[str, str] = {}
+    for text in options.values("schema-registry"):
+        match = _NAMED.fullmatch(text)
+        name, url = match.groups() if match else ("", text)
+        urls[name] = url
+    if not urls:
+        return {}
+    from odradek.web_console.records.registry import SchemaRegistry
+
+    return {
+        cluster.name: SchemaRegistry(urls.get(cluster.name, urls.get("", "")), cluster.configs)
+        for cluster in clusters
+        if cluster.name in urls or "" in urls
+    }
 
 
 def _users(options: Options) -> Users | None:

@@ -116,3 +116,62 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 document.getElementById("keys-button").addEventListener("click", () => keys.showModal());
+
+// --- records
+const ROWS_MAX = 1000;
+const search = document.getElementById("search");
+const table = document.getElementById("records");
+if (table) {
+  const body = table.tBodies[0];
+  const progress = document.getElementById("progress");
+  const stop = document.getElementById("stop");
+  const showFields = () => {
+    const origin = search.elements.from.value;
+    for (const name of ["offset", "time"]) {
+      search.querySelector(`.of-${name}`).hidden = origin !== name;
+    }
+  };
+  search.elements.from.addEventListener("change", showFields);
+  showFields();
+  // Empty fields are left out of the address, which is a permanent link.
+  search.addEventListener("submit", () => {
+    for (const field of search.elements) if (!field.value || field.closest("[hidden]")) field.disabled = true;
+  });
+  addEventListener("pageshow", () => { for (const field of search.elements) field.disabled = false; });
+
+  const records = new EventSource(table.dataset.stream);
+  let isNewest = search.elements.from.value === "new";
+  const end = (text) => {
+    records.close();
+    stop.hidden = true;
+    progress.textContent = text;
+    table.dataset.state = "ended";
+  };
+  const count = (state) => {
+    const of = state.total ? ` of ${state.total.toLocaleString()}` : "";
+    return `${state.shown.toLocaleString()} shown, ${state.scanned.toLocaleString()}${of} read`;
+  };
+  stop.hidden = false;
+  progress.textContent = "reading …";
+  records.addEventListener("rows", (event) => {
+    const html = JSON.parse(event.data);
+    body.insertAdjacentHTML(isNewest ? "afterbegin" : "beforeend", html);
+    while (body.rows.length > ROWS_MAX) body.rows[isNewest ? body.rows.length - 1 : 0].remove();
+  });
+  let last = "";
+  records.addEventListener("progress", (event) => {
+    last = count(JSON.parse(event.data));
+    progress.textContent = last;
+  });
+  records.addEventListener("end", (event) => end(count(JSON.parse(event.data))));
+  records.addEventListener("trouble", (event) => {
+    end(last);
+    showTrouble(JSON.parse(event.data));
+  });
+  records.addEventListener("error", () => {
+    end(last);
+    showTrouble("The console does not respond.");
+  });
+  stop.addEventListener("click", () => end(`${last}, stopped`));
+  addEventListener("pagehide", () => records.close());
+}

@@ -1,0 +1,188 @@
+"""The pages of records: a stream of those that match, one in full, its bytes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any, Final
+
+import anyio
+import anyio.to_thread
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from odradek.protocol.errors import ErrorCode
+from odradek.tools.client import Client, ClientError
+from odradek.tools.errors import ToolError, refused
+from odradek.web_console.arguments import PageArgumentError, PageArguments
+from odradek.web_console.cluster import ShownCluster
+from odradek.web_console.live import event
+from odradek.web_console.records.decoding import Schemas, TextDecoder
+from odradek.web_console.records.filters import new_filter
+from odradek.web_console.records.query import OFFSET, RecordQuery, parse_query
+from odradek.web_console.records.rows import full_row, row_of
+from odradek.web_console.records.scan import RecordScan
+from odradek.web_console.records.shown_record import ShownRecord
+
+SCANS_MAX: Final = 4
+"""Searches at once; each has a connection of its own to each leader."""
+DEADLINE_S: Final = 30.0
+"""After which a JSON response is sent with what was read so far."""
+PROGRESS_S: Final = 0.25
+
+RenderRows = Callable[[Request, list[dict[str, Any]]], str]
+
+
+class RecordSearches:
+    """The searches in all clusters of a console."""
+
+    def __init__(self, registries: Mapping[str, Schemas]) -> None:
+        """registries  by name of the cluster"""
+        self._registries = registries
+        self._slots = anyio.CapacityLimiter(SCANS_MAX)
+
+    def decoder(self, cluster: ShownCluster, query: RecordQuery) -> TextDecoder:
+        """What decodes the records that a query finds."""
+        return TextDecoder(query.key_format, query.value_format, self._registries.get(cluster.name))
+
+    async def events(
+        self, request: Request, cluster: ShownCluster, query: RecordQuery, render: RenderRows
+    ) -> AsyncIterator[bytes]:
+        """Rows that match as they are read, how far it is, and the end.
+
+        render  HTML of rows
+        """
+        decoder = self.decoder(cluster, query)
+        reported_s = 0.0
+        count = 0
+        try:
+            async with _OpenScan(self._slots, cluster, query, decoder) as scan:
+                while not scan.is_done and not await request.is_disconnected():
+                    records = await anyio.to_thread.run_sync(scan.step)
+                    if records:
+                        rows = await anyio.to_thread.run_sync(_rows, records, decoder)
+                        count += len(rows)
+                        yield event("rows", render(request, rows))
+                    if records or time.monotonic() - reported_s >= PROGRESS_S:
+                        reported_s = time.monotonic()
+                        yield event("progress", _progress(scan, count))
+                yield event("end", _progress(scan, count))
+        except (ToolError, ClientError) as error:
+            yield event("trouble", str(error))
+
+    async def as_json(self, cluster: ShownCluster, query: RecordQuery) -> Response:
+        """The records that match, of what can be read in DEADLINE_S.
+
+        raises  ToolError, ClientError
+        """
+        decoder = self.decoder(cluster, query)
+        deadline_s = time.monotonic() + DEADLINE_S
+        rows: list[dict[str, Any]] = []
+        async with _OpenScan(self._slots, cluster, query, decoder) as scan:
+            while not scan.is_done and time.monotonic() < deadline_s:
+                records = await anyio.to_thread.run_sync(scan.step)
+                rows += await anyio.to_thread.run_sync(_rows, records, decoder)
+                if len(rows) >= query.limit:
+                    break
+            return JSONResponse(
+                {
+                    "records": rows,
+                    "scanned": scan.scanned,
+                    "is_complete": scan.is_done,
+                }
+            )
+
+    async def find(
+        self, cluster: ShownCluster, arguments: PageArguments
+    ) -> tuple[ShownRecord, TextDecoder]:
+        """The record at an offset of a partition.
+
+        raises  ToolError, ClientError
+        """
+        query = parse_query(arguments)._replace(
+            origin=OFFSET, limit=1, key="", text="", path="", shows_control=True
+        )
+        if query.partition is None:
+            raise PageArgumentError("'partition' is missing")
+        decoder = self.decoder(cluster, query)
+        async with _OpenScan(self._slots, cluster, query, decoder) as scan:
+            records: list[ShownRecord] = []
+            while not records and not scan.is_done:
+                records = await anyio.to_thread.run_sync(scan.step)
+        if not records or records[0].record.offset != query.offset:
+            raise refused(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"there is no record at offset {query.offset}"
+            )
+        return records[0], decoder
+
+    async def one_content(self, cluster: ShownCluster, arguments: PageArguments) -> dict[str, Any]:
+        """A record in full.
+
+        raises  ToolError, ClientError
+        """
+        shown, decoder = await self.find(cluster, arguments)
+        return {"record": await anyio.to_thread.run_sync(full_row, shown, decoder)}
+
+    async def raw(self, cluster: ShownCluster, arguments: PageArguments) -> Response:
+        """The bytes of a key or a value.
+
+        raises  ToolError, ClientError
+        """
+        part = arguments.choice("part", ("value", "key"))
+        shown, _ = await self.find(cluster, arguments)
+        data = shown.record.key if part == "key" else shown.record.value
+        name = f"{shown.partition}-{shown.record.offset}.{part}"
+        return Response(
+            data or b"",
+            media_type="application/octet-stream",
+            headers={"Content-Disposition": f'attachment; filename="{name}"'},
+        )
+
+
+def _rows(records: list[ShownRecord], decoder: TextDecoder) -> list[dict[str, Any]]:
+    return [row_of(shown, decoder) for shown in records]
+
+
+def _progress(scan: RecordScan, count: int) -> dict[str, int]:
+    return {"scanned": scan.scanned, "total": scan.total, "shown": count}
+
+
+class _OpenScan:
+    """A scan with a client of its own, as an asynchronous context."""
+
+    def __init__(
+        self,
+        slots: anyio.CapacityLimiter,
+        cluster: ShownCluster,
+        query: RecordQuery,
+        decoder: TextDecoder,
+    ) -> None:
+        self._slots = slots
+        self._cluster = cluster
+        self._query = query
+        self._decoder = decoder
+        self._client: AbstractContextManager[Client] | None = None
+
+    async def __aenter__(self) -> RecordScan:
+        matches = new_filter(self._query, self._decoder)
+        try:
+            self._slots.acquire_on_behalf_of_nowait(self)
+        except anyio.WouldBlock:
+            raise ClientError("the console searches for as many others as it may") from None
+        try:
+            opening = self._cluster.client()
+            client = await anyio.to_thread.run_sync(opening.__enter__)
+            self._client = opening
+            return await anyio.to_thread.run_sync(partial(RecordScan, client, self._query, matches))
+        except BaseException as error:
+            await self.__aexit__(type(error), error, None)
+            raise
+
+    async def __aexit__(self, *error: Any) -> None:
+        try:
+            if self._client is not None:
+                self._client.__exit__(*error)
+        finally:
+            self._slots.release_on_behalf_of(self)

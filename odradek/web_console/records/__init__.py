@@ -1,0 +1,1 @@
+"""Records of topics: fetched with their batches, matched, decoded."""
