@@ -33,8 +33,12 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(scope="module", params=["odradek", pytest.param("apache", marks=pytest.mark.judge)])
-def cluster(
+@pytest.fixture(
+    scope="module",
+    name="brokers",
+    params=["odradek", pytest.param("apache", marks=pytest.mark.judge)],
+)
+def running_brokers(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerCluster]:
     """Four brokers of ours in two racks, or three of Apache."""
@@ -53,6 +57,18 @@ def cluster(
             ) as brokers,
         ):
             yield brokers
+
+
+@pytest.fixture
+def cluster(brokers: BrokerCluster) -> Iterator[BrokerCluster]:
+    """The brokers; topics are deleted after each test."""
+    yield brokers
+    address = ["--bootstrap-server", brokers.bootstrap]
+    run(brokers, "--cancel")
+    our_tool_here("topics", [*address, "--delete", "--topic", "[^_].*"])
+    wait_until(
+        "topics deleted", lambda: not any(brokers.topics(of=broker) for broker in brokers.running)
+    )
 
 
 def fill(cluster: BrokerCluster, topic: str, *, partitions: int, value_bytes: int) -> None:
@@ -139,7 +155,7 @@ def test_stopped_run_leaves_nothing_behind_and_a_killed_one_goes_on(
     cluster: BrokerCluster, tmp_path: Path
 ) -> None:
     topic = f"slow-{tmp_path.name}"
-    fill(cluster, topic, partitions=8, value_bytes=20_000)
+    fill(cluster, topic, partitions=12, value_bytes=15_000)
 
     def is_moving() -> bool:
         with closing(Client(cluster.bootstrap)) as client:
@@ -160,7 +176,7 @@ def test_stopped_run_leaves_nothing_behind_and_a_killed_one_goes_on(
 
 def test_cancel_ends_the_moves_of_a_killed_run(cluster: BrokerCluster, tmp_path: Path) -> None:
     topic = f"killed-{tmp_path.name}"
-    fill(cluster, topic, partitions=8, value_bytes=20_000)
+    fill(cluster, topic, partitions=12, value_bytes=15_000)
     before = replicas(cluster)
 
     def is_throttled() -> bool:
