@@ -16,6 +16,10 @@ from odradek.tools.run import KAFKA_EXIT_CODES, KAFKA_VERSION, WRONG_USAGE
 
 SUBCOMMANDS: Final = {
     "acls": ("odradek.tools.acls.command", "add, remove and list access control lists"),
+    "backup": (
+        "odradek.tools.backup.command",
+        "back up topics, their configs and committed offsets, or verify a backup",
+    ),
     "broker-api-versions": (
         "odradek.tools.broker_api_versions",
         "show which APIs and versions brokers serve",
@@ -118,6 +122,10 @@ SUBCOMMANDS: Final = {
     "replica-verification": (
         "odradek.tools.replica_verification.command",
         "compare the replicas of partitions",
+    ),
+    "restore": (
+        "odradek.tools.backup.restore_command",
+        "restore a backup into an empty cluster, with the same offsets",
     ),
     "run-class": (
         "odradek.run_class",

@@ -7,7 +7,7 @@ DeleteConsumerGroupsHandler, DeleteConsumerGroupOffsetsHandler), in its request 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
@@ -42,19 +42,38 @@ NAMED_TOPICS_VERSION: Final = 9
 """The last version of OffsetFetch and OffsetCommit that names topics; later ones use topic ids."""
 
 
+class OffsetWithMetadata(NamedTuple):
+    """A committed offset, and the text that the client has committed with it."""
+
+    offset: int
+    metadata: str = ""
+
+
 def committed_offsets(client: Client, group: str) -> dict[TopicPartition, int]:
     """The committed offsets of a group, sorted by partition.
 
     raises  KafkaError, ClientError
     """
     offsets = ask_coordinator(client, group, _ask_for_offsets)
-    return {partition: offsets[partition] for partition in sorted(offsets)}
+    return {partition: offsets[partition].offset for partition in sorted(offsets)}
 
 
 def committed_offsets_of(
     client: Client, groups: Iterable[str]
 ) -> dict[str, dict[TopicPartition, int] | KafkaError]:
     """The committed offsets of groups, or why they are not known; raises ClientError."""
+    return {
+        group: rows
+        if isinstance(rows, KafkaError)
+        else {partition: row.offset for partition, row in rows.items()}
+        for group, rows in committed_of(client, groups).items()
+    }
+
+
+def committed_of(
+    client: Client, groups: Iterable[str]
+) -> dict[str, dict[TopicPartition, OffsetWithMetadata] | KafkaError]:
+    """`committed_offsets_of` with the metadata of each offset; raises ClientError."""
     return ask_coordinators(client, groups, _ask_for_offsets)
 
 
@@ -86,7 +105,9 @@ def _offsets_of(group: str, part: OffsetFetchResponse | OffsetFetchResponseGroup
         return {group: refused(part.error_code)}
     return {
         group: {
-            TopicPartition(topic.name, partition.partition_index): partition.committed_offset
+            TopicPartition(topic.name, partition.partition_index): OffsetWithMetadata(
+                partition.committed_offset, partition.metadata or ""
+            )
             for topic in part.topics
             for partition in topic.partitions
             if not partition.error_code and partition.committed_offset >= 0
@@ -95,18 +116,28 @@ def _offsets_of(group: str, part: OffsetFetchResponse | OffsetFetchResponseGroup
 
 
 def commit_offsets(client: Client, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Commit offsets for a group that has no members, without metadata.
+
+    raises  KafkaError, ClientError
+    """
+    commit(client, group, {place: OffsetWithMetadata(offset) for place, offset in offsets.items()})
+
+
+def commit(
+    client: Client, group: str, offsets: Mapping[TopicPartition, OffsetWithMetadata]
+) -> None:
     """Commit offsets for a group that has no members.
 
     raises  KafkaError, ClientError
     """
     retried = (*RETRIED, ErrorCode.REBALANCE_IN_PROGRESS)
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
-    for partition, offset in offsets.items():
+    for partition, committed in offsets.items():
         topics.setdefault(partition.topic, []).append(
             OffsetCommitRequestPartition(
                 partition_index=partition.partition,
-                committed_offset=offset,
-                committed_metadata="",
+                committed_offset=committed.offset,
+                committed_metadata=committed.metadata,
             )
         )
     request = OffsetCommitRequest(
