@@ -13,7 +13,11 @@ import pytest
 
 from odradek.broker.security.tls.contexts import read_stores, server_context
 from odradek.broker.security.tls.tls_config import listener_tls
-from odradek.broker.security.tls.tls_transport import TlsTransport
+from odradek.broker.security.tls.tls_transport import (
+    COSTLY_AT_ONCE,
+    FED_AT_ONCE,
+    TlsTransport,
+)
 from odradek.broker.settings.load import make_settings
 from tests.support.certificates import Authority
 
@@ -263,9 +267,13 @@ class KeyChanger:
 
 @pytest.fixture
 def changer(pair: Pair) -> KeyChanger:
-    transport, client = pair
+    return key_changer(*pair)
+
+
+def key_changer(transport: TlsTransport, client: Client) -> KeyChanger:
+    """Takes the place of the client."""
     changer = KeyChanger(client.socket)
-    for _ in range(4):
+    for _ in range(100):
         is_over = changer.handshake()
         with contextlib.suppress(BlockingIOError):
             transport.handshake()
@@ -292,3 +300,44 @@ def test_keys_may_change_among_content(pair: Pair, changer: KeyChanger) -> None:
         assert changer.change_keys()
         assert transport.recv_into(target) == 3
         pair[1].socket.recv(64 << 10)
+
+
+@pytest.fixture
+def tcp_pair(contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> Iterator[Pair]:
+    """Over TCP, which takes many small records."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        theirs = socket.create_connection(server.getsockname())
+        ours, _ = server.accept()
+    with ours, theirs:
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        yield TlsTransport(ours, contexts[0]), Client(theirs, contexts[1])
+
+
+def test_turn_of_a_client_that_mixes_changes_of_keys_with_content_is_small(
+    tcp_pair: Pair,
+) -> None:
+    transport, client = tcp_pair
+    changer = key_changer(transport, client)
+    target = memoryview(bytearray(128 << 10))
+
+    def turns(content_bytes: int) -> list[int]:
+        sizes: list[int] = []
+        while sum(sizes) < content_bytes:
+            with contextlib.suppress(BlockingIOError):
+                sizes.append(transport.recv_into(target))
+        return sizes
+
+    for _ in range(2_500):
+        assert changer.write(b"abc")
+        assert changer.change_keys()
+    client.socket.setblocking(True)
+    first, *later = turns(7_500)
+    # A record of three bytes and a change of keys take 52 bytes.
+    assert first <= 3 * FED_AT_ONCE / 52 + 3
+    assert max(later) <= 3 * COSTLY_AT_ONCE / 52 + 3
+    assert client.socket.recv(1 << 20)
+    # Content makes up for it, and is received at once again.
+    for size in (10_000, 100, 10_000, 100, 10_000, 100, 10_000, 100, 10_000, 10_000, 10_000):
+        assert changer.write(bytes(size))
+    assert max(turns(70_400)) > 2 * COSTLY_AT_ONCE

@@ -8,7 +8,7 @@ Decrypted bytes may be left here while the socket has nothing to read: see `may_
 
 A change of keys (TLS 1.3) takes 27 bytes and 20 us, and is responded to: a client that sent nothing
 else would hold up the loop, and what it does not read would grow.  So bytes without content are
-bounded.
+bounded, and a client that sends little content among them has small turns.
 """
 
 from __future__ import annotations
@@ -28,6 +28,14 @@ SENT_AT_ONCE: Final = 64 << 10
 """Bytes that one `send` encrypts."""
 FRUITLESS_MAX: Final = 24 << 10
 """Encrypted bytes that may come without content: a record of TLS 1.2 has up to 18 KiB."""
+COSTLY_AT_ONCE: Final = 4 << 10
+"""Encrypted bytes of a turn of a client that sends little content: 80 changes of keys, 2 ms."""
+CONTENT_LEAST: Final = 4
+"""Encrypted bytes that a byte of content makes up for, before what comes is costly."""
+COSTLY: Final = 24 << 10
+"""Encrypted bytes of which less than a quarter was content: more than a part of a record."""
+COSTLY_MAX: Final = 256 << 10
+"""A client that sends a quarter of them as content is trusted again."""
 FRUITFUL: Final = 32
 """Encrypted bytes that one byte of content makes up for: a record of one byte has 23."""
 FRUITLESS: Final = "the client sends messages of TLS without end, such as changes of its keys"
@@ -43,11 +51,14 @@ class TlsTransport:
     """
 
     __slots__ = (
+        "_costly",
         "_fed",
         "_fruitless",
         "_has_ended",
         "_incoming",
+        "_is_costly",
         "_is_first",
+        "_kept",
         "_outgoing",
         "_socket",
         "_tls",
@@ -72,6 +83,12 @@ class TlsTransport:
         """Whether nothing has arrived yet."""
         self._fed = 0
         """Encrypted bytes since all were decrypted, less what their content makes up for."""
+        self._costly = 0
+        """Encrypted bytes beyond those that their content makes up for, `COSTLY_MAX` at most."""
+        self._is_costly = False
+        """Whether turns are small."""
+        self._kept: memoryview | None = None
+        """Encrypted bytes that were received, and wait for another turn."""
         self._fruitless = 0
         """Encrypted bytes of which too little content came; not negative."""
         self.is_established = False
@@ -128,24 +145,44 @@ class TlsTransport:
             filled = self._decrypt(target)
             if filled or self._has_ended:
                 return filled
-        received = self._received
-        count = self._socket.recv_into(received, min(max(size, RECEIVED_LEAST), RECEIVED_AT_ONCE))
-        if count == 0:
-            return 0
-        for position in range(0, count, FED_AT_ONCE):
-            piece = received[position : min(count, position + FED_AT_ONCE)]
+        encrypted = self._encrypted(size)
+        position = 0
+        while position < len(encrypted):
+            piece = encrypted[position : position + self._most(FED_AT_ONCE)]
+            position += len(piece)
             self._incoming.write(piece)
             self._fed += len(piece)
+            self._costly = min(self._costly + len(piece), COSTLY_MAX)
             if filled < size:
                 filled += self._decrypt(target[filled:])
-        if filled == 0 and not self._has_ended:
+            if self._is_costly and position < len(encrypted):
+                self._kept = memoryview(bytes(encrypted[position:]))
+                self.may_have_more = True
+                break
+        if filled == 0 and encrypted and not self._has_ended:
             raise BlockingIOError
         return filled
+
+    def _encrypted(self, size: int) -> memoryview:
+        """What was kept, or what the socket has; empty at the end.
+
+        raises  BlockingIOError, OSError
+        """
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            return kept
+        received = self._received
+        most = self._most(min(max(size, RECEIVED_LEAST), RECEIVED_AT_ONCE))
+        return received[: self._socket.recv_into(received, most)]
+
+    def _most(self, bytes_max: int) -> int:
+        return min(bytes_max, COSTLY_AT_ONCE) if self._is_costly else bytes_max
 
     def _decrypt(self, target: memoryview) -> int:
         """Fill the target with what OpenSSL has; 0 also when the client has ended."""
         size = len(target)
         filled = 0
+        has_more = False
         read = cast(Callable[[int, memoryview], int], self._tls.read)
         try:
             while filled < size:
@@ -154,12 +191,14 @@ class TlsTransport:
                     self._has_ended = True
                     break
                 filled += count
+            has_more = True
         except SSLWantReadError:
-            self.may_have_more = False
-        else:
-            self.may_have_more = True
+            pass
+        self.may_have_more = has_more or self._kept is not None
         self._fed -= FRUITFUL * filled
-        if not self.may_have_more:
+        self._costly = max(0, self._costly - CONTENT_LEAST * filled)
+        if not has_more:
+            self._is_costly = self._costly > (0 if self._is_costly else COSTLY)
             self._fruitless = max(0, self._fruitless + self._fed)
             self._fed = 0
             if self._fruitless > FRUITLESS_MAX:
