@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
@@ -22,6 +21,7 @@ from tests.support.apache import (
     TOPICS_TOOL,
     ToolResult,
 )
+from tests.support.processes import run_forked
 
 JAVA_PROGRAM = Path(__file__).parent / "java" / "ConsoleTools.java"
 TOOL_TIMEOUT_S = 90.0
@@ -61,13 +61,7 @@ def our_command(name: str, arguments: Sequence[str]) -> list[str]:
 
 def our_tool(name: str, arguments: Sequence[str], standard_input: str = "") -> ToolResult:
     """Run `odradek NAME` in a process, to its end."""
-    done = subprocess.run(
-        our_command(name, arguments),
-        input=standard_input.encode(),
-        capture_output=True,
-        timeout=TOOL_TIMEOUT_S,
-        check=False,
-    )
+    done = run_forked([name, *arguments], standard_input.encode(), timeout_s=TOOL_TIMEOUT_S)
     return ToolResult(
         done.returncode,
         done.stdout.decode(errors="replace"),

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Self
 
 from tests.support import fork_server
@@ -95,6 +96,29 @@ def _start(
         start_new_session=True,
         preexec_fn=prepare,
     )
+
+
+def run_forked(
+    arguments: Sequence[str], standard_input: bytes = b"", *, timeout_s: float
+) -> subprocess.CompletedProcess[bytes]:
+    """Run `python -I -m odradek` with arguments to its end, on files; after a time it is killed.
+
+    raises  subprocess.TimeoutExpired
+    """
+    with TemporaryFile() as given, TemporaryFile() as output, TemporaryFile() as errors:
+        given.write(standard_input)
+        given.seek(0)
+        files = (given.fileno(), output.fileno(), errors.fileno())
+        process = fork_server.fork(
+            arguments, files=files, folder=os.getcwd(), environment=os.environ, limits={}
+        )
+        try:
+            code = process.wait(timeout_s)
+        finally:
+            process.kill()
+        output.seek(0)
+        errors.seek(0)
+        return subprocess.CompletedProcess(arguments, code, output.read(), errors.read())
 
 
 class ProcessFailed(AssertionError):
