@@ -82,6 +82,10 @@ SUBCOMMANDS: Final = {
         "delete records of partitions up to an offset",
     ),
     "demo": ("odradek.demo.command", "show what a cluster does when something fails"),
+    "drain": (
+        "odradek.tools.steering.drain",
+        "move all leaders and replicas off a broker",
+    ),
     "dump-log": ("odradek.tools.dump_log.command", "print the files of logs as text"),
     "e2e-latency": (
         "odradek.tools.end_to_end_latency",

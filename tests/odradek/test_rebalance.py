@@ -16,7 +16,7 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
 from odradek.tools.reassign_partitions.cluster import list_reassignments
 from odradek.tools.steering.cluster_model import Load, loads_of, spread
-from odradek.tools.steering.cluster_queries import PartitionStatus, partition_states, read_cluster
+from odradek.tools.steering.cluster_queries import PartitionStatus, partition_statuses, read_cluster
 from odradek.tools.steering.execution import throttled_topics
 from tests.odradek.console_tools import our_command, our_tool_here
 from tests.support.broker_cluster import BrokerCluster, broker_cluster
@@ -91,7 +91,7 @@ def run(cluster: BrokerCluster, *arguments: str) -> str:
 
 def states(cluster: BrokerCluster) -> dict[TopicPartition, PartitionStatus]:
     with closing(Client(cluster.bootstrap)) as client:
-        return partition_states(client.metadata())
+        return partition_statuses(client.metadata())
 
 
 def replicas(cluster: BrokerCluster) -> dict[TopicPartition, tuple[int, ...]]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.tools.errors import ToolError
 from odradek.tools.steering.cluster_model import (
     ClusterModel,
     Load,
@@ -18,7 +21,7 @@ from odradek.tools.steering.cluster_model import (
 from odradek.tools.steering.goals import SOFT_GOALS
 from odradek.tools.steering.plan_render import plan_lines
 from odradek.tools.steering.progress import MoveProgress, duration_text
-from odradek.tools.steering.proposal import copies, propose
+from odradek.tools.steering.proposal import copies, propose, propose_drain
 
 FULL_DISK_BYTES = 500
 """Less than what some clusters store."""
@@ -102,6 +105,27 @@ def test_added_broker_is_the_only_one_that_gets_replicas(model: ClusterModel) ->
     assert {node_id for added in copies(grown, proposal).values() for node_id in added} <= {100}
 
 
+@settings(deadline=None, max_examples=40)
+@given(models(), st.data())
+def test_drained_broker_has_nothing_and_the_others_keep_theirs(
+    model: ClusterModel, data: st.DataObject
+) -> None:
+    leaving = data.draw(st.sampled_from([broker.node_id for broker in model.brokers]))
+    few = len(model.brokers) - 1
+    is_small = any(len(row.replicas) > few and leaving in row.replicas for row in model.partitions)
+    may_be_full = model.brokers[0].disk_bytes == FULL_DISK_BYTES
+    if is_small or may_be_full:
+        with suppress(ToolError) if may_be_full else pytest.raises(ToolError):
+            propose_drain(model, [leaving])
+        return
+    proposal = propose_drain(model, [leaving])
+    after = model.with_targets(proposal.targets)
+    for row, moved in zip(model.partitions, after.partitions, strict=True):
+        assert leaving not in moved.replicas
+        assert len(set(moved.replicas)) == len(row.replicas)
+        assert set(row.replicas) - {leaving} <= set(moved.replicas)
+
+
 def skewed(brokers: int, partitions: int) -> ClusterModel:
     """Broker 0 leads everything, and the last broker has nothing."""
     rows = [
@@ -135,6 +159,17 @@ def test_leaders_goal_copies_nothing_where_another_replica_can_lead() -> None:
     assert not copies(model, proposal)
     after = loads_of(model.with_targets(proposal.targets))
     assert [amounts[Load.LEADERS] for amounts in after.values()] == [3, 3, 3]
+
+
+def test_drain_without_brokers_left_names_the_partition() -> None:
+    with pytest.raises(ToolError, match="topic-0-0 has 2 replicas, and 1 brokers would be left"):
+        propose_drain(
+            ClusterModel(
+                (ModelBroker(0), ModelBroker(1)),
+                (ModelPartition(TopicPartition("topic-0", 0), (0, 1), 0),),
+            ),
+            [0],
+        )
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ class ClusterState(NamedTuple):
     """Brokers that are not registered and have replicas."""
 
 
-def partition_states(metadata: MetadataResponse) -> dict[TopicPartition, PartitionStatus]:
+def partition_statuses(metadata: MetadataResponse) -> dict[TopicPartition, PartitionStatus]:
     """The partitions of all topics of a response, sorted."""
     return dict(
         sorted(
@@ -112,7 +112,7 @@ def read_cluster(
         time.sleep(sample_ms / 1000)
     elapsed_s = time.monotonic() - read_at_s
     disks = {broker.node_id: read_disks(client, broker) for broker in brokers}
-    states = partition_states(metadata)
+    states = partition_statuses(metadata)
     rows = []
     for partition, state in states.items():
         row = model_partition(partition, state, ongoing.get(partition), disks)

@@ -28,7 +28,7 @@ from odradek.tools.reassign_partitions.throttles import (
     moves_of,
     throttle_moves,
 )
-from odradek.tools.steering.cluster_queries import ClusterState, partition_states, read_disks
+from odradek.tools.steering.cluster_queries import ClusterState, partition_statuses, read_disks
 from odradek.tools.steering.progress import MoveProgress
 
 POLL_S: Final = 0.5
@@ -58,8 +58,12 @@ class PlanExecution:
         targets: ReplicaAssignment,
         limits: ExecutionLimits,
         report: Callable[[str], None],
+        elected: Iterable[TopicPartition],
     ) -> None:
-        """report  is given a line for people"""
+        """
+        report   is given a line for people
+        elected  partitions whose preferred leaders are elected at the end, where others lead
+        """
         self._client = client
         self._limits = limits
         self._report = report
@@ -86,12 +90,12 @@ class PlanExecution:
             ]
             for partition, target in self._all.items()
         }
-        self._electable = [row.partition for row in state.model.partitions if not row.is_excluded]
+        self._elected = list(elected)
         self._waiting = list(self._targets)
         self._moving: dict[TopicPartition, None] = dict.fromkeys(state.ongoing)
 
     def run(self) -> None:
-        """Move everything, elect preferred leaders, remove throttles.
+        """Move everything, remove throttles, elect preferred leaders.
 
         raises  ToolError when it makes no progress, or is refused; KeyboardInterrupt when it is
                 stopped.  Reassignments that are under way are cancelled then.
@@ -213,7 +217,7 @@ class PlanExecution:
 
     def _elect(self) -> None:
         def is_seen() -> bool | None:
-            states = partition_states(self._client.metadata())
+            states = partition_statuses(self._client.metadata())
             return (
                 all(
                     partition not in states or states[partition].replicas == target
@@ -223,22 +227,22 @@ class PlanExecution:
             )
 
         self._client.retry(is_seen)
-        lead_by_preferred(self._client, self._report, self._electable)
+        lead_by_preferred(self._client, self._report, self._elected)
 
 
 def lead_by_preferred(
     client: Client,
     report: Callable[[str], None],
-    partitions: Iterable[TopicPartition] | None = None,
+    partitions: Iterable[TopicPartition],
 ) -> None:
     """Elect the preferred leader where another one leads and the preferred one is in sync.
 
     raises  ToolError, ClientError
     """
-    states = partition_states(client.metadata())
+    states = partition_statuses(client.metadata())
     chosen = [
         partition
-        for partition in (states if partitions is None else sorted(partitions))
+        for partition in sorted(partitions)
         if partition in states
         for state in (states[partition],)
         if state.leader != state.replicas[0] and state.replicas[0] in state.isr

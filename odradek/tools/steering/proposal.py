@@ -8,10 +8,11 @@ Source: Cruise Control's GoalOptimizer, AbstractGoal, ResourceDistributionGoal.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.tools.errors import ToolError, partition_text
 from odradek.tools.steering.cluster_model import ClusterModel, Load
 from odradek.tools.steering.goals import (
     HARD_GOALS,
@@ -63,7 +64,22 @@ def propose(model: ClusterModel, goals: Sequence[str] = tuple(SOFT_GOALS)) -> Re
     destinations = [broker.node_id for broker in model.brokers]
     if new and not copies(model, propose(model._replace(brokers=old), goals)):
         destinations = new
-    return _Search(model, goals, destinations).run()
+    return _Search(model, goals, destinations, ()).run()
+
+
+def propose_drain(model: ClusterModel, leaving: Collection[int]) -> RebalanceProposal:
+    """Move all replicas off brokers, and nothing else.
+
+    raises  ToolError when a partition cannot keep its number of replicas, or the disks are full
+    """
+    destinations = [broker.node_id for broker in model.brokers if broker.node_id not in leaving]
+    for row in model.partitions:
+        if len(row.replicas) > len(destinations) and set(row.replicas) & set(leaving):
+            raise ToolError(
+                f"{partition_text(row.partition)} has {len(row.replicas)} replicas, and "
+                f"{len(destinations)} brokers would be left"
+            )
+    return _Search(model, tuple(SOFT_GOALS), destinations, leaving).run()
 
 
 def copies(model: ClusterModel, proposal: RebalanceProposal) -> dict[TopicPartition, list[int]]:
@@ -82,12 +98,14 @@ class _Search:
         model: ClusterModel,
         goals: Sequence[str],
         destinations: Sequence[int],
+        leaving: Collection[int],
     ) -> None:
         self._model = model
         self._placement = ReplicaPlacement(model)
         self._destinations = destinations
-        staying = [broker.node_id for broker in model.brokers]
-        self._is_restricted = len(destinations) < len(staying)
+        self._leaving = leaving
+        staying = [broker.node_id for broker in model.brokers if broker.node_id not in leaving]
+        self._is_restricted = not leaving and len(destinations) < len(staying)
         self._goals = build_goals(goals, GoalContext(model, self._placement, staying))
         replicas = sum(len(row.replicas) for row in model.partitions)
         self._steps_left = 4 * replicas
@@ -95,10 +113,13 @@ class _Search:
 
     def run(self) -> RebalanceProposal:
         before = self._excess()
-        for _ in range(ROUNDS_MAX):
-            changed = [self._improve(rank) for rank in range(len(self._goals))]
-            if not any(changed):
-                break
+        if self._leaving:
+            self._evacuate()
+        else:
+            for _ in range(ROUNDS_MAX):
+                changed = [self._improve(rank) for rank in range(len(self._goals))]
+                if not any(changed):
+                    break
         targets = {
             row.partition: tuple(replicas)
             for row, replicas in zip(self._model.partitions, self._placement.replicas, strict=True)
@@ -201,6 +222,35 @@ class _Search:
                 )
                 total += COPY_COST * copied * row.size_bytes / self._all_bytes
         return total
+
+    def _evacuate(self) -> None:
+        """Give each replica of the leaving brokers to another one, the largest first."""
+        placement = self._placement
+        hard = self._goals[: len(HARD_GOALS)]
+        rows = [
+            (-row.size_bytes, index, node_id)
+            for index, row in enumerate(self._model.partitions)
+            for node_id in row.replicas
+            if node_id in self._leaving
+        ]
+        for _, index, source in sorted(rows):
+            best: tuple[tuple[float, float], PlacementAction] | None = None
+            for destination in self._destinations:
+                if destination in placement.replicas[index]:
+                    continue
+                action = placement.move(index, source, destination)
+                missed = sum(max(0.0, goal.raised(placement, action)) for goal in hard)
+                score = missed, self._cost(len(HARD_GOALS), action)
+                if best is None or score < best[0]:
+                    best = score, action
+            assert best is not None, "there are as many brokers as replicas"
+            if best[0][0] > EQUAL:
+                name = partition_text(self._model.partitions[index].partition)
+                raise ToolError(
+                    f"no broker can take {name} of broker {source}: racks, disks "
+                    "or the number of replicas do not allow it"
+                )
+            placement.apply(best[1])
 
 
 def _evenly(indexes: Sequence[int], count: int) -> list[int]:

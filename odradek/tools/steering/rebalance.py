@@ -94,7 +94,8 @@ def _act(client: Client, options: Options) -> None:
         return
     check_in_sync(state)
     with stopped_by_signals():
-        PlanExecution(client, state, proposal.targets, limits, report).run()
+        elected = [row.partition for row in state.model.partitions if not row.is_excluded]
+        PlanExecution(client, state, proposal.targets, limits, report, elected).run()
     print("Done")
 
 
@@ -151,7 +152,7 @@ def check_registered(state: ClusterState) -> None:
         ids = ", ".join(map(str, state.missing))
         raise ToolError(
             f"brokers {ids} have replicas and are not registered: start them, or move their "
-            "replicas with `odradek reassign-partitions`"
+            "replicas with `odradek drain`"
         )
 
 

@@ -1,0 +1,227 @@
+"""`odradek drain BROKER`: another broker leads what it leads, and others have its replicas.
+
+Leaders move first, then replicas.  A broker that is not registered is drained, too.
+Exit codes: 0 success; 1 failure, also when the cluster cannot do without the broker; 2 an invalid
+command line; 130 when it is stopped, after it has cancelled what was under way.
+Kafka has no such tool.  Source: Cruise Control's remove_broker and demote_broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.tools.client import Client
+from odradek.tools.cluster_status.queries import MIN_ISR, TOPIC, TOPICS_AT_ONCE, config_values
+from odradek.tools.cluster_status.render import partition_names
+from odradek.tools.errors import ToolError
+from odradek.tools.options import CLIENT_FLAGS, Flag, Options, OptionsError
+from odradek.tools.run_command import run_with_client
+from odradek.tools.steering.cluster_model import ModelBroker
+from odradek.tools.steering.cluster_queries import (
+    ClusterState,
+    partition_statuses,
+    read_cluster,
+    read_disks,
+)
+from odradek.tools.steering.execution import ExecutionLimits, PlanExecution
+from odradek.tools.steering.leader_moves import (
+    Statuses,
+    below_min_isr,
+    lagging_others,
+    leaders_off,
+    without_other_leader,
+)
+from odradek.tools.steering.plan_render import plan_lines
+from odradek.tools.steering.proposal import RebalanceProposal, propose_drain
+from odradek.tools.steering.rebalance import (
+    EXECUTION_FLAGS,
+    execution_limits,
+    report,
+    stopped_by_signals,
+)
+
+WHAT_IT_DOES: Final = (
+    "This tool moves leaders and replicas off a broker: odradek drain BROKER --execute"
+)
+FLAGS: Final = (
+    *CLIENT_FLAGS,
+    *EXECUTION_FLAGS,
+    Flag("broker", "The broker; its id may also be the first word.", "id"),
+    Flag("leaders-only", "Move leaders, and leave the replicas: before a restart."),
+    Flag("dry-run", "Print the plan and change nothing (the default)."),
+    Flag("execute", "Print the plan, then move leaders and replicas."),
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print or execute a plan; returns the exit code."""
+    words = list(arguments)
+    if words and not words[0].startswith("-"):
+        words.insert(0, "--broker")
+    return run_with_client(words, WHAT_IT_DOES, _act, FLAGS, ["broker"])
+
+
+def _act(client: Client, options: Options) -> None:
+    broker = options.number("broker")
+    assert broker is not None, "the option is required"
+    if options.has("dry-run") and options.has("execute"):
+        raise OptionsError("--dry-run and --execute exclude each other")
+    limits = execution_limits(options)
+    is_executed = options.has("execute")
+    state = read_state(client, broker)
+    with stopped_by_signals():
+        if options.has("leaders-only"):
+            check_leaves_enough(client, state, broker)
+            move_leaders(client, state, broker, limits, is_executed=is_executed)
+        else:
+            drain(client, state, broker, limits, is_executed=is_executed)
+
+
+def read_state(client: Client, broker: int) -> ClusterState:
+    """The cluster, with a broker of which it has replicas at least.
+
+    raises  ToolError, ClientError
+    """
+    state = read_cluster(client)
+    registered = [row.node_id for row in state.model.brokers]
+    if broker not in registered and broker not in state.missing:
+        raise ToolError(f"the cluster has no broker {broker}")
+    others = [node_id for node_id in state.missing if node_id != broker]
+    if others:
+        raise ToolError(
+            f"brokers {', '.join(map(str, others))} have replicas and are not registered"
+        )
+    if broker not in registered:
+        brokers = (*state.model.brokers, ModelBroker(broker))
+        state = state._replace(model=state.model._replace(brokers=brokers))
+    return state
+
+
+def check_leaves_enough(client: Client, state: ClusterState, broker: int) -> None:
+    """Refuse what would leave partitions without a leader, or without enough replicas in sync.
+
+    raises  ToolError
+    """
+    alone = without_other_leader(state.partitions, broker)
+    if alone:
+        raise ToolError(
+            f"{len(alone)} partitions have no other replica in sync ({partition_names(alone)}): "
+            f"they have no leader without broker {broker}"
+        )
+    few = below_min_isr(state.partitions, read_min_isr(client, state.partitions), broker)
+    if few:
+        raise ToolError(
+            f"{len(few)} partitions would be under min.insync.replicas without broker {broker}: "
+            f"{partition_names(few)}"
+        )
+
+
+def read_min_isr(client: Client, statuses: Statuses) -> dict[str, int]:
+    """min.insync.replicas by topic.
+
+    raises  ToolError, ClientError
+    """
+    topics = sorted({partition.topic for partition in statuses})
+    values: dict[str, str] = {}
+    for start in range(0, len(topics), TOPICS_AT_ONCE):
+        together = topics[start : start + TOPICS_AT_ONCE]
+        values |= config_values(client.any(), TOPIC, together, MIN_ISR)
+    return {topic: int(value) for topic, value in values.items()}
+
+
+def move_leaders(
+    client: Client,
+    state: ClusterState,
+    broker: int,
+    limits: ExecutionLimits,
+    *,
+    is_executed: bool,
+) -> None:
+    """Let others lead what the broker leads, where they can; their order of replicas changes.
+
+    raises  ToolError, ClientError; KeyboardInterrupt when it is stopped
+    """
+    targets = leaders_off(state.model, state.partitions, broker)
+    led = [partition for partition, status in state.partitions.items() if status.leader == broker]
+    for line in plan_lines(state.model, RebalanceProposal(targets, (), ())):
+        print(line)
+    if not is_executed:
+        return
+    # Nothing is copied: all can change at once.
+    at_once = limits._replace(batch=len(targets) + 1)
+    PlanExecution(client, state, targets, at_once, report, {*targets, *led}).run()
+    alone = without_other_leader(state.partitions, broker)
+    wait_until_left(client, broker, alone, of_replicas=False)
+    report(f"Broker {broker} leads nothing" if not alone else f"Left: {partition_names(alone)}")
+
+
+def drain(
+    client: Client,
+    state: ClusterState,
+    broker: int,
+    limits: ExecutionLimits,
+    *,
+    is_executed: bool,
+) -> None:
+    """Move leaders, then replicas.
+
+    raises  ToolError, ClientError; KeyboardInterrupt when it is stopped
+    """
+    proposal = propose_drain(state.model, [broker])
+    lagging = lagging_others(
+        {
+            partition: status
+            for partition, status in state.partitions.items()
+            if partition not in state.ongoing
+        },
+        broker,
+    )
+    if lagging:
+        raise ToolError(
+            f"{len(lagging)} partitions have other replicas that are not in sync "
+            f"({partition_names(lagging)}): nothing is moved"
+        )
+    if not is_executed:
+        for line in plan_lines(state.model, proposal):
+            print(line)
+        return
+    leads = any(status.leader == broker for status in state.partitions.values())
+    if leads or leaders_off(state.model, state.partitions, broker):
+        move_leaders(client, state, broker, limits, is_executed=True)
+        state = read_state(client, broker)
+        proposal = propose_drain(state.model, [broker])
+    for line in plan_lines(state.model, proposal):
+        print(line, flush=True)
+    PlanExecution(client, state, proposal.targets, limits, report, proposal.targets).run()
+    wait_until_left(client, broker, (), of_replicas=True)
+    report(f"Broker {broker} leads nothing and holds nothing")
+
+
+def wait_until_left(
+    client: Client, broker: int, except_for: Sequence[TopicPartition], *, of_replicas: bool
+) -> None:
+    """Wait until the broker leads nothing, or has no replica and has deleted its logs.
+
+    raises  ToolError when it still does after the time-out of the client
+    """
+    left: list[TopicPartition] = []
+
+    def has_left() -> bool | None:
+        metadata = client.metadata()
+        left[:] = [
+            partition
+            for partition, status in partition_statuses(metadata).items()
+            if partition not in except_for
+            and (broker in status.replicas if of_replicas else status.leader == broker)
+        ]
+        if of_replicas and not left:
+            for row in metadata.brokers:
+                if row.node_id == broker:
+                    left[:] = sorted(read_disks(client, row).sizes)
+        return True if not left else None
+
+    if client.retry(has_left) is None:
+        verb = "has" if of_replicas else "leads"
+        raise ToolError(f"broker {broker} still {verb} {len(left)}: {partition_names(left)}")
