@@ -131,6 +131,10 @@ SUBCOMMANDS: Final = {
         "odradek.tools.backup.restore_command",
         "restore a backup into an empty cluster, with the same offsets",
     ),
+    "rolling-restart": (
+        "odradek.tools.steering.rolling_restart",
+        "restart brokers one after the other, while all replicas are in sync",
+    ),
     "run-class": (
         "odradek.run_class",
         "run the tool that takes the place of a Java class of Apache Kafka",

@@ -73,7 +73,7 @@ def _act(client: Client, options: Options) -> None:
     state = read_state(client, broker)
     with stopped_by_signals():
         if options.has("leaders-only"):
-            check_leaves_enough(client, state, broker)
+            check_leaves_enough(client, state.partitions, broker)
             move_leaders(client, state, broker, limits, is_executed=is_executed)
         else:
             drain(client, state, broker, limits, is_executed=is_executed)
@@ -99,18 +99,18 @@ def read_state(client: Client, broker: int) -> ClusterState:
     return state
 
 
-def check_leaves_enough(client: Client, state: ClusterState, broker: int) -> None:
+def check_leaves_enough(client: Client, statuses: Statuses, broker: int) -> None:
     """Refuse what would leave partitions without a leader, or without enough replicas in sync.
 
     raises  ToolError
     """
-    alone = without_other_leader(state.partitions, broker)
+    alone = without_other_leader(statuses, broker)
     if alone:
         raise ToolError(
             f"{len(alone)} partitions have no other replica in sync ({partition_names(alone)}): "
             f"they have no leader without broker {broker}"
         )
-    few = below_min_isr(state.partitions, read_min_isr(client, state.partitions), broker)
+    few = below_min_isr(statuses, read_min_isr(client, statuses), broker)
     if few:
         raise ToolError(
             f"{len(few)} partitions would be under min.insync.replicas without broker {broker}: "
