@@ -16,6 +16,10 @@ from odradek.tools.run import KAFKA_EXIT_CODES, KAFKA_VERSION, WRONG_USAGE
 
 SUBCOMMANDS: Final = {
     "acls": ("odradek.tools.acls.command", "add, remove and list access control lists"),
+    "advise": (
+        "odradek.tools.steering.advise",
+        "say how many partitions a topic needs, and when disks are full",
+    ),
     "backup": (
         "odradek.tools.backup.command",
         "back up topics, their configs and committed offsets, or verify a backup",
