@@ -7,28 +7,41 @@
 ARG BASE_IMAGE=debian:bookworm-slim
 
 FROM ${BASE_IMAGE} AS python
-# nc is for the health checks of users; texts and programs of Python's own help and tests are left out.
+# nc is for the health checks of users.  Of Python's library, modules for databases, terminals, help and
+# tests are left out, and of the others the sources: Python imports what is compiled beside them.
 RUN apt-get update \
  && apt-get install -y --no-install-recommends netcat-openbsd python3 \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /var/log/* \
-      /usr/lib/python3*/pydoc_data /usr/lib/python3*/test
+ && cd /usr/lib/python3.?? \
+ && rm -rf pydoc_data test ensurepip lib2to3 turtledemo sqlite3 curses dbm tkinter \
+      turtle.py lib-dynload/_sqlite3.* lib-dynload/_curses* lib-dynload/_codecs_* \
+ && find . -name __pycache__ -prune -exec rm -rf {} + \
+ && python3 -B -m compileall -q -b . \
+ && find . -name '*.py' -delete
 
-FROM python AS build
+FROM ${BASE_IMAGE} AS build
 ARG PIP_INDEX_URL
 ARG PIP_CERT
 RUN apt-get update && apt-get install -y --no-install-recommends binutils ca-certificates python3-venv
 COPY . /source
 # The wheel, with what its metadata requires, in an environment without pip.  The libraries carry
-# symbols for debuggers, 30 MB of them.  The root file system may be read-only, so that modules are
-# compiled here; a compiled module that is not compared with its source is also imported sooner.
+# symbols for debuggers, 30 MB of them, and parts that no program of the image uses.  The root file
+# system may be read-only, so that modules are compiled here; a compiled module that is not compared
+# with its source is also imported sooner.  Of other packages the compiled modules alone are kept.
 RUN python3 -m venv /build \
  && /build/bin/pip wheel --no-cache-dir --no-deps --wheel-dir /wheels /source \
  && python3 -m venv --without-pip /opt/odradek \
  && /build/bin/pip --python /opt/odradek/bin/python install --no-cache-dir --no-compile \
       "$(ls /wheels/odradek-*.whl)[tools]" \
- && rm -rf /opt/odradek/lib/python3*/site-packages/kazoo/tests \
- && find /opt/odradek -name '*.so*' -type f -exec strip --strip-unneeded {} + \
- && /opt/odradek/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/odradek/lib
+ && cd /opt/odradek/lib/python3*/site-packages \
+ && rm -rf kazoo/tests confluent_kafka/schema_registry confluent_kafka/kafkatest \
+      zstandard/_cffi.* cffi pycparser \
+ && find . -name '*.so*' -type f -exec strip --strip-unneeded {} + \
+ && find . -name '*.py[ix]' -delete -o -name '*.px[di]' -delete -o -name '*.[ch]' -delete \
+ && python3 -m compileall -q --invalidation-mode unchecked-hash odradek \
+ && find . -path ./odradek -prune -o -name '*.py' -print > /sources \
+ && python3 -B -m compileall -q -b -i /sources \
+ && xargs rm < /sources
 
 FROM python
 COPY --from=build /opt/odradek /opt/odradek

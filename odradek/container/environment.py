@@ -27,10 +27,23 @@ from odradek.container.names import (
 )
 from odradek.container.new_topics import NewTopic, new_topics
 from odradek.container.refusal import EnvironmentRefused
-from odradek.container.sasl import jaas_settings
+from odradek.container.sasl import (
+    USER_VARIABLES,
+    NewScramUser,
+    jaas_settings,
+    scram_users,
+)
 
 SECRETS: Final = "/etc/kafka/secrets/"
 BITNAMI_CERTIFICATES: Final = "/opt/bitnami/kafka/config/certs/"
+PEM_FILES: Final[Mapping[str, str]] = {
+    "ssl.keystore.key": "kafka.keystore.key",
+    "ssl.keystore.certificate.chain": "kafka.keystore.pem",
+    "ssl.truststore.certificates": "kafka.truststore.pem",
+}
+"""Settings of PEM, whose texts Bitnami's image reads from these files of its certificates."""
+LISTENER_CLIENT_AUTH: Final = re.compile(r"KAFKA_TLS_(\w+)_CLIENT_AUTH")
+"""Bitnami's variable for a listener with TLS."""
 
 LOCATIONS: Final[Mapping[str, str]] = {
     "KAFKA_SSL_KEYSTORE_FILENAME": "ssl.keystore.location",
@@ -105,13 +118,18 @@ class ContainerConfig:
     cluster_id: str | None
     """The id that an empty data directory is formatted with."""
     topics: tuple[NewTopic, ...]
+    users: tuple[NewScramUser, ...]
+    """Users of SCRAM that are stored before the start."""
     log_level: str
     """One of DEBUG, INFO, WARN and ERROR."""
     warnings: tuple[str, ...]
 
 
-def inputs(environment: Mapping[str, str]) -> Inputs:
-    """The files and commands that the environment refers to."""
+def inputs(environment: Mapping[str, str], certificates: str = BITNAMI_CERTIFICATES) -> Inputs:
+    """The files and commands that the environment refers to.
+
+    certificates  the folder of those in Bitnami's convention
+    """
     files = {
         variable: SECRETS + environment[variable]
         for variable in CREDENTIALS
@@ -120,8 +138,18 @@ def inputs(environment: Mapping[str, str]) -> Inputs:
     for variable in FROM_FILES:
         if path := environment.get(f"{variable}_FILE"):
             files[f"{variable}_FILE"] = path
+    if environment.get("KAFKA_TLS_TYPE", "").upper() == "PEM" and _has_tls(environment):
+        files.update({name: certificates + file for name, file in PEM_FILES.items()})
+        if own := environment.get("KAFKA_TLS_TRUSTSTORE_FILE"):
+            files["ssl.truststore.certificates"] = own
     commands = {name: environment[name] for name in COMMANDS if environment.get(name)}
     return Inputs(files, commands)
+
+
+def _has_tls(environment: Mapping[str, str]) -> bool:
+    """Whether a listener may have TLS."""
+    names = ("LISTENER_SECURITY_PROTOCOL_MAP", "LISTENERS", "ADVERTISED_LISTENERS")
+    return any("SSL" in environment.get(f"{BITNAMI_PREFIX}{name}", "") for name in names)
 
 
 def container_config(
@@ -131,23 +159,28 @@ def container_config(
     mounted: Mapping[str, str] | None,
     default: Mapping[str, str],
     hostname: str,
+    certificates: str = BITNAMI_CERTIFICATES,
 ) -> ContainerConfig:
     """The settings of the broker and what else its start needs.
 
-    texts    variable -> what its file contains, or its command printed; see `inputs`
-    mounted  the settings file that the user has put into the container; variables take precedence
-    default  the settings of a broker alone: used where nothing says which coordination there is
-    raises   EnvironmentRefused
+    texts         variable -> what its file contains, or its command printed; see `inputs`
+    mounted       the settings file that the user has put into the container; variables take
+                  precedence
+    default       the settings of a broker alone: used where nothing says which coordination there
+                  is
+    certificates  as of `inputs`
+    raises        EnvironmentRefused
     """
     environment = _with_texts(environment, texts)
     reading = _Reading(environment)
     reading.read_variables()
-    reading.read_files(texts)
+    reading.read_files(texts, certificates)
     reading.read_host_name()
     reading.check_plaintext()
     given = reading.settings
-    if any(name in environment for name in ("KAFKA_CLIENT_USERS", "KAFKA_BROKER_USER")):
-        given.update(jaas_settings(environment, {**(mounted or {}), **given}))
+    has_users = any(name in environment for name in USER_VARIABLES)
+    if has_users:
+        given.update({**jaas_settings(environment, {**(mounted or {}), **given}), **given})
     settings = {**(mounted or {}), **given}
     if mounted is None:
         settings = {**_defaults(environment, given, default, hostname), **given}
@@ -157,6 +190,7 @@ def container_config(
         reading.variables,
         reading.cluster_id(),
         new_topics(environment),
+        scram_users(environment, settings) if has_users else (),
         reading.log_level(),
         tuple(reading.warnings),
     )
@@ -257,8 +291,11 @@ class _Reading:
                 raise EnvironmentRefused(variable, *REFUSED[variable])
             if SERVICE.fullmatch(variable) or text.startswith("tcp://"):
                 continue
+            listener = LISTENER_CLIENT_AUTH.fullmatch(variable)
             if variable in RENAMED:
                 name = RENAMED[variable]
+            elif listener is not None:
+                name = f"listener.name.{listener[1].lower()}.ssl.client.auth"
             elif variable.startswith(BITNAMI_PREFIX):
                 name = bitnami_name(variable.removeprefix(BITNAMI_PREFIX))
             else:
@@ -268,7 +305,7 @@ class _Reading:
             elif text.strip() or name not in EMPTY_IS_UNSET:
                 self._set(name, text, variable)
 
-    def read_files(self, texts: Mapping[str, str]) -> None:
+    def read_files(self, texts: Mapping[str, str], certificates: str) -> None:
         """Key stores, passwords from files, and the outputs of commands."""
         for variable, name in LOCATIONS.items():
             if file := self._environment.get(variable):
@@ -279,19 +316,32 @@ class _Reading:
         for variable, name in COMMAND_SETTINGS.items():
             if variable in texts and name not in self.settings:
                 self._set(name, texts[variable].strip(), variable)
-        if password := self._environment.get("KAFKA_CERTIFICATE_PASSWORD"):
-            for name in CREDENTIALS.values():
-                self._set(name, password, "KAFKA_CERTIFICATE_PASSWORD")
-        if kind := self._environment.get("KAFKA_TLS_TYPE"):
-            self._set("ssl.truststore.type", kind, "KAFKA_TLS_TYPE")
-            for store in ("keystore", "truststore"):
-                path = f"{BITNAMI_CERTIFICATES}kafka.{store}.{kind.lower()}"
-                if f"ssl.{store}.location" not in self.settings:
-                    self._set(f"ssl.{store}.location", path, "KAFKA_TLS_TYPE")
+        self._read_stores(texts, certificates)
         protocol = self._environment.get("KAFKA_ZOOKEEPER_PROTOCOL", "PLAINTEXT")
         if protocol != "PLAINTEXT":
             allowed = "expected PLAINTEXT; KAFKA_CFG_ZOOKEEPER_SSL_* are the settings of TLS"
             raise EnvironmentRefused("KAFKA_ZOOKEEPER_PROTOCOL", "zookeeper.protocol", allowed)
+
+    def _read_stores(self, texts: Mapping[str, str], certificates: str) -> None:
+        """Bitnami's KAFKA_TLS_TYPE and KAFKA_CERTIFICATE_PASSWORD."""
+        kind = self._environment.get("KAFKA_TLS_TYPE", "")
+        if password := self._environment.get("KAFKA_CERTIFICATE_PASSWORD"):
+            # A store of PEM has no password, its key may have one.
+            for name in CREDENTIALS.values():
+                if kind.upper() != "PEM" or name == "ssl.key.password":
+                    self._set(name, password, "KAFKA_CERTIFICATE_PASSWORD")
+        if kind.upper() == "PEM":
+            self._set("ssl.truststore.type", "PEM", "KAFKA_TLS_TYPE")
+            for name in PEM_FILES:
+                if name in texts:
+                    self._set(name, texts[name], "KAFKA_TLS_TYPE")
+            self.settings.pop("ssl.truststore.location", None)
+        elif kind:
+            self._set("ssl.truststore.type", kind, "KAFKA_TLS_TYPE")
+            for store in ("keystore", "truststore"):
+                path = f"{certificates}kafka.{store}.{kind.lower()}"
+                if f"ssl.{store}.location" not in self.settings:
+                    self._set(f"ssl.{store}.location", path, "KAFKA_TLS_TYPE")
 
     def read_host_name(self) -> None:
         """KAFKA_ADVERTISED_HOST_NAME and its port, which Kafka had before listeners."""

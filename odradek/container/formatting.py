@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from odradek.container.sasl import NewScramUser
+from odradek.container.stored_users import add_scram_words
 from odradek.runtime.java_properties import properties_text
 
 ROLES: Final = "process.roles"
@@ -14,13 +16,18 @@ CLUSTER_ID: Final = "5L6g3nShT-eMCtK--X86sw"
 
 
 def format_directories(
-    settings: Mapping[str, str], cluster_id: str | None, *, keeps_stored_id: bool = False
+    settings: Mapping[str, str],
+    cluster_id: str | None,
+    *,
+    keeps_stored_id: bool = False,
+    users: Sequence[NewScramUser] = (),
 ) -> int:
     """Format what is not formatted; returns the exit code.
 
     settings         without process.roles nothing is done
     cluster_id       None: that of a directory that is formatted, or else `CLUSTER_ID`
     keeps_stored_id  a directory that is formatted may have another id than `cluster_id`
+    users            that a new cluster begins with
     """
     if not settings.get(ROLES, "").strip():
         return 0
@@ -35,7 +42,7 @@ def format_directories(
         stored = _stored_id(path) if keeps_stored_id or cluster_id is None else None
         chosen = stored or cluster_id or CLUSTER_ID
         words = ["format", "--cluster-id", chosen, "--config", path, "--ignore-formatted"]
-        return storage_command(words)
+        return storage_command(words + add_scram_words(users))
     finally:
         os.close(descriptor)
 

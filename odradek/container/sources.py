@@ -9,12 +9,19 @@ from pathlib import Path
 from typing import Final
 
 from odradek.bounded_files import read_file, system_error_text
-from odradek.container.environment import ContainerConfig, container_config, inputs
+from odradek.container.environment import (
+    BITNAMI_CERTIFICATES,
+    ContainerConfig,
+    container_config,
+    inputs,
+)
 from odradek.container.refusal import EnvironmentRefused
 from odradek.runtime.java_properties import PropertiesError, parse_properties
 
 MOUNTED: Final = ("/mnt/shared/config", "/bitnami/kafka/config")
 """Folders in which users of Apache's and of Bitnami's image put a settings file."""
+MOUNTED_CERTIFICATES: Final = ("/bitnami/kafka/config/certs/",)
+"""Where users of Bitnami's image put certificates, besides `BITNAMI_CERTIFICATES`."""
 DEFAULT: Final = "/etc/odradek/server.properties"
 FILE_NAME: Final = "server.properties"
 FILE_BYTES_MAX: Final = 4 << 20
@@ -29,7 +36,8 @@ def read_config(environment: Mapping[str, str], default: str = DEFAULT) -> Conta
     default  the file with the settings of a broker alone; there may be none
     raises   EnvironmentRefused, SettingsError
     """
-    needed = inputs(environment)
+    certificates = next(filter(os.path.isdir, MOUNTED_CERTIFICATES), BITNAMI_CERTIFICATES)
+    needed = inputs(environment, certificates)
     texts = {variable: _file_text(variable, path) for variable, path in needed.files.items()}
     texts |= {
         variable: _output(variable, line, environment) for variable, line in needed.commands.items()
@@ -43,6 +51,7 @@ def read_config(environment: Mapping[str, str], default: str = DEFAULT) -> Conta
         mounted=None if mounted is None else read_properties(str(mounted)),
         default=read_properties(default) if os.path.exists(default) else {},
         hostname=os.uname().nodename,
+        certificates=certificates,
     )
 
 

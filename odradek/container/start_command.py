@@ -20,6 +20,7 @@ from odradek.container.config_command import add_variables, check, error_line
 from odradek.container.environment import ContainerConfig
 from odradek.container.formatting import format_directories
 from odradek.container.sources import read_config, read_properties
+from odradek.container.stored_users import store_users
 from odradek.container.zookeeper_command import serve
 from odradek.container.zookeeper_config import zookeeper_properties
 from odradek.launcher import module_command
@@ -68,9 +69,19 @@ def main(arguments: Sequence[str]) -> int:
     except (SettingsError, OSError) as error:
         print(f"odradek: {error_line(error)}", file=sys.stderr)
         return 1
-    code = format_directories(settings, config.cluster_id, keeps_stored_id=options.keep_cluster_id)
+    code = format_directories(
+        settings,
+        config.cluster_id,
+        keeps_stored_id=options.keep_cluster_id,
+        users=config.users,
+    )
     if code != 0:
         return code
+    try:
+        store_users(settings, config.users)
+    except (SettingsError, OSError) as error:
+        print(f"odradek: {error_line(error)}", file=sys.stderr)
+        return 1
     words = [options.config or os.devnull, "--log-level", config.log_level]
     if options.config is None:
         words += _overrides(f"{name}={text}" for name, text in config.settings.items())

@@ -15,8 +15,7 @@ from tests.compose.project import ComposeProject, compose_project, create_topic
 from tests.support.ports import free_port
 
 SERVICE = "odradek"
-IMAGE_BYTES_MAX = 180_000_000
-"""16 MB of it are the library of certificates."""
+IMAGE_BYTES_MAX = 160_000_000
 PROGRESS_S = 90.0
 BUILD_TOOLS = ("cc", "g++", "gcc", "ld", "make", "pip", "pip3", "strip", "git", "curl", "wget")
 SEARCH = 'for name in "$@"; do command -v "$name"; done; true'

@@ -9,6 +9,8 @@ import stat
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -324,3 +326,49 @@ def sasl_configs(address: str, user: str, password: str) -> dict[str, Any]:
         "sasl.password": password,
         "log_level": 0,
     }
+
+
+@pytest.mark.parametrize("coordination", ["own", "roles", "zookeeper"])
+def test_users_of_scram_are_stored_before_the_start(coordination: str, tmp_path: Path) -> None:
+    ports = {"CLIENT": free_port(), "INTERNAL": free_port()}
+    listeners = ",".join(f"{name}://localhost:{port}" for name, port in ports.items())
+    environment = {
+        "KAFKA_CFG_LISTENERS": listeners,
+        "KAFKA_CFG_ADVERTISED_LISTENERS": listeners,
+        "KAFKA_CFG_LISTENER_SECURITY_PROTOCOL_MAP": "CLIENT:SASL_PLAINTEXT,"
+        "INTERNAL:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "KAFKA_CFG_INTER_BROKER_LISTENER_NAME": "INTERNAL",
+        "KAFKA_CFG_SASL_ENABLED_MECHANISMS": "SCRAM-SHA-256,SCRAM-SHA-512",
+        "KAFKA_CFG_SASL_MECHANISM_INTER_BROKER_PROTOCOL": "SCRAM-SHA-512",
+        "KAFKA_CFG_LOG_DIRS": f"{tmp_path}/data",
+        "KAFKA_CLIENT_USERS": "alice,bob",
+        "KAFKA_CLIENT_PASSWORDS": "of-alice,of-bob",
+        "KAFKA_INTER_BROKER_USER": "brokers",
+        "KAFKA_INTER_BROKER_PASSWORD": "of-brokers",
+    }
+    with ExitStack() as stack:
+        if coordination == "zookeeper":
+            address = stack.enter_context(zookeeper(tmp_path / "zookeeper"))
+            environment["KAFKA_CFG_ZOOKEEPER_CONNECT"] = f"{address}/chroot"
+        elif coordination == "roles":
+            controller = f"localhost:{free_port()}"
+            environment["KAFKA_CFG_LISTENERS"] += f",CONTROLLER://{controller}"
+            environment["KAFKA_CFG_CONTROLLER_LISTENER_NAMES"] = "CONTROLLER"
+            environment["KAFKA_CFG_CONTROLLER_QUORUM_VOTERS"] = f"1@{controller}"
+            environment["KAFKA_CFG_PROCESS_ROLES"] = "broker,controller"
+            environment["KAFKA_CFG_NODE_ID"] = "1"
+        for start in ("first", "again"):
+            log = tmp_path / f"{start}.log"
+            command = [*COMMAND, "container-start"]
+            with LoggedProcess(
+                command, log=log, folder=tmp_path, environment=environment
+            ) as process:
+                process.wait_for_line("Kafka Server started", timeout_s=READY_TIMEOUT_S)
+                for user, mechanism in product(
+                    ("alice", "bob"), ("SCRAM-SHA-256", "SCRAM-SHA-512")
+                ):
+                    configs = sasl_configs(f"localhost:{ports['CLIENT']}", user, f"of-{user}")
+                    configs["sasl.mechanism"] = mechanism
+                    assert len(AdminClient(configs).list_topics(timeout=60).brokers) == 1
+                assert process.stop(timeout_s=30) == 0
+            assert not re.search("of-(alice|bob|brokers)", log.read_text())

@@ -162,6 +162,7 @@ def test_environment_of_an_image_gives_its_settings(
     assert config.warnings == ()
 
 
+SCRAMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 HOST: Final = {"KAFKA_ADVERTISED_HOST_NAME": "h", **ZOOKEEPER}
 RULES: Final = {
     "dots, underscores and dashes": (
@@ -193,12 +194,49 @@ RULES: Final = {
         {"KAFKA_CERTIFICATE_PASSWORD_FILE": "/run/secrets/p"},
         {"ssl.key.password": "/run/secrets/p!", "ssl.truststore.password": "/run/secrets/p!"},
     ),
+    "stores of Bitnami": (
+        {"KAFKA_TLS_TYPE": "JKS", "KAFKA_CERTIFICATE_PASSWORD": "x"},
+        {
+            "ssl.keystore.type": "JKS",
+            "ssl.keystore.password": "x",
+            "ssl.truststore.location": "/opt/bitnami/kafka/config/certs/kafka.truststore.jks",
+        },
+    ),
     "certificates of Bitnami": (
-        {"KAFKA_TLS_TYPE": "PEM"},
+        {
+            "KAFKA_TLS_TYPE": "PEM",
+            "KAFKA_CFG_LISTENERS": "SASL_SSL://:9092",
+            "KAFKA_CERTIFICATE_PASSWORD": "x",
+            "KAFKA_TLS_TRUSTSTORE_FILE": "/trusted",
+            "KAFKA_TLS_SASL_SSL_CLIENT_AUTH": "required",
+        },
         {
             "ssl.keystore.type": "PEM",
-            "ssl.truststore.location": "/opt/bitnami/kafka/config/certs/kafka.truststore.pem",
+            "ssl.truststore.type": "PEM",
+            "ssl.key.password": "x",
+            "ssl.keystore.password": None,
+            "ssl.keystore.location": None,
+            "ssl.truststore.location": None,
+            "ssl.keystore.key": "/opt/bitnami/kafka/config/certs/kafka.keystore.key!\n",
+            "ssl.keystore.certificate.chain": "/opt/bitnami/kafka/config/certs/"
+            "kafka.keystore.pem!\n",
+            "ssl.truststore.certificates": "/trusted!\n",
+            "listener.name.sasl_ssl.ssl.client.auth": "required",
         },
+    ),
+    "PEM without a listener that needs it": (
+        {"KAFKA_TLS_TYPE": "PEM", "KAFKA_CFG_LISTENERS": "PLAINTEXT://:9092"},
+        {"ssl.keystore.key": None, "ssl.keystore.location": None},
+    ),
+    "a login module of a user": (
+        {
+            "KAFKA_CLIENT_USERS": "a",
+            "KAFKA_CLIENT_PASSWORDS": "b",
+            "KAFKA_CFG_LISTENER_SECURITY_PROTOCOL_MAP": "C:SASL_SSL",
+            "KAFKA_CFG_SASL_ENABLED_MECHANISMS": "PLAIN",
+            "KAFKA_CFG_LISTENER_NAME_C_PLAIN_SASL_JAAS_CONFIG": "module",
+        },
+        {"listener.name.c.plain.sasl.jaas.config": "module"},
     ),
     "the port of a host name": (
         {**HOST, "KAFKA_PORT": "19", "KAFKA_HOST_NAME": "b"},
@@ -254,6 +292,34 @@ def test_rule_for_a_variable_gives_its_settings(
     config = config_of(environment, texts)
     assert {name: config.settings.get(name) for name in expected} == expected
     assert config.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("mechanisms", "between", "expected"),
+    [
+        ("PLAIN", "PLAIN", []),
+        (
+            "PLAIN, SCRAM-SHA-256,SCRAM-SHA-512",
+            "PLAIN",
+            [(name, mechanism) for mechanism in SCRAMS for name in ("a", "b")],
+        ),
+        ("SCRAM-SHA-512", SCRAMS[0], [("a", SCRAMS[1]), ("b", SCRAMS[1]), ("own", SCRAMS[0])]),
+    ],
+)
+def test_users_of_bitnami_are_stored_for_each_mechanism_of_scram(
+    mechanisms: str, between: str, expected: list[tuple[str, str]]
+) -> None:
+    environment = {
+        "KAFKA_CFG_SASL_ENABLED_MECHANISMS": mechanisms,
+        "KAFKA_CFG_SASL_MECHANISM_INTER_BROKER_PROTOCOL": between,
+        "KAFKA_CLIENT_USERS": "a,b",
+        "KAFKA_CLIENT_PASSWORDS": "of-a,of-b",
+        "KAFKA_INTER_BROKER_USER": "own",
+        "KAFKA_INTER_BROKER_PASSWORD": "of-own",
+    }
+    users = config_of(environment).users
+    assert [(user.name, user.mechanism) for user in users] == expected
+    assert {user.password for user in users} <= {f"of-{user.name}" for user in users}
 
 
 REFUSALS: Final = {
