@@ -6,6 +6,7 @@ connected to the PLAINTEXT listener is a super user, and so is a client certific
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,8 +15,10 @@ from typing import Final
 
 from tests.odradek.console_tools import our_tool_here
 from tests.support.apache import apache_kafka
+from tests.support.broker_process import PROGRAM, BrokerProcess
 from tests.support.certificates import CLIENT_SUBJECT, PASSWORD, Authority
 from tests.support.ports import free_port
+from tests.support.processes import LoggedProcess
 from tests.support.zookeeper import zookeeper
 
 USERS: Final = {"admin": "admin-secret", "alice": "alice-secret", "bob": 'b"o\\b-secret'}
@@ -57,6 +60,8 @@ class Secured:
     ports: Mapping[str, int] = field(
         default_factory=lambda: {name: free_port() for name in LISTENERS}
     )
+    process: LoggedProcess | None = None
+    """That of the broker while it runs, if it is ours."""
     _written: int = 0
 
     def address(self, listener: str) -> str:
@@ -132,11 +137,38 @@ class Secured:
 
 
 @contextmanager
-def secured_apache(folder: Path) -> Iterator[Secured]:
+def secured_apache(folder: Path, kind: type[Secured] = Secured) -> Iterator[Secured]:
     """Apache Kafka 3.9.2 with a ZooKeeper of its own."""
     with zookeeper(folder / "zookeeper") as coordinator:
-        secured = Secured(folder, Authority(folder / "certificates"), f"{coordinator}/kafka")
+        secured = kind(folder, Authority(folder / "certificates"), f"{coordinator}/kafka")
         with apache_kafka(
             folder, zookeeper_address=secured.zookeeper, overrides=secured.settings()
         ):
             yield secured
+
+
+class ConfiguredProcess(BrokerProcess):
+    """A broker whose settings are in its file, and not on its command line."""
+
+    def command(self) -> list[str]:
+        """The command line of the broker."""
+        configuration = self.folder / "server.properties"
+        lines = (f"{name}={text}\n" for name, text in self.settings().items())
+        configuration.write_text("".join(lines))
+        return [sys.executable, *PROGRAM, "start", str(configuration), "--log-level", "DEBUG"]
+
+
+@contextmanager
+def secured_odradek(folder: Path, kind: type[Secured] = Secured) -> Iterator[Secured]:
+    """Our broker, on a coordination tree of its own."""
+    secured = kind(folder, Authority(folder / "certificates"))
+    broker = ConfiguredProcess(folder, overrides=secured.settings())
+    try:
+        secured.process = broker.start().process
+        yield secured
+    finally:
+        broker.close()
+
+
+BROKERS: Final = {"apache": secured_apache, "odradek": secured_odradek}
+"""How a broker of each kind is started."""

@@ -211,6 +211,8 @@ def test_plaintext_is_named(pair: Pair, head: bytes, protocol: str) -> None:
     with pytest.raises(OSError, match="SSL"):
         transport.handshake()
     assert transport.plaintext == protocol
+    # The alert of Apache Kafka's broker: unexpected_message.
+    assert client.socket.recv(100) == b"\x15\x03\x03\0\2\2\x0a"
 
 
 def test_changed_bytes_end_the_connection(pair: Pair) -> None:

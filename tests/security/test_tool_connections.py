@@ -7,17 +7,19 @@ from collections.abc import Iterator
 import pytest
 
 from tests.odradek.console_tools import our_tool, our_tool_here
-from tests.security.secured import MODULES, Secured, jaas, secured_apache
+from tests.security.secured import BROKERS, MODULES, Secured, jaas
 from tests.support.apache import ToolResult
 from tests.support.certificates import PASSWORD, Authority
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.judge]
 
 
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """Apache's broker, with users."""
-    with secured_apache(tmp_path_factory.mktemp("secured")) as broker:
+@pytest.fixture(scope="module", params=BROKERS)
+def secured(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Secured]:
+    """A broker with users."""
+    with BROKERS[request.param](tmp_path_factory.mktemp("secured")) as broker:
         broker.add_scram_users()
         yield broker
 

@@ -10,30 +10,32 @@ from collections.abc import Iterator
 import pytest
 
 from tests.odradek.console_tools import our_tool_here
-from tests.security.secured import Secured, secured_apache
+from tests.security.secured import BROKERS, Secured
 from tests.security.tools_conversation import COMMAND_LINES, RECORDED, play
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.judge]
 
 
-@pytest.fixture(scope="module")
-def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """Apache's broker, with users."""
-    with secured_apache(tmp_path_factory.mktemp("secured")) as broker:
+@pytest.fixture(scope="module", params=BROKERS)
+def secured(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Secured]:
+    """A broker with users."""
+    with BROKERS[request.param](tmp_path_factory.mktemp("secured")) as broker:
         broker.add_scram_users()
         yield broker
 
 
-def test_our_tools_with_apache_kafka_print_the_recorded_lines(apache: Secured) -> None:
+def test_our_tools_print_the_recorded_lines(secured: Secured) -> None:
     lines = COMMAND_LINES.read_text().splitlines()
-    assert play(our_tool_here, apache, lines) == RECORDED.read_text()
+    assert play(our_tool_here, secured, lines) == RECORDED.read_text()
 
 
 @pytest.mark.parametrize(("response", "remaining"), [("n\n", 2), ("", 2), ("Y\n", 1)])
 def test_entries_are_removed_after_a_yes_only(
-    apache: Secured, response: str, remaining: int
+    secured: Secured, response: str, remaining: int
 ) -> None:
-    at = ["--bootstrap-server", apache.address("PLAINTEXT"), "--topic", f"asked-{remaining}"]
+    at = ["--bootstrap-server", secured.address("PLAINTEXT"), "--topic", f"asked-{remaining}"]
     at += ["--allow-principal", "User:x", "--operation"]
     assert our_tool_here("acls", ["--add", *at, "Read", "--operation", "Write"]).exit_code == 0
     result = our_tool_here("acls", ["--remove", *at, "Read"], response)

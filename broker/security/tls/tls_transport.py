@@ -40,6 +40,8 @@ FRUITFUL: Final = 32
 """Encrypted bytes that one byte of content makes up for: a record of one byte has 23."""
 FRUITLESS: Final = "the client sends messages of TLS without end, such as changes of its keys"
 HANDSHAKE_RECORD: Final = 0x16
+UNEXPECTED_MESSAGE: Final = b"\x15\x03\x03\x00\x02\x02\x0a"
+"""The fatal alert of TLS 1.2 that Java sends to a client without TLS: some clients name it."""
 HTTP_METHODS: Final = (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PRI ")
 
 
@@ -124,6 +126,8 @@ class TlsTransport:
         except SSLError:
             with contextlib.suppress(OSError):
                 self.flush()
+                if self.plaintext is not None:
+                    self._socket.send(UNEXPECTED_MESSAGE)
             raise
         self.is_established = True
         self.may_have_more = True

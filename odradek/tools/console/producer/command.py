@@ -234,8 +234,16 @@ class RecordSender:
         self._is_closed.set()
         if self._polling.is_alive():
             self._polling.join()
-        while self._producer.flush(POLL_S):
-            pass
+        try:
+            while self._producer.flush(POLL_S):
+                pass
+        except AuthenticationError:
+            self._producer.purge()
+            raise
+        finally:
+            # Threads of librdkafka that outlive the interpreter crash now and then.
+            with suppress(AuthenticationError):
+                self._producer.close()
 
 
 def _size_of(value: str | bytes | None) -> str:
