@@ -145,7 +145,7 @@ def elect(client: Client, election_type: int, partitions: Sequence[TopicPartitio
     partitions  None: every partition that needs it
     raises      ToolError, ClientError
     """
-    errors = _request(client, election_type, partitions)
+    errors = request_election(client, election_type, partitions)
     kind = ELECTION_TYPES[election_type]
     failed: list[tuple[TopicPartition, KafkaError]] = []
     elected, unchanged = [], []
@@ -174,16 +174,21 @@ def elect_preferred(client: Client, partitions: Sequence[TopicPartition]) -> Non
 
     raises  ToolError for the first that cannot be elected, ClientError
     """
-    errors = _request(client, ELECTION_TYPES.index("PREFERRED"), partitions)
+    errors = request_election(client, ELECTION_TYPES.index("PREFERRED"), partitions)
     for partition in sorted(errors):
         error = errors[partition]
         if error is not None and error.code != ErrorCode.ELECTION_NOT_NEEDED:
             raise ToolError(f"leader of {partition_text(partition)}: {error}")
 
 
-def _request(
+def request_election(
     client: Client, election_type: int, partitions: Sequence[TopicPartition] | None
 ) -> dict[TopicPartition, KafkaError | None]:
+    """The error of each election, None for a leader that was elected.
+
+    partitions  None: every partition that needs it
+    raises      ToolError, ClientError
+    """
     request = ElectLeadersRequest(
         election_type=election_type,
         topic_partitions=None

@@ -23,6 +23,7 @@ from odradek.tools.client import ClientError
 from odradek.tools.errors import KafkaError, ToolError
 from odradek.web_console.access import Guard, Users
 from odradek.web_console.arguments import PageArgumentError, PageArguments
+from odradek.web_console.change_pages import ChangePages, ChangeRefused
 from odradek.web_console.cluster import ShownCluster
 from odradek.web_console.formats import FILTERS
 from odradek.web_console.live import Streams, content_events
@@ -30,11 +31,17 @@ from odradek.web_console.record_pages import RecordSearches
 from odradek.web_console.records.decoding import Schemas
 from odradek.web_console.records.query import parse_query
 from odradek.web_console.sampling import ClusterSampler
+from odradek.web_console.views.access import access_view
 from odradek.web_console.views.brokers import broker_view, brokers_view
 from odradek.web_console.views.groups import group_view, groups_view
 from odradek.web_console.views.metadata import find_topic, read_metadata
 from odradek.web_console.views.overview import clusters_view, overview_view
-from odradek.web_console.views.topics import topic_configs_view, topic_view, topics_view
+from odradek.web_console.views.topics import (
+    topic_change_view,
+    topic_configs_view,
+    topic_view,
+    topics_view,
+)
 
 FOLDER: Final = Path(__file__).parent
 NOT_THERE: Final = (
@@ -64,7 +71,9 @@ PAGES: Final = (
     ClusterPage("/topics", "topics.html", topics_view),
     ClusterPage("/topics/{topic}", "topic.html", topic_view),
     ClusterPage("/topics/{topic}/configs", "topic_configs.html", topic_configs_view),
+    ClusterPage("/topics/{topic}/change", "topic_change.html", topic_change_view),
     ClusterPage("/groups", "groups.html", groups_view),
+    ClusterPage("/access", "access.html", access_view),
     ClusterPage("/group", "group.html", group_view),
 )
 
@@ -83,6 +92,7 @@ class Console:
         self._clusters = {cluster.name: cluster for cluster in clusters}
         self._samplers = {cluster.name: ClusterSampler(cluster) for cluster in clusters}
         self._allows_changes = allows_changes
+        self._changes = ChangePages(allows_changes=allows_changes)
         self._streams = Streams()
         self._registries = registries
         self._searches = RecordSearches(registries)
@@ -107,12 +117,15 @@ class Console:
         for page in PAGES:
             path = "/clusters/{cluster}" + page.path
             routes += self._three(path, page.template, partial(self._content, page.view))
-        records = "/clusters/{cluster}/topics/{topic}/records"
+        cluster = "/clusters/{cluster}"
+        records = f"{cluster}/topics/{{topic}}/records"
         return [
             *routes,
             Route(records, self._records),
             Route(f"/api{records}", self._records_json),
             Route(f"/stream{records}", self._records_stream),
+            Route(f"{cluster}/changes/{{kind}}", self._preview, methods=["POST"]),
+            Route(f"{cluster}/confirm", self._confirm, methods=["POST"]),
             *self._three(f"{records}/{{partition}}/{{offset}}", "record.html", self._record),
             Route(f"{records}/{{partition}}/{{offset}}/raw", self._raw),
         ]
@@ -185,6 +198,27 @@ class Console:
     async def _record(self, request: Request) -> dict[str, Any]:
         return await self._searches.one_content(self._cluster(request), arguments_of(request))
 
+    async def _preview(self, request: Request) -> Response:
+        return await self._change(request, "change_preview.html", self._changes.preview)
+
+    async def _confirm(self, request: Request) -> Response:
+        return await self._change(request, "change_done.html", self._changes.confirm)
+
+    async def _change(
+        self,
+        request: Request,
+        template: str,
+        act: Callable[[Request, ShownCluster], Awaitable[dict[str, Any]]],
+    ) -> Response:
+        try:
+            values = await act(request, self._cluster(request))
+        except ChangeRefused as error:
+            return self._page(request, "refused.html", {"trouble": str(error)}, 403)
+        except (ToolError, ClientError) as error:
+            status = 503 if isinstance(error, ClientError) else 400
+            return self._page(request, "refused.html", {"trouble": str(error)}, status)
+        return self._page(request, template, values)
+
     async def _raw(self, request: Request) -> Response:
         try:
             return await self._searches.raw(self._cluster(request), arguments_of(request))
@@ -206,6 +240,7 @@ class Console:
     ) -> str:
         path = request.url.path.removeprefix("/live")
         name = request.path_params.get("cluster")
+        user = request.scope["user"]
         return self._templates.get_template(template).render(
             values,
             layout="fragment.html" if is_fragment else "base.html",
@@ -216,7 +251,8 @@ class Console:
             clusters=list(self._clusters),
             allows_changes=self._allows_changes,
             has_registry=name in self._registries,
-            user=request.scope["user"],
+            user=user,
+            csrf=self._changes.csrf_token(user) if self._allows_changes else "",
         )
 
     async def _home(self, _: Request) -> Response:

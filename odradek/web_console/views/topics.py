@@ -10,6 +10,7 @@ from odradek.protocol.messages.metadata import MetadataResponse, MetadataRespons
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
 from odradek.tools.partition_offsets import list_offsets
+from odradek.tools.reassign_partitions.cluster import list_reassignments
 from odradek.web_console.arguments import PageArguments
 from odradek.web_console.cluster import ShownCluster
 from odradek.web_console.views.configs import TOPIC, read_configs
@@ -161,4 +162,26 @@ def health(metadata: MetadataResponse) -> dict[str, int]:
         "partitions": len(partitions),
         "offline": sum(row.leader_id not in live for row in partitions),
         "under_replicated": sum(len(row.isr_nodes) < len(row.replica_nodes) for row in partitions),
+    }
+
+
+def topic_change_view(cluster: ShownCluster, arguments: PageArguments) -> dict[str, Any]:
+    """What the forms of a topic begin with.
+
+    raises  ToolError, ClientError
+    """
+    name = arguments.required("topic")
+    metadata = read_metadata(cluster)
+    topic = find_topic(metadata, name)
+    rows = sorted(topic.partitions, key=lambda row: row.partition_index)
+    keys = [TopicPartition(name, row.partition_index) for row in rows]
+    ongoing = cluster.call(partial(list_reassignments, partitions=keys))
+    return {
+        "partitions": [
+            {"partition": row.partition_index, "replicas": row.replica_nodes} for row in rows
+        ],
+        "brokers": [broker.node_id for broker in metadata.brokers],
+        "ongoing": [
+            f"{key.partition}: {','.join(map(str, move.replicas))}" for key, move in ongoing.items()
+        ],
     }

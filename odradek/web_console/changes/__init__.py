@@ -1,0 +1,1 @@
+"""What the console changes in a cluster: planned first, shown, and done when it is confirmed."""

@@ -1,0 +1,147 @@
+"""Changes of access: ACLs, SCRAM credentials, quotas."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from odradek.tools.acls.bindings import (
+    OPERATIONS,
+    PERMISSION_TYPES,
+    RESOURCE_TYPES,
+    SPECIFIC,
+    AclPattern,
+    AclRule,
+)
+from odradek.tools.acls.queries import create_acls, delete_acls
+from odradek.tools.client import Client
+from odradek.tools.configs.alterations import IP_QUOTAS, QUOTAS, alter_entity
+from odradek.tools.configs.errors import ConfigsError
+from odradek.tools.configs.options import CLIENTS, IPS, USERS
+from odradek.tools.configs.quotas import quota_entries
+from odradek.tools.configs.scram_credentials import (
+    HASHES,
+    alter_credentials,
+    store_scram_credential,
+)
+from odradek.tools.errors import ToolError
+from odradek.web_console.arguments import PageArgumentError, PageArguments
+from odradek.web_console.changes.planned_change import PlannedChange, PreviewLine
+from odradek.web_console.cluster import ShownCluster
+
+BACK: Final = "/access"
+ACTS: Final = ("add", "remove")
+DEFAULT: Final = "<default>"
+"""In place of a name: the default of its type."""
+
+
+def plan_acl(_: ShownCluster, form: PageArguments) -> PlannedChange:
+    """Add or remove an entry.
+
+    raises  PageArgumentError
+    """
+    is_added = form.choice("act", ACTS) == "add"
+    pattern = AclPattern(
+        form.choice("resource", RESOURCE_TYPES[2:]),
+        form.required("name"),
+        form.choice("pattern", SPECIFIC),
+    )
+    rule = AclRule(
+        form.required("principal"),
+        form.text("host", "*"),
+        form.choice("operation", OPERATIONS[2:]),
+        form.choice("permission", ("ALLOW", "DENY")),
+    )
+    assert rule.permission_type in PERMISSION_TYPES
+    text = f"{rule.permission_type} {rule.operation} from {rule.host}"
+    line = PreviewLine(
+        f"{rule.principal} on {pattern.resource_type} {pattern.name} ({pattern.pattern_type})",
+        "" if is_added else text,
+        text if is_added else "",
+    )
+    return PlannedChange(
+        "acl",
+        f"{'Add' if is_added else 'Remove'} an ACL",
+        [line],
+        partial(_change_acl, is_added, pattern, rule),
+        {"act": "add" if is_added else "remove", **pattern._asdict(), **rule._asdict()},
+        BACK,
+    )
+
+
+def _change_acl(is_added: bool, pattern: AclPattern, rule: AclRule, client: Client) -> list[str]:
+    (create_acls if is_added else delete_acls)(client, pattern, [rule])
+    return ["Added the entry." if is_added else "Removed the entry."]
+
+
+def plan_user(_: ShownCluster, form: PageArguments) -> PlannedChange:
+    """Set the password of a user by SCRAM, or delete it.
+
+    raises  PageArgumentError
+    """
+    user = form.required("user")
+    mechanism = form.choice("mechanism", tuple(HASHES))
+    is_added = form.choice("act", ACTS) == "add"
+    password = form.raw("password")
+    if is_added and not password:
+        raise PageArgumentError("'password' is missing")
+    apply = partial(_set_password, user, mechanism, password)
+    return PlannedChange(
+        "user",
+        f"{'Set' if is_added else 'Delete'} the password of {user}",
+        [PreviewLine(f"{user}, {mechanism}", "", "a new password" if is_added else "deleted")],
+        apply if is_added else partial(_delete_password, user, mechanism),
+        {"act": "add" if is_added else "remove", "user": user, "mechanism": mechanism},
+        BACK,
+    )
+
+
+def _set_password(user: str, mechanism: str, password: str, client: Client) -> list[str]:
+    store_scram_credential(client, user, mechanism, password)
+    return [f"{user} can log in by {mechanism}."]
+
+
+def _delete_password(user: str, mechanism: str, client: Client) -> list[str]:
+    alter_credentials(client, user, {}, [mechanism])
+    return [f"{user} can no longer log in by {mechanism}."]
+
+
+def plan_quota(cluster: ShownCluster, form: PageArguments) -> PlannedChange:
+    """Set a quota of a user, a client id, both, or an address; without a value it is deleted.
+
+    raises  ToolError, ClientError
+    """
+    given = [
+        (kind, form.text(name))
+        for kind, name in ((USERS, "user"), (CLIENTS, "client_id"), (IPS, "ip"))
+        if form.text(name)
+    ]
+    kinds = [kind for kind, _ in given]
+    names = ["" if name == DEFAULT else name for _, name in given]
+    if not kinds or (IPS in kinds and len(kinds) > 1):
+        raise PageArgumentError("a quota is of a user, a client id, both, or an address")
+    quota = form.choice("quota", (*QUOTAS, *IP_QUOTAS))
+    value = form.text("value")
+    entries = cluster.call(lambda client: quota_entries(client, kinds, names))
+    before = {row.key: row.value for entry in entries for row in entry.values}
+    entity = ", ".join(f"{kind} {name}" for kind, name in given)
+    return PlannedChange(
+        "quota",
+        f"Change a quota of {entity}",
+        [PreviewLine(quota, str(before.get(quota, "none")), value or "none")],
+        partial(_change_quota, kinds, names, quota, value),
+        {"entity": entity, "quota": quota, "value": value or None},
+        BACK,
+    )
+
+
+def _change_quota(
+    kinds: list[str], names: list[str], quota: str, value: str, client: Client
+) -> list[str]:
+    try:
+        alter_entity(
+            client, kinds, names, {quota: value} if value else {}, [] if value else [quota]
+        )
+    except ConfigsError as error:
+        raise ToolError(str(error)) from None
+    return [f"Changed {quota}."]

@@ -1,0 +1,132 @@
+"""Changes of groups: their offsets, and groups as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from odradek.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.tools.client import Client
+from odradek.tools.consumer_groups.group_offsets import (
+    commit_offsets,
+    committed_offsets,
+    delete_groups,
+)
+from odradek.tools.consumer_groups.queries import describe
+from odradek.tools.consumer_groups.reset import INACTIVE
+from odradek.tools.errors import KafkaError, ToolError, partition_text
+from odradek.tools.partition_offsets import NO_OFFSET, list_offsets, partitions_of
+from odradek.web_console.arguments import PageArgumentError, PageArguments
+from odradek.web_console.changes.planned_change import PlannedChange, PreviewLine
+from odradek.web_console.cluster import ShownCluster
+from odradek.web_console.formats import query_text
+from odradek.web_console.records.query import INT64_MAX, parse_time
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+TO_OFFSET: Final = "offset"
+SHIFT: Final = "shift"
+TIME: Final = "time"
+TARGETS: Final = (EARLIEST, LATEST, TO_OFFSET, SHIFT, TIME)
+
+
+def plan_reset_offsets(cluster: ShownCluster, form: PageArguments) -> PlannedChange:
+    """New offsets of a group that has no members, each inside of its log.
+
+    raises  ToolError, ClientError
+    """
+    group = form.raw("group")
+    target = form.choice("to", TARGETS)
+    before, after = cluster.call(partial(_new_offsets, group, target, form))
+    if not after:
+        raise PageArgumentError("the group has no offsets; name a topic")
+    lines = [
+        PreviewLine(partition_text(key), str(before.get(key, "none")), str(offset))
+        for key, offset in sorted(after.items())
+    ]
+    return PlannedChange(
+        "reset-offsets",
+        f"Reset offsets of group {group}",
+        lines,
+        partial(_commit, group, after),
+        {"group": group, "to": target, "offsets": {partition_text(k): v for k, v in after.items()}},
+        f"/group{query_text({'id': group})}",
+    )
+
+
+def _new_offsets(
+    group: str, target: str, form: PageArguments, client: Client
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    _check_inactive(client, group)
+    before = committed_offsets(client, group)
+    topic = form.text("topic")
+    keys = partitions_of(client, topic) if topic else sorted(before)
+    if not keys:
+        return before, {}
+    starts = list_offsets(client, keys, EARLIEST_TIMESTAMP)
+    ends = list_offsets(client, keys, LATEST_TIMESTAMP)
+    match target:
+        case "earliest":
+            after = dict(starts)
+        case "latest":
+            after = dict(ends)
+        case "offset":
+            after = dict.fromkeys(keys, form.number("value", 0, 0, INT64_MAX))
+        case "shift":
+            step = form.number("value", 0, -INT64_MAX, INT64_MAX)
+            after = {key: before[key] + step for key in keys if key in before}
+        case _:
+            moments = list_offsets(client, keys, parse_time(form.required("value")))
+            after = {
+                key: ends[key] if offset == NO_OFFSET else offset for key, offset in moments.items()
+            }
+    return before, {key: min(max(at, starts[key]), ends[key]) for key, at in after.items()}
+
+
+def _check_inactive(client: Client, group: str) -> None:
+    description = describe(client, [group])[group]
+    if isinstance(description, KafkaError):
+        raise description
+    if description.state not in INACTIVE:
+        raise ToolError(
+            f"the group is {description.state}: its members have to be stopped before its offsets "
+            "can be changed"
+        )
+
+
+def _commit(group: str, offsets: Mapping[TopicPartition, int], client: Client) -> list[str]:
+    _check_inactive(client, group)
+    commit_offsets(client, group, offsets)
+    return [f"Committed {len(offsets)} offsets."]
+
+
+def plan_delete_group(cluster: ShownCluster, form: PageArguments) -> PlannedChange:
+    """raises  ToolError, ClientError"""
+    group = form.raw("group")
+    offsets = cluster.call(partial(_offsets_of_inactive, group))
+    return PlannedChange(
+        "delete-group",
+        f"Delete group {group}",
+        [
+            PreviewLine(partition_text(key), str(offset), "")
+            for key, offset in sorted(offsets.items())
+        ],
+        partial(_delete, group),
+        {"group": group},
+        "/groups",
+        warning="The offsets of the group are lost.",
+    )
+
+
+def _offsets_of_inactive(group: str, client: Client) -> dict[TopicPartition, int]:
+    _check_inactive(client, group)
+    return committed_offsets(client, group)
+
+
+def _delete(group: str, client: Client) -> list[str]:
+    error = delete_groups(client, [group])[group]
+    if error is not None:
+        raise error
+    return ["Deleted the group."]

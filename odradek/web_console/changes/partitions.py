@@ -1,0 +1,132 @@
+"""Changes of where partitions are: elections of preferred leaders, reassignments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from odradek.bounded_parsing import UnreadableText, parse_integer
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.tools.client import Client
+from odradek.tools.cluster_status.render import size_text
+from odradek.tools.errors import ToolError, partition_text
+from odradek.tools.leader_election import request_election
+from odradek.tools.reassign_partitions.cluster import alter_reassignments
+from odradek.web_console.arguments import PageArgumentError, PageArguments
+from odradek.web_console.changes.planned_change import PlannedChange, PreviewLine
+from odradek.web_console.changes.topics import parse_brokers
+from odradek.web_console.cluster import ShownCluster
+from odradek.web_console.formats import path_part
+from odradek.web_console.views.metadata import find_topic, read_log_directories, read_metadata
+
+PREFERRED: Final = 0
+
+
+def plan_elect_preferred(cluster: ShownCluster, form: PageArguments) -> PlannedChange:
+    """Let the first replica lead again, in all topics or in one.
+
+    raises  ToolError, ClientError
+    """
+    name = form.text("topic")
+    metadata = read_metadata(cluster)
+    topics = [find_topic(metadata, name)] if name else metadata.topics
+    moved = {
+        TopicPartition(topic.name or "", row.partition_index): (row.leader_id, row.replica_nodes[0])
+        for topic in topics
+        for row in topic.partitions
+        if row.replica_nodes and row.leader_id != row.replica_nodes[0]
+    }
+    if not moved:
+        raise PageArgumentError("the first replica leads each partition already")
+    return PlannedChange(
+        "elect-preferred",
+        f"Elect preferred leaders{f' of {name}' if name else ''}",
+        [
+            PreviewLine(partition_text(key), f"leader {before}", f"leader {after}")
+            for key, (before, after) in sorted(moved.items())
+        ],
+        partial(_elect, sorted(moved)),
+        {"partitions": [partition_text(key) for key in sorted(moved)]},
+        f"/topics/{path_part(name)}" if name else "/brokers",
+    )
+
+
+def _elect(partitions: Sequence[TopicPartition], client: Client) -> list[str]:
+    errors = request_election(client, PREFERRED, partitions)
+    failed = [
+        f"{partition_text(key)}: {error}"
+        for key, error in sorted(errors.items())
+        if error is not None and error.code != ErrorCode.ELECTION_NOT_NEEDED
+    ]
+    if failed:
+        raise ToolError("; ".join(failed))
+    return [f"Elected the leaders of {len(partitions)} partitions."]
+
+
+def plan_reassign(cluster: ShownCluster, form: PageArguments) -> PlannedChange:
+    """Move replicas of a topic: a line for each partition, as `0: 1,2,3`, or `0:` to cancel.
+
+    raises  ToolError, ClientError
+    """
+    name = form.required("topic")
+    metadata = read_metadata(cluster)
+    topic = find_topic(metadata, name)
+    current = {row.partition_index: row.replica_nodes for row in topic.partitions}
+    live = {broker.node_id for broker in metadata.brokers}
+    sizes = read_log_directories(cluster).sizes
+    targets: dict[TopicPartition, list[int] | None] = {}
+    lines: list[PreviewLine] = []
+    moved_bytes = 0
+    for text in filter(None, map(str.strip, form.raw("plan").splitlines())):
+        key, replicas = _parse_line(name, text, current, live)
+        targets[key] = replicas
+        before = current[key.partition]
+        added = [broker for broker in replicas or () if broker not in before]
+        moved_bytes += len(added) * sizes.get(key, 0)
+        after = "cancel the reassignment" if replicas is None else _ids(replicas)
+        lines.append(PreviewLine(partition_text(key), _ids(before), after))
+    if not targets:
+        raise PageArgumentError("the plan has no line such as 0: 1,2,3")
+    return PlannedChange(
+        "reassign",
+        f"Reassign partitions of {name}",
+        lines,
+        partial(_reassign, targets),
+        {"partitions": {partition_text(key): replicas for key, replicas in targets.items()}},
+        f"/topics/{path_part(name)}",
+        warning=f"About {size_text(moved_bytes)} are copied, without a throttle.",
+    )
+
+
+def _parse_line(
+    topic: str, text: str, current: Mapping[int, Sequence[int]], live: set[int]
+) -> tuple[TopicPartition, list[int] | None]:
+    number, colon, brokers = text.partition(":")
+    try:
+        partition = parse_integer(number.strip(), 0, 2**31 - 1)
+    except UnreadableText:
+        partition = -1
+    if not colon or partition not in current:
+        raise PageArgumentError(f"'{text[:80]}' is not a line of a partition: 0: 1,2,3")
+    key = TopicPartition(topic, partition)
+    if not brokers.strip():
+        return key, None
+    replicas = parse_brokers(brokers)
+    absent = [broker for broker in replicas if broker not in live]
+    if absent or len(dict.fromkeys(replicas)) < len(replicas):
+        reason = f"broker {absent[0]} is not alive" if absent else "a broker is named twice"
+        raise PageArgumentError(f"'{text[:80]}': {reason}")
+    return key, replicas
+
+
+def _ids(brokers: Sequence[int]) -> str:
+    return ", ".join(map(str, brokers))
+
+
+def _reassign(targets: Mapping[TopicPartition, Sequence[int] | None], client: Client) -> list[str]:
+    errors = alter_reassignments(client, targets)
+    if errors:
+        raise ToolError("; ".join(f"{partition_text(k)}: {text}" for k, text in errors.items()))
+    return [f"Started {len(targets)} reassignments."]
