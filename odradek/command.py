@@ -32,6 +32,10 @@ SUBCOMMANDS: Final = {
         "odradek.tools.check_log_dirs",
         "verify the log directories of a stopped broker",
     ),
+    "canary": (
+        "odradek.tools.canary.command",
+        "send records to each broker and read them back, for ever",
+    ),
     "client-metrics": (
         "odradek.tools.client_metrics",
         "describe and alter subscriptions to the metrics of clients",

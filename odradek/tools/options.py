@@ -128,6 +128,19 @@ class Options:
         return number
 
 
+def positive_number(options: Options, name: str, default: int) -> int:
+    """The only value of an option, from 1 to INT32_MAX.
+
+    raises  OptionsError
+    """
+    text = options.value(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdecimal()) or not 0 < int(text) <= INT32_MAX:
+        raise OptionsError(f"--{name}: '{text}' is not a number of at least 1")
+    return int(text)
+
+
 def scan(flags: Sequence[Flag], words: Sequence[str]) -> Options:
     """Parse a command line.
 

@@ -23,9 +23,10 @@ from odradek.tools.consumer_groups.queries import list_groups
 from odradek.tools.errors import KafkaError, ToolError
 from odradek.tools.lag.evaluation import GroupLag, LagStatus, PartitionLag, evaluate
 from odradek.tools.lag.history import OFFSETS_TOPIC, committed_since, log_ends, with_lags
-from odradek.tools.lag.http_pages import CachedVerdicts, group_json, open_server
+from odradek.tools.lag.http_pages import CachedVerdicts, group_json, http_page
 from odradek.tools.library_client import open_client as open_library_client
-from odradek.tools.options import CLIENT_FLAGS, INT32_MAX, Flag, Options, OptionsError, parse_with
+from odradek.tools.options import CLIENT_FLAGS, Flag, Options, parse_with, positive_number
+from odradek.tools.page_server import open_page_server
 from odradek.tools.run_command import run_command
 
 WHAT_IT_DOES: Final = "This tool says whether consumer groups keep up, by what they have committed."
@@ -64,8 +65,8 @@ def _act(options: Options) -> int:
     config = options.value("command-config")
     query = GroupsQuery(
         groups=options.values("group"),
-        minutes=number(options, "minutes", MINUTES),
-        interval_ms=number(options, "interval-ms", INTERVAL_MS),
+        minutes=positive_number(options, "minutes", MINUTES),
+        interval_ms=positive_number(options, "interval-ms", INTERVAL_MS),
     )
     with closing(open_client(bootstrap, config)) as client:
         try:
@@ -91,16 +92,6 @@ def _act(options: Options) -> int:
         print(line)
     is_ok = all(verdict.status is LagStatus.OK for verdict in verdicts.values())
     return NOT_OK if options.has("check") and not is_ok else 0
-
-
-def number(options: Options, name: str, default: int) -> int:
-    """raises  OptionsError"""
-    text = options.value(name)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdecimal()) or not 0 < int(text) <= INT32_MAX:
-        raise OptionsError(f"--{name}: '{text}' is not a number of at least 1")
-    return int(text)
 
 
 class GroupsQuery:
@@ -161,15 +152,7 @@ def serve(listen: str, cluster: str, cached: CachedVerdicts) -> int:
 
     raises  OptionsError, ToolError
     """
-    host, _, port = listen.rpartition(":")
-    if not (port.isascii() and port.isdecimal()) or int(port) > 65_535:
-        raise OptionsError(f"--listen: '{listen}' is not HOST:PORT or PORT")
-    try:
-        server = open_server(host or "127.0.0.1", int(port), cluster, cached)
-    except OSError as error:
-        raise ToolError(f"cannot listen on {listen}: {error.strerror or error}") from error
-    with server:
-        print(f"serving on {server.server_address[0]!s}:{server.server_address[1]}", flush=True)
+    with open_page_server(listen, lambda path: http_page(path, cluster, cached)) as server:
         server.serve_forever()
     return 0
 

@@ -15,18 +15,17 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 from urllib.parse import unquote
 
 from odradek.tools.client import ClientError
 from odradek.tools.errors import ToolError
 from odradek.tools.lag.evaluation import Commit, GroupLag, LagStatus, PartitionLag
+from odradek.tools.page_server import ToolPage
 
 CACHE_S: Final = 10.0
 """How long a verdict is served (Burrow: expire-cache)."""
 ROOT: Final = ("v3", "kafka")
-CLIENT_TIMEOUT_S: Final = 10
 
 Verdicts = Mapping[str, GroupLag]
 
@@ -130,30 +129,11 @@ def commit_json(commit: Commit) -> dict[str, int]:
     }
 
 
-def open_server(host: str, port: int, cluster: str, cached: CachedVerdicts) -> ThreadingHTTPServer:
-    """A bound server.
-
-    raises  OSError
-    """
-    host_name = socket.gethostname()
-
-    class Handler(BaseHTTPRequestHandler):
-        timeout = CLIENT_TIMEOUT_S
-
-        def do_GET(self) -> None:
-            try:
-                code, content = page(self.path, cluster, cached)
-            except (ToolError, ClientError) as error:
-                code, content = failed(503, str(error))
-            content["request"] = {"url": self.path, "host": host_name}
-            text = json.dumps(content).encode()
-            self.send_response(code)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Requests are not logged."""
-
-    return ThreadingHTTPServer((host, port), Handler)
+def http_page(path: str, cluster: str, cached: CachedVerdicts) -> ToolPage:
+    """The response for a path; 503 with the reason when the cluster cannot be asked."""
+    try:
+        code, content = page(path, cluster, cached)
+    except (ToolError, ClientError) as error:
+        code, content = failed(503, str(error))
+    content["request"] = {"url": path, "host": socket.gethostname()}
+    return ToolPage(code, "application/json", json.dumps(content).encode())

@@ -1,0 +1,1 @@
+"""`odradek canary`: whether each broker takes a record and gives it back, and how fast."""

@@ -1,0 +1,1 @@
+"""`odradek canary`, against clusters whose brokers are killed."""
