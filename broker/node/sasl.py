@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from odradek.broker.node.start_error import StartError
 from odradek.broker.security.sasl.scram_users import ScramUsers
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.listeners import SASL_PROTOCOLS
@@ -66,10 +68,20 @@ def build_login(
         return None
     # Imported only where brokers authenticate.
     from odradek.broker.security.sasl.sasl_client import make_login
-    from odradek.broker.settings.sasl import inter_broker_mechanism, login_modules
+    from odradek.broker.settings.sasl import (
+        inter_broker_mechanism,
+        login_modules,
+        token_endpoint,
+    )
+    from odradek.runtime.oauth_tokens import OAuthTokenError
 
     mechanism = inter_broker_mechanism(settings)
-    return make_login(mechanism, login_modules(settings, listener_name)[mechanism], nonces(rng))
+    module = login_modules(settings, listener_name)[mechanism]
+    endpoint = token_endpoint(settings, listener_name, mechanism)
+    try:
+        return make_login(mechanism, module, nonces(rng), endpoint, time.time)
+    except OAuthTokenError as error:
+        raise StartError(f"listener {listener_name}: {error}") from None
 
 
 def _reauthentication_ms(settings: BrokerSettings, listener_name: str, mechanism: str) -> int:

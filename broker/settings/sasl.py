@@ -31,6 +31,13 @@ LOGIN_MODULES: Final = {
 }
 """The mechanisms that are served, and the class that a JAAS config names for each."""
 SERVER_SECTION: Final = "KafkaServer"
+TOKEN_ENDPOINT: Final = (
+    "sasl.oauthbearer.token.endpoint.url",
+    "sasl.login.connect.timeout.ms",
+    "sasl.login.read.timeout.ms",
+)
+ALLOWED_URLS: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+"""A property of Java's in Kafka; here a setting of the file."""
 _MECHANISMS: Final = "sasl.enabled.mechanisms"
 _INTER_BROKER: Final = "sasl.mechanism.inter.broker.protocol"
 
@@ -75,8 +82,6 @@ def check_sasl(settings: BrokerSettings) -> None:
         if listener.name != settings.inter_broker_listener_name:
             continue
         mechanism = inter_broker_mechanism(settings)
-        if mechanism == "OAUTHBEARER":
-            raise InvalidValueError(_INTER_BROKER, mechanism, "It is served for clients only")
         if mechanism not in modules:
             allowed = f"Expected a mechanism out of {_MECHANISMS} ({', '.join(modules)})"
             raise InvalidValueError(_INTER_BROKER, mechanism, allowed)
@@ -85,6 +90,29 @@ def check_sasl(settings: BrokerSettings) -> None:
 def inter_broker_mechanism(settings: BrokerSettings) -> str:
     """The mechanism with which this broker authenticates to others."""
     return str(settings.of_listener(settings.inter_broker_listener_name, _INTER_BROKER))
+
+
+def token_endpoint(settings: BrokerSettings, listener_name: str, mechanism: str) -> dict[str, str]:
+    """The settings of the endpoint from which this broker gets tokens, of the settings file only:
+    none of them is taken over the wire (CVE-2023-25194).
+
+    raises  InvalidValueError
+    """
+    static, endpoint = settings.static, {}
+    prefix = f"listener.name.{listener_name.lower()}."
+    for name in TOKEN_ENDPOINT:
+        for key in (f"{prefix}{mechanism.lower()}.{name}", f"{prefix}{name}", name):
+            if key in static:
+                endpoint[name] = static[key]
+                break
+    url, allowed_urls = endpoint.get(TOKEN_ENDPOINT[0]), static.get(ALLOWED_URLS)
+    if url is None:
+        return {}
+    if allowed_urls is not None and url not in [item.strip() for item in allowed_urls.split(",")]:
+        raise InvalidValueError(
+            TOKEN_ENDPOINT[0], "[hidden]", f"{ALLOWED_URLS} does not contain it"
+        )
+    return endpoint
 
 
 def login_modules(settings: BrokerSettings, listener_name: str) -> dict[str, LoginModule]:

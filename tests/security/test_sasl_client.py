@@ -31,7 +31,9 @@ def outcome(
     modules = login_modules(SETTINGS, "PLAINTEXT")
     served = make_mechanisms(SETTINGS, "PLAINTEXT", modules, credentials, lambda: "server")
     options = {"username": NAME, "password": password}
-    login = make_login(mechanism, LoginModule(LOGIN_MODULES[mechanism], options), lambda: "client")
+    login = make_login(
+        mechanism, LoginModule(LOGIN_MODULES[mechanism], options), lambda: "client", {}, float
+    )
     principals: list[KafkaPrincipal] = []
 
     async def log_in() -> None:

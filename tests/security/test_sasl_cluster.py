@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
@@ -16,12 +17,20 @@ from odradek.broker.security.sasl.scram_credential import credential_of, salted_
 from odradek.broker.settings.sasl import LOGIN_MODULES
 from tests.support.broker_cluster import BrokerCluster
 from tests.support.ports import free_port
+from tests.support.token_provider import AUDIENCE, TokenProvider, serving
 from tests.support.zookeeper import zookeeper
 
 APACHE = 3
+SECRET = "of brokers"
+PROVIDER_REQUEST = (
+    f"Basic {b64encode(f'inter:{SECRET}'.encode()).decode()}",
+    "grant_type=client_credentials&scope=write",
+)
 SESSION_MS = 3_000
 """Connections between brokers authenticate again all the time."""
-MECHANISMS = ("PLAIN", "SCRAM-SHA-512")
+ENDPOINT = "OAUTHBEARER of a provider"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-512", "OAUTHBEARER", ENDPOINT)
+HANDLERS = "org.apache.kafka.common.security.oauthbearer.secured"
 
 
 def store_user(address: str, name: str, password: str) -> None:
@@ -44,6 +53,8 @@ def settings_of(mechanism: str, address: str, password: str = "between") -> dict
     listeners = f"PLAINTEXT://{address},INTERNAL://127.0.0.1:{free_port()}"
     users = ' user_inter="between"' if mechanism == "PLAIN" else ""
     module = f'{LOGIN_MODULES[mechanism]} required username="inter" password="{password}"{users};'
+    if mechanism == "OAUTHBEARER":
+        module = f'{LOGIN_MODULES[mechanism]} required unsecuredLoginStringClaim_sub="inter";'
     return {
         "listeners": listeners,
         "advertised.listeners": listeners,
@@ -56,16 +67,45 @@ def settings_of(mechanism: str, address: str, password: str = "between") -> dict
     }
 
 
+def provider_settings(provider: TokenProvider, address: str) -> dict[str, str]:
+    """The settings of a broker that fetches its tokens from a provider (KIP-768)."""
+    prefix = "listener.name.internal.oauthbearer"
+    module = (
+        f'{LOGIN_MODULES["OAUTHBEARER"]} required clientId="inter" clientSecret="{SECRET}" '
+        'scope="write";'
+    )
+    return {
+        **settings_of("OAUTHBEARER", address),
+        f"{prefix}.sasl.jaas.config": module,
+        f"{prefix}.sasl.login.callback.handler.class": (
+            f"{HANDLERS}.OAuthBearerLoginCallbackHandler"
+        ),
+        f"{prefix}.sasl.server.callback.handler.class": (
+            f"{HANDLERS}.OAuthBearerValidatorCallbackHandler"
+        ),
+        "sasl.oauthbearer.jwks.endpoint.url": f"{provider.address}/jwks",
+        "sasl.oauthbearer.token.endpoint.url": f"{provider.address}/token",
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+    }
+
+
 @pytest.fixture(params=MECHANISMS)
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BrokerCluster]:
     mechanism: str = request.param
-    with zookeeper(tmp_path / "zookeeper") as address:
+    provider = TokenProvider()
+    with serving(provider), zookeeper(tmp_path / "zookeeper") as address:
         store_user(address, "inter", "between")
         brokers = BrokerCluster(tmp_path, zookeeper_connect=address, apache=(APACHE,))
         try:
             for broker in brokers.brokers.values():
-                broker.overrides |= settings_of(mechanism, broker.address)
+                broker.overrides |= (
+                    provider_settings(provider, broker.address)
+                    if mechanism == ENDPOINT
+                    else settings_of(mechanism, broker.address)
+                )
             yield brokers
+            if mechanism == ENDPOINT:
+                assert set(provider.requests) == {PROVIDER_REQUEST}
         finally:
             brokers.close()
 

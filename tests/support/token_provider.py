@@ -27,6 +27,10 @@ class TokenProvider:
         self.keys: dict[str, Key] = {}
         self.fetches = 0
         """How often the keys were fetched."""
+        self.requests: list[tuple[str, str]] = []
+        """Authorization and body of each request for a token."""
+        self.moved_to = ""
+        """Where requests for tokens are redirected to, if anywhere."""
         self.is_down = False
         self.lifetime_s = LIFETIME_S
         self.address = ""
@@ -84,7 +88,11 @@ def serving(provider: TokenProvider) -> Iterator[str]:
             self._respond(503 if provider.is_down else 200, provider.jwks)
 
         def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            provider.requests.append((self.headers["Authorization"], body.decode()))
+            if provider.moved_to:
+                self._respond(307, {}, Location=provider.moved_to)
+                return
             token = provider.token()
             content = {
                 "access_token": token,
@@ -93,11 +101,13 @@ def serving(provider: TokenProvider) -> Iterator[str]:
             }
             self._respond(200, content)
 
-        def _respond(self, status: int, content: object) -> None:
+        def _respond(self, status: int, content: object, **headers: str) -> None:
             body = json.dumps(content).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
+            for name, value in headers.items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
 

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from odradek.broker.security.sasl.mechanisms import MechanismContext
 from odradek.broker.settings.definitions import BROKER
 from odradek.broker.settings.rules import Value
+from odradek.broker.settings.sasl import ALLOWED_URLS
 from odradek.broker.settings.types import InvalidValueError, parse_value
 
 HANDLER_SETTING: Final = "sasl.server.callback.handler.class"
@@ -26,8 +27,6 @@ UNSECURED_HANDLER: Final = (
     f"{_PACKAGE}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
 )
 JWKS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
-ALLOWED_URLS: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
-"""A property of Java's in Kafka; here a setting of the file."""
 TRUST_STORE: Final = "ssl.truststore.location"
 SCHEMES: Final = ("http", "https", "file")
 

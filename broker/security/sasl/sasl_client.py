@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from hmac import compare_digest
 from typing import Final, Protocol
 
@@ -22,11 +22,21 @@ from odradek.broker.security.sasl.scram_credential import (
     xor,
 )
 from odradek.runtime.jaas import LoginModule
+from odradek.runtime.oauth_tokens import (
+    UNSECURED_LOGIN,
+    OAuthTokenError,
+    Token,
+    initial_response,
+    token_source,
+)
 
 SendToken = Callable[[bytes], Awaitable[bytes]]
 """Sends a message of the mechanism and returns the response; raises SaslError when refused."""
 HashInThread = Callable[[Callable[[], bytes]], Awaitable[bytes]]
 
+TOKEN_SHARE: Final = 0.8
+"""The share of a token's life after which it is replaced (sasl.login.refresh.window.factor)."""
+REFUSAL_RECEIVED: Final = b"\x01"
 ITERATIONS_MAX: Final = 1_000_000
 """What another broker may ask for, half a second of a thread."""
 _SERVER_FIRST: Final = re.compile(
@@ -109,6 +119,46 @@ class ScramLogin:
         return self._salted[2]
 
 
+class OAuthBearerLogin:
+    """An access token, which is fetched in a thread and kept for most of its life.
+
+    Source: Kafka's OAuthBearerSaslClient, ExpiringCredentialRefreshingLogin.
+    """
+
+    mechanism = "OAUTHBEARER"
+
+    def __init__(
+        self, source: Callable[[], Token], options: Mapping[str, str], now_s: Callable[[], float]
+    ) -> None:
+        """
+        options  of the login module
+        now_s    seconds since 1970
+        """
+        self._source = source
+        self._now_s = now_s
+        self._options = options
+        self._token: tuple[Token, float] | None = None
+        """With the time when it is to be replaced, in seconds since 1970."""
+
+    async def log_in(self, ask: SendToken, in_thread: HashInThread) -> None:
+        try:
+            message = await in_thread(self._message)
+        except OAuthTokenError as error:
+            raise SaslError(str(error)) from None
+        if await ask(message):
+            self._token = None
+            # The other broker's reason is a status; after this byte it ends the exchange.
+            await ask(REFUSAL_RECEIVED)
+            raise SaslError("the token is refused")
+
+    def _message(self) -> bytes:
+        now_s = self._now_s()
+        if self._token is None or now_s >= self._token[1]:
+            token = self._source()
+            self._token = token, now_s + TOKEN_SHARE * (token.expires_s - now_s)
+        return initial_response(self._token[0], self._options)
+
+
 class NoLogin:
     """A login module without credentials: it is enough for a broker without peers."""
 
@@ -127,8 +177,23 @@ def decoded(text: str) -> bytes:
         raise SaslError("a message of the broker contains wrong Base64") from None
 
 
-def make_login(mechanism: str, module: LoginModule, new_nonce: Callable[[], str]) -> BrokerLogin:
-    """The login of a listener's mechanism."""
+def make_login(
+    mechanism: str,
+    module: LoginModule,
+    new_nonce: Callable[[], str],
+    endpoint: Mapping[str, str],
+    now_s: Callable[[], float],
+) -> BrokerLogin:
+    """The login of a listener's mechanism.
+
+    endpoint  settings of the endpoint that has tokens
+    now_s     seconds since 1970
+    raises    OAuthTokenError for settings of OAUTHBEARER that are not enough
+    """
+    if mechanism == OAuthBearerLogin.mechanism:
+        if not endpoint and not any(name.startswith(UNSECURED_LOGIN) for name in module.options):
+            return NoLogin(mechanism)
+        return OAuthBearerLogin(token_source(endpoint, module.options), module.options, now_s)
     username, password = module.options.get("username"), module.options.get("password")
     if not username or not password or not (mechanism == "PLAIN" or mechanism.startswith("SCRAM")):
         return NoLogin(mechanism)

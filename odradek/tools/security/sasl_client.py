@@ -10,9 +10,15 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final
 
 from odradek.runtime.jaas import LoginModule
+from odradek.runtime.oauth_tokens import (
+    OAuthTokenError,
+    Token,
+    extensions,
+    initial_response,
+    token_source,
+)
 from odradek.tools.security.errors import SecurityError
 from odradek.tools.security.jaas import KEY
-from odradek.tools.security.oauth_tokens import Token, extensions, token_source
 
 Exchange = Generator[bytes, bytes, None]
 PLAIN: Final = "PLAIN"
@@ -34,7 +40,10 @@ class SaslLogin:
                 f"sasl.mechanism={mechanism} is not supported; expected {', '.join(MECHANISMS)}"
             )
         if mechanism == OAUTHBEARER:
-            self._tokens = token_source(configs, module.options)
+            try:
+                self._tokens = token_source(configs, module.options)
+            except OAuthTokenError as error:
+                raise SecurityError(str(error)) from None
         else:
             for name in ("username", "password"):
                 if name not in module.options:
@@ -66,7 +75,10 @@ class SaslLogin:
         raises  SecurityError
         """
         assert self._tokens is not None, "the mechanism is OAUTHBEARER"
-        return self._tokens()
+        try:
+            return self._tokens()
+        except OAuthTokenError as error:
+            raise SecurityError(str(error)) from None
 
     def exchange(self) -> Exchange:
         """The tokens of one login, which raises SecurityError."""
@@ -78,8 +90,7 @@ class SaslLogin:
         yield f"\0{self.username}\0{self.password}".encode()
 
     def _oauth_bearer(self) -> Exchange:
-        pairs = "".join(f"{name}={value}\x01" for name, value in self.extensions.items())
-        problem = yield f"n,,\x01auth=Bearer {self.token().text}\x01{pairs}\x01".encode()
+        problem = yield initial_response(self.token(), self._options)
         if problem:
             # The broker's reason; after this byte it ends the exchange with an error.
             yield b"\x01"

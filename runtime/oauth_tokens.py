@@ -11,19 +11,29 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 from odradek.bounded_files import read_file, system_error_text
 from odradek.bounded_parsing import parse_json
-from odradek.tools.security.errors import SecurityError
 
 ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
 CONNECT_TIMEOUT: Final = "sasl.login.connect.timeout.ms"
+READ_TIMEOUT: Final = "sasl.login.read.timeout.ms"
+TRUST_STORE: Final = "ssl.truststore.location"
+"""An option of the login module: the PEM file with the authorities of the endpoint."""
 TIMEOUT_MS: Final = 10_000
+OK: Final = 200
 RESPONSE_BYTES_MAX: Final = 1 << 20
 LIFETIME_S: Final = 3600
+UNSECURED_LOGIN: Final = "unsecuredLogin"
+"""What options of unsecured tokens begin with."""
 _STRING: Final = "unsecuredLoginStringClaim_"
 _NUMBER: Final = "unsecuredLoginNumberClaim_"
 _LIST: Final = "unsecuredLoginListClaim_"
+
+
+class OAuthTokenError(ValueError):
+    """No token can be had; the text is one line without secrets."""
 
 
 class Token(NamedTuple):
@@ -38,24 +48,33 @@ class Token(NamedTuple):
 
 
 def token_source(configs: Mapping[str, str], options: Mapping[str, str]) -> Callable[[], Token]:
-    """What gets a new token for each login; it raises SecurityError.
+    """What gets a new token for each login, in a thread; it raises OAuthTokenError.
 
     options  of the login module
-    raises   SecurityError
+    raises   OAuthTokenError
     """
     url = configs.get(ENDPOINT, "").strip()
     if url.startswith("file:"):
         return lambda: _from_file(url)
     if url:
-        timeout = configs.get(CONNECT_TIMEOUT, "").strip()
-        timeout_ms = int(timeout) if timeout.isdecimal() else TIMEOUT_MS
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise OAuthTokenError(f"{ENDPOINT}: expected a URL of http, https or file")
+        if parts.username is not None or parts.password is not None:
+            raise OAuthTokenError(f"{ENDPOINT}: a URL with a name and a password is not served")
         for name in ("clientId", "clientSecret"):
             if name not in options:
-                raise SecurityError(f"sasl.jaas.config: {name} is missing, for {ENDPOINT}")
-        return lambda: _from_endpoint(url, options, timeout_ms)
-    if not any(name.startswith("unsecuredLogin") for name in options):
-        raise SecurityError(f"OAUTHBEARER needs {ENDPOINT}, or options of unsecured tokens")
+                raise OAuthTokenError(f"sasl.jaas.config: {name} is missing, for {ENDPOINT}")
+        return lambda: _from_endpoint(url, options, configs)
+    if not any(name.startswith(UNSECURED_LOGIN) for name in options):
+        raise OAuthTokenError(f"OAUTHBEARER needs {ENDPOINT}, or options of unsecured tokens")
     return lambda: _unsecured(options)
+
+
+def initial_response(token: Token, options: Mapping[str, str]) -> bytes:
+    """The first message of a client (RFC 7628)."""
+    pairs = "".join(f"{name}={value}\x01" for name, value in extensions(options).items())
+    return f"n,,\x01auth=Bearer {token.text}\x01{pairs}\x01".encode()
 
 
 def extensions(options: Mapping[str, str]) -> dict[str, str]:
@@ -72,50 +91,65 @@ def extensions(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _from_file(url: str) -> Token:
-    from urllib.parse import unquote, urlsplit
-
     path = unquote(urlsplit(url).path)
     try:
         text = read_file(path, RESPONSE_BYTES_MAX).decode("ascii", errors="replace").strip()
     except OSError as error:
-        raise SecurityError(f"{ENDPOINT}: {path}: {system_error_text(error)}") from error
+        raise OAuthTokenError(f"{ENDPOINT}: {path}: {system_error_text(error)}") from error
     return Token(text, _expiry_s(text))
 
 
-def _from_endpoint(url: str, options: Mapping[str, str], timeout_ms: int) -> Token:
-    from urllib.error import HTTPError, URLError
+def _from_endpoint(url: str, options: Mapping[str, str], configs: Mapping[str, str]) -> Token:
+    """No redirection is followed: it would carry the secret elsewhere."""
+    from contextlib import closing
+    from http.client import HTTPConnection, HTTPException, HTTPSConnection
+    from ssl import create_default_context
     from urllib.parse import urlencode, urlsplit
-    from urllib.request import Request, urlopen
 
-    if urlsplit(url).scheme not in ("http", "https"):
-        raise SecurityError(f"{ENDPOINT}: expected a URL of http, https or file")
+    parts = urlsplit(url)
     fields = {"grant_type": "client_credentials"}
     if "scope" in options:
         fields["scope"] = options["scope"]
     credentials = f"{options['clientId']}:{options['clientSecret']}".encode()
-    request = Request(
-        url,
-        urlencode(fields).encode(),
-        {
-            "Accept": "application/json",
-            "Authorization": "Basic " + base64.b64encode(credentials).decode(),
-            "Content-Type": "application/x-www-form-urlencoded",
-        },
-    )
+    headers = {
+        "Accept": "application/json",
+        "Authorization": "Basic " + base64.b64encode(credentials).decode(),
+        "Content-Type": "application/x-www-form-urlencoded",
+    }
+    timeout_s = _timeout_ms(configs, CONNECT_TIMEOUT) / 1000
     try:
-        with urlopen(request, timeout=timeout_ms / 1000) as response:
-            body = parse_json(response.read(RESPONSE_BYTES_MAX), bytes_max=RESPONSE_BYTES_MAX)
-    except HTTPError as error:
-        raise SecurityError(f"the token endpoint {url} responds with {error.code}") from None
-    except (URLError, OSError) as error:
-        reason = getattr(error, "reason", error)
-        raise SecurityError(f"the token endpoint {url} cannot be reached: {reason}") from None
+        if parts.scheme == "https":
+            tls = create_default_context(cafile=options.get(TRUST_STORE))
+            connection: HTTPConnection = HTTPSConnection(
+                parts.netloc, timeout=timeout_s, context=tls
+            )
+        else:
+            connection = HTTPConnection(parts.netloc, timeout=timeout_s)
+        with closing(connection):
+            connection.connect()
+            assert connection.sock is not None, "it is connected"
+            connection.sock.settimeout(_timeout_ms(configs, READ_TIMEOUT) / 1000)
+            target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+            connection.request("POST", target, urlencode(fields), headers)
+            response = connection.getresponse()
+            if response.status != OK:
+                raise OAuthTokenError(f"the token endpoint {url} responds with {response.status}")
+            text = response.read(RESPONSE_BYTES_MAX)
+    except (OSError, HTTPException) as error:
+        raise OAuthTokenError(f"the token endpoint {url} cannot be reached: {error}") from None
+    try:
+        body = parse_json(text, bytes_max=RESPONSE_BYTES_MAX)
     except ValueError:
-        raise SecurityError(f"the token endpoint {url} sends no JSON") from None
-    text = body.get("access_token") if isinstance(body, dict) else None
-    if not isinstance(text, str) or not text:
-        raise SecurityError(f"the token endpoint {url} sends no access_token")
-    return Token(text, _expiry_s(text))
+        raise OAuthTokenError(f"the token endpoint {url} sends no JSON") from None
+    token = body.get("access_token") if isinstance(body, dict) else None
+    if not isinstance(token, str) or not token:
+        raise OAuthTokenError(f"the token endpoint {url} sends no access_token")
+    return Token(token, _expiry_s(token))
+
+
+def _timeout_ms(configs: Mapping[str, str], name: str) -> int:
+    text = configs.get(name, "").strip()
+    return int(text) if text.isdecimal() and int(text) else TIMEOUT_MS
 
 
 def _expiry_s(token: str) -> float:
@@ -141,7 +175,7 @@ def _unsecured(options: Mapping[str, str]) -> Token:
             if name.startswith(_NUMBER)
         }
     except ValueError:
-        raise SecurityError(
+        raise OAuthTokenError(
             "sasl.jaas.config: a number of an unsecured token cannot be parsed"
         ) from None
     claims: dict[str, object] = {"iat": now, "exp": now + lifetime_s, **numbers}

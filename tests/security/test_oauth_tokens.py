@@ -1,0 +1,95 @@
+"""Tokens of an endpoint: what is refused, and where secrets do not go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from odradek.broker.node.sasl import build_login
+from odradek.broker.node.start_error import StartError
+from odradek.broker.settings.load import make_settings
+from odradek.broker.settings.types import InvalidValueError
+from odradek.runtime.oauth_tokens import ENDPOINT, OAuthTokenError, token_source
+from odradek.runtime.randomness import SystemRandomness
+from tests.support.ports import free_port
+from tests.support.token_provider import TokenProvider, serving
+
+OPTIONS = {"clientId": "id", "clientSecret": "geheim"}
+MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+
+
+@pytest.fixture
+def provider() -> Iterator[TokenProvider]:
+    provider = TokenProvider()
+    with serving(provider):
+        yield provider
+
+
+def test_token_of_an_endpoint_expires_as_it_says(provider: TokenProvider) -> None:
+    token = token_source({ENDPOINT: f"{provider.address}/token?x=1"}, OPTIONS)()
+    assert token.text.count(".") == 2
+    assert token.expires_s > provider.lifetime_s
+    assert provider.requests == [("Basic aWQ6Z2VoZWlt", "grant_type=client_credentials")]
+
+
+def test_redirection_is_not_followed(provider: TokenProvider) -> None:
+    other = TokenProvider()
+    with serving(other):
+        provider.moved_to = f"{other.address}/token"
+        with pytest.raises(OAuthTokenError, match="responds with 307") as error:
+            token_source({ENDPOINT: f"{provider.address}/token"}, OPTIONS)()
+    assert other.requests == []
+    assert "geheim" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "problem"),
+    [
+        ("ftp://127.0.0.1/token", OPTIONS, "http, https or file"),
+        ("http://id:geheim@127.0.0.1/token", OPTIONS, "a name and a password"),
+        ("http://127.0.0.1/token", {"clientId": "id"}, "clientSecret is missing"),
+        ("file:/nowhere/token", {}, "No such file"),
+    ],
+)
+def test_settings_that_give_no_token_are_refused(
+    url: str, options: dict[str, str], problem: str
+) -> None:
+    with pytest.raises(OAuthTokenError, match=problem) as error:
+        token_source({ENDPOINT: url}, options)()
+    assert "geheim" not in str(error.value)
+
+
+def test_endpoint_that_is_not_there_is_reported() -> None:
+    with pytest.raises(OAuthTokenError, match="cannot be reached"):
+        token_source({ENDPOINT: f"http://127.0.0.1:{free_port()}/token"}, OPTIONS)()
+
+
+@pytest.mark.parametrize(
+    ("more", "error"),
+    [
+        ({ENDPOINT: "http://127.0.0.1/token"}, StartError),
+        (
+            {
+                ENDPOINT: "http://127.0.0.1/token",
+                "org.apache.kafka.sasl.oauthbearer.allowed.urls": "http://127.0.0.1/other",
+            },
+            InvalidValueError,
+        ),
+    ],
+)
+def test_broker_does_not_start_with_an_endpoint_that_it_cannot_use(
+    more: dict[str, str], error: type[Exception]
+) -> None:
+    settings = make_settings(
+        {
+            "listeners": "SASL_PLAINTEXT://127.0.0.1:9092",
+            "security.inter.broker.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+            "sasl.enabled.mechanisms": "OAUTHBEARER",
+            "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": f"{MODULE} required;",
+            **more,
+        }
+    )
+    with pytest.raises(error):
+        build_login(settings, "SASL_PLAINTEXT", SystemRandomness())
