@@ -22,7 +22,6 @@ Responses = dict[str, dict[str, Any]]
 PERMITTED: Final = ("literal", "prefixed", "wildcard", "super user")
 OTHERWISE: Final = {
     "metadata that creates": "the response waits for the topic (docs/deviations.md)",
-    "alter client quotas": "quotas of clients are not served",
 }
 """Rows whose permitted cells differ -> why."""
 

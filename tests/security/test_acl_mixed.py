@@ -24,9 +24,13 @@ from confluent_kafka.admin import (
 )
 from kazoo.client import KazooClient
 
+from odradek.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from odradek.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from odradek.protocol.messages.describe_acls import DescribeAclsRequest
 from tests.support.apache import apache_kafka, run_tool
 from tests.support.broker_process import odradek_broker
 from tests.support.compacted import wait_until
+from tests.support.wire import Closed, Wire
 from tests.support.zookeeper import zookeeper
 
 ACLS_TOOL = "kafka.admin.AclCommand"
@@ -221,3 +225,57 @@ def test_change_is_in_force_on_the_other_broker_within_a_moment(mixed: Mixed, fi
     assert delete(reader, row) == {topic}
     wait_until("refused", lambda: topic_error(writer, topic) == "TOPIC_AUTHORIZATION_FAILED")
     assert mixed.zookeeper.exists(f"/kafka-acl/Topic/{topic}") is None
+
+
+OUT_OF_RANGE = (77, 127, 0, -1, -128)
+FILTER: dict[str, Any] = {
+    "resource_type_filter": 2,
+    "resource_name_filter": "without-acls",
+    "pattern_type_filter": 3,
+    "principal_filter": "User:a",
+    "host_filter": "*",
+    "operation": 3,
+    "permission_type": 3,
+}
+CREATION: dict[str, Any] = {
+    "resource_type": 2,
+    "resource_name": "out-of-range",
+    "resource_pattern_type": 3,
+    "principal": "User:a",
+    "host": "*",
+    "operation": 3,
+    "permission_type": 3,
+}
+
+
+def requests(code: int) -> Iterator[object]:
+    """Requests of each API with the code in each place, and in all places."""
+    for names in (
+        *((name,) for name in CODES),
+        CODES,
+    ):
+        fields = FILTER | dict.fromkeys(names, code)
+        yield DescribeAclsRequest(**fields)
+        yield DeleteAclsRequest(filters=[DeleteAclsFilter(**fields)])
+    for names in (*((name,) for name in CREATED_CODES), CREATED_CODES):
+        yield CreateAclsRequest(creations=[AclCreation(**CREATION | dict.fromkeys(names, code))])
+
+
+CODES = ("resource_type_filter", "pattern_type_filter", "operation", "permission_type")
+CREATED_CODES = ("resource_type", "resource_pattern_type", "operation", "permission_type")
+
+
+@pytest.mark.parametrize("code", OUT_OF_RANGE)
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_codes_out_of_range_have_the_responses_of_apache_kafka(
+    mixed: Mixed, code: int, version: int
+) -> None:
+    def response(address: str, request: object) -> object:
+        with Wire(address) as client:
+            try:
+                return client.call(request, version)
+            except Closed:
+                return "closed"
+
+    for request in requests(code):
+        assert response(mixed.ours, request) == response(mixed.apache, request), request
