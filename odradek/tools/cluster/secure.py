@@ -1,6 +1,9 @@
 """`make secure`: three brokers with TLS, SASL and ACLs on this machine, from the files of a folder.
 
-    python -m odradek.tools.cluster.secure FOLDER
+    python -m odradek.tools.cluster.secure FOLDER [write|store]
+
+write  only write files; the brokers are started elsewhere, such as in containers
+store  only store users, ACLs and the topic, once all brokers serve
 
 The folder has server-N.properties for each broker; the first one serves the coordination.  Beside
 `ssl.truststore.location` this writes, for its owner to read, and keeps what exists:
@@ -22,6 +25,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Final, NamedTuple
 
 from odradek.launcher import module_command
@@ -67,6 +71,8 @@ OPERATIONS: Final = {"alice": ("WRITE", "READ"), "bob": ("READ",)}
 """What the users may do with the topic; the group of each has an `s` more than its name."""
 TOPIC: Final = "orders"
 PARTITIONS: Final = 3
+STORE_TIMEOUT_S: Final = 300.0
+STORE_PAUSE_S: Final = 0.5
 
 
 class SecureFiles(NamedTuple):
@@ -84,8 +90,13 @@ class SecureFiles(NamedTuple):
 
     def addresses(self, number: int) -> list[str]:
         """One of each broker: that of its listener with this index."""
-        listeners = [settings["listeners"].split(",") for settings in self.brokers.values()]
-        return [names[number].rpartition("//")[2] for names in listeners]
+        return [_addresses(settings)[number] for settings in self.brokers.values()]
+
+
+def _addresses(settings: Mapping[str, str]) -> list[str]:
+    """Where clients find the listeners of a broker."""
+    listeners = settings.get("advertised.listeners") or settings["listeners"]
+    return [name.rpartition("//")[2] for name in listeners.split(",")]
 
 
 def write_files(folder: Path) -> SecureFiles:
@@ -101,7 +112,12 @@ def write_files(folder: Path) -> SecureFiles:
         raise ValueError(f"{folder}/server-1.properties is missing")
     trusted = Path(next(iter(brokers.values()))["ssl.truststore.location"])
     trusted.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    stores = [Path(settings["ssl.keystore.location"]) for settings in brokers.values()]
+    stores = {
+        Path(settings["ssl.keystore.location"]): sorted(
+            {address.rpartition(":")[0] for address in _addresses(settings)} - {"localhost"}
+        )
+        for settings in brokers.values()
+    }
     write_certificates(trusted, stores)
     files = SecureFiles(
         brokers,
@@ -118,9 +134,10 @@ def write_files(folder: Path) -> SecureFiles:
     return files
 
 
-def write_certificates(trusted: Path, stores: Sequence[Path]) -> None:
+def write_certificates(trusted: Path, stores: Mapping[Path, Sequence[str]]) -> None:
     """Write what is missing: the authority, and key stores with certificates that it has signed.
 
+    stores  with the further names of their hosts
     raises  OSError, ValueError
     """
     is_new = not (trusted.exists() and trusted.with_suffix(".key").exists())
@@ -129,9 +146,9 @@ def write_certificates(trusted: Path, stores: Sequence[Path]) -> None:
         authority.write(trusted)
     else:
         authority = CertificateAuthority.read(trusted)
-    for store in stores:
+    for store, hosts in stores.items():
         if is_new or not store.exists():
-            write_private(store, "".join(authority.issue(store.stem)))
+            write_private(store, "".join(authority.issue(store.stem, hosts)))
 
 
 def _user(user: str, trusted: Path, mechanism: str) -> dict[str, str]:
@@ -191,6 +208,17 @@ class SecureCluster:
 
         raises  SupervisionError when something cannot be stored
         """
+        return self.store() and all(
+            _sees_topic(address, self._files.users[user])
+            for address in self._files.addresses(0)
+            for user in (ADMIN, *OPERATIONS)
+        )
+
+    def store(self) -> bool:
+        """Store what is not stored, if all brokers serve; whether it is stored.
+
+        raises  SupervisionError when something cannot be stored
+        """
         if not self._is_stored:
             security = ClientSecurity(self._files.users[BROKER])
             if not brokers_know_each_other(self._files.addresses(1), security):
@@ -200,11 +228,7 @@ class SecureCluster:
             except (ToolError, ClientError) as error:
                 raise SupervisionError(f"users and ACLs cannot be stored: {error}") from error
             self._is_stored = True
-        return all(
-            _sees_topic(address, self._files.users[user])
-            for address in self._files.addresses(0)
-            for user in (ADMIN, *OPERATIONS)
-        )
+        return True
 
     def _store(self) -> None:
         bootstrap = ",".join(self._files.addresses(1))
@@ -237,6 +261,21 @@ def _sees_topic(address: str, properties: Mapping[str, str]) -> bool:
     return not any(topic.error_code for topic in response.topics)
 
 
+def _store(files: SecureFiles) -> int:
+    """Wait for the brokers and store what they need; returns the exit code."""
+    cluster = SecureCluster(files)
+    deadline_s = monotonic() + STORE_TIMEOUT_S
+    try:
+        while not cluster.store():
+            if monotonic() >= deadline_s:
+                raise SupervisionError(f"not every broker serves after {STORE_TIMEOUT_S:.0f} s")
+            sleep(STORE_PAUSE_S)
+    except SupervisionError as error:
+        report(str(error))
+        return 1
+    return 0
+
+
 def broker_process(properties: Path, jaas: Path) -> SupervisedProcess:
     """A broker with a settings file, and the users of its listeners."""
     return SupervisedProcess(
@@ -249,12 +288,14 @@ def broker_process(properties: Path, jaas: Path) -> SupervisedProcess:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the brokers of the folder until SIGTERM or SIGINT; returns the exit code."""
-    folder = Path(arguments[0])
+    folder, *action = Path(arguments[0]), *arguments[1:]
     try:
         files = write_files(folder)
     except (OSError, KeyError, ValueError, SecurityError) as error:
         report(f"the files of {folder} cannot be used: {error}")
         return 1
+    if action:
+        return 0 if action == ["write"] else _store(files)
     first, *others = files.brokers
     bootstrap = ",".join(files.addresses(0))
     cluster = SecureCluster(files)
