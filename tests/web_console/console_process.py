@@ -48,8 +48,9 @@ class ConsoleProcess:
 
 @contextmanager
 def web_console(folder: Path, words: Sequence[str]) -> Iterator[ConsoleProcess]:
-    """A console on a free port; `words` are its arguments besides that."""
-    command = [sys.executable, "-I", "-m", "odradek", "console", "--listen", "127.0.0.1:0", *words]
+    """A console on a free port; `words` are its other arguments, or have another --listen."""
+    listen = [] if "--listen" in words else ["--listen", "127.0.0.1:0"]
+    command = [sys.executable, "-I", "-m", "odradek", "console", *listen, *words]
     process = LoggedProcess(command, log=folder / "console.log", folder=folder)
     try:
         line = process.wait_for_line(r"serving on http", timeout_s=READY_S)
