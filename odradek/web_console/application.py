@@ -95,7 +95,7 @@ class Console:
         self._changes = ChangePages(allows_changes=allows_changes)
         self._streams = Streams()
         self._registries = registries
-        self._searches = RecordSearches(registries)
+        self._searches = RecordSearches(registries, self._streams)
         self._templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(FOLDER / "templates"),
             autoescape=True,
@@ -130,6 +130,10 @@ class Console:
             Route(f"{records}/{{partition}}/{{offset}}/raw", self._raw),
         ]
 
+    def end_streams(self) -> None:
+        """Let live pages end, so that the server can."""
+        self._streams.close()
+
     async def close(self) -> None:
         """Stop sampling and close connections."""
         for sampler in self._samplers.values():
@@ -160,7 +164,7 @@ class Console:
             async def render() -> str:
                 return self._render(request, template, await content(request), is_fragment=True)
 
-            return self._streams.respond(content_events(request, render))
+            return self._streams.respond(content_events(request, self._streams, render))
 
         return [Route(path, html), Route(f"/api{path}", as_json), Route(f"/live{path}", live)]
 

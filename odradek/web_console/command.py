@@ -85,6 +85,7 @@ def _act(options: Options) -> int:
 
         from odradek.web_console.application import Console, new_application
         from odradek.web_console.cluster import ShownCluster
+        from odradek.web_console.server import ConsoleServer
     except ModuleNotFoundError as error:
         raise ToolError(missing_library(error.name or "of the console", "console")) from error
     users = _users(options)
@@ -129,7 +130,7 @@ def _act(options: Options) -> int:
         scheme = "https" if options.has("tls-certificate") else "http"
         shown = f"[{host}]" if ":" in host else host
         print(f"serving on {scheme}://{shown}:{listener.getsockname()[1]}", flush=True)
-        uvicorn.Server(config).run(sockets=[listener])
+        ConsoleServer(config, console).run(sockets=[listener])
     return 0
 
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from typing import Final
 
 from starlette.requests import Request
@@ -32,6 +33,21 @@ class Streams:
 
     def __init__(self) -> None:
         self._count = 0
+        self._closing = asyncio.Event()
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether the console ends, and streams with it."""
+        return self._closing.is_set()
+
+    def close(self) -> None:
+        """Let all streams end; called in the event loop."""
+        self._closing.set()
+
+    async def pause(self, seconds: float) -> None:
+        """Wait, unless streams have to end."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._closing.wait(), seconds)
 
     def respond(self, events: AsyncIterator[bytes]) -> Response:
         """A stream of events, or 503 when there are STREAMS_MAX."""
@@ -49,7 +65,7 @@ class Streams:
 
 
 async def content_events(
-    request: Request, render: Callable[[], Awaitable[str]]
+    request: Request, streams: Streams, render: Callable[[], Awaitable[str]]
 ) -> AsyncIterator[bytes]:
     """Content when it differs from what was sent; an event `trouble` while it cannot be made.
 
@@ -58,7 +74,7 @@ async def content_events(
     sent: str | None = None
     trouble: str | None = None
     sent_at_s = time.monotonic()
-    while not await request.is_disconnected():
+    while not streams.is_closing and not await request.is_disconnected():
         started_s = time.monotonic()
         try:
             html = await render()
@@ -76,4 +92,4 @@ async def content_events(
             yield b": \n\n"
             sent_at_s = time.monotonic()
         cost_s = time.monotonic() - started_s
-        await asyncio.sleep(min(max(INTERVAL_S, cost_s / COST_SHARE), INTERVAL_MAX_S))
+        await streams.pause(min(max(INTERVAL_S, cost_s / COST_SHARE), INTERVAL_MAX_S))

@@ -18,7 +18,7 @@ from odradek.tools.client import Client, ClientError
 from odradek.tools.errors import ToolError, refused
 from odradek.web_console.arguments import PageArgumentError, PageArguments
 from odradek.web_console.cluster import ShownCluster
-from odradek.web_console.live import event
+from odradek.web_console.live import Streams, event
 from odradek.web_console.records.decoding import Schemas, TextDecoder
 from odradek.web_console.records.filters import new_filter
 from odradek.web_console.records.query import OFFSET, RecordQuery, parse_query
@@ -38,9 +38,10 @@ RenderRows = Callable[[Request, list[dict[str, Any]]], str]
 class RecordSearches:
     """The searches in all clusters of a console."""
 
-    def __init__(self, registries: Mapping[str, Schemas]) -> None:
+    def __init__(self, registries: Mapping[str, Schemas], streams: Streams) -> None:
         """registries  by name of the cluster"""
         self._registries = registries
+        self._streams = streams
         self._slots = anyio.CapacityLimiter(SCANS_MAX)
 
     def decoder(self, cluster: ShownCluster, query: RecordQuery) -> TextDecoder:
@@ -59,7 +60,9 @@ class RecordSearches:
         count = 0
         try:
             async with _OpenScan(self._slots, cluster, query, decoder) as scan:
-                while not scan.is_done and not await request.is_disconnected():
+                while not (scan.is_done or self._streams.is_closing):
+                    if await request.is_disconnected():
+                        return
                     records = await anyio.to_thread.run_sync(scan.step)
                     if records:
                         rows = await anyio.to_thread.run_sync(_rows, records, decoder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from odradek.web_console.access import is_allowed_host
 from tests.odradek.console_tools import our_tool_here
 from tests.support.broker_process import BrokerProcess, odradek_broker
 from tests.support.ports import free_port
-from tests.web_console.console_process import ConsoleProcess, web_console
+from tests.web_console.console_process import WAIT_S, ConsoleProcess, web_console
 
 pytestmark = pytest.mark.client
 
@@ -162,6 +163,14 @@ def test_wrong_file_of_users_is_refused(tmp_path: Path, line: str) -> None:
     assert result.exit_code == 2
     assert result.errors.startswith("--users: ")
     assert "plain" not in result.errors.removeprefix("--users: ").partition(" of ")[0]
+
+
+def test_signal_ends_the_console_and_its_live_pages(tmp_path: Path) -> None:
+    with web_console(tmp_path, ["--bootstrap-server", "127.0.0.1:1"]) as console:
+        with urllib.request.urlopen(f"{console.url}/live/clusters", timeout=WAIT_S) as response:
+            assert response.readline() == b"event: content\n"
+            assert console.process.stop(timeout_s=WAIT_S) == 0
+        assert len(console.process.log.read_text().splitlines()) == 1
 
 
 def test_other_address_is_served_when_it_is_asked_for(tmp_path: Path) -> None:

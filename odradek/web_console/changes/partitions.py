@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final
 
 from odradek.bounded_parsing import UnreadableText, parse_integer
-from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
 from odradek.tools.cluster_status.render import size_text
 from odradek.tools.errors import ToolError, partition_text
-from odradek.tools.leader_election import request_election
+from odradek.tools.leader_election import elect_preferred
 from odradek.tools.reassign_partitions.cluster import alter_reassignments
 from odradek.web_console.arguments import PageArgumentError, PageArguments
 from odradek.web_console.changes.planned_change import PlannedChange, PreviewLine
@@ -20,8 +18,6 @@ from odradek.web_console.changes.topics import parse_brokers
 from odradek.web_console.cluster import ShownCluster
 from odradek.web_console.formats import path_part
 from odradek.web_console.views.metadata import find_topic, read_log_directories, read_metadata
-
-PREFERRED: Final = 0
 
 
 def plan_elect_preferred(cluster: ShownCluster, form: PageArguments) -> PlannedChange:
@@ -54,14 +50,7 @@ def plan_elect_preferred(cluster: ShownCluster, form: PageArguments) -> PlannedC
 
 
 def _elect(partitions: Sequence[TopicPartition], client: Client) -> list[str]:
-    errors = request_election(client, PREFERRED, partitions)
-    failed = [
-        f"{partition_text(key)}: {error}"
-        for key, error in sorted(errors.items())
-        if error is not None and error.code != ErrorCode.ELECTION_NOT_NEEDED
-    ]
-    if failed:
-        raise ToolError("; ".join(failed))
+    elect_preferred(client, partitions)
     return [f"Elected the leaders of {len(partitions)} partitions."]
 
 
