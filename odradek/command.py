@@ -165,6 +165,7 @@ SUBCOMMANDS: Final = {
         "odradek.tools.streams_application_reset",
         "reset an application of Kafka Streams, so that it processes its input again",
     ),
+    "top": ("odradek.tools.steering.top", "show brokers, rates and lag, refreshed"),
     "topics": ("odradek.tools.topics.command", "create, list, describe, alter and delete topics"),
     "transactions": (
         "odradek.tools.transactions.command",

@@ -1,0 +1,197 @@
+"""`odradek top`: brokers, rates, under-replicated partitions and lag, on a page that refreshes.
+
+On a terminal `q` ends it and `s` takes the next order of brokers.  With `--once`, and where stdout
+is not a terminal, it prints the page once, after two samples.
+Exit codes: 0 success; 1 no broker can be reached; 2 an invalid command line; 130 after Ctrl-C.
+Kafka has no such tool.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from odradek.protocol.messages.list_offsets import LATEST_TIMESTAMP
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.tools.client import Client, ClientError
+from odradek.tools.consumer_groups.group_offsets import committed_offsets_of
+from odradek.tools.consumer_groups.queries import list_groups
+from odradek.tools.errors import KafkaError, ToolError
+from odradek.tools.options import CLIENT_FLAGS, Flag, Options
+from odradek.tools.partition_offsets import list_offsets
+from odradek.tools.run_command import run_with_client
+from odradek.tools.steering.cluster_queries import BrokerDisks, partition_statuses, read_disks
+from odradek.tools.steering.rebalance import positive
+from odradek.tools.steering.top_screen import SORTS, TopSample, page
+
+if TYPE_CHECKING:
+    import curses
+
+WHAT_IT_DOES: Final = "This tool shows brokers, rates and lag of a cluster, and refreshes them."
+INTERVAL_MS: Final = 2_000
+RESPONSE_TIMEOUT_MS: Final = 5_000
+KEY_POLL_MS: Final = 100
+HELP_LINE: Final = "q: quit   s: sort brokers by {}"
+FLAGS: Final = (
+    *CLIENT_FLAGS,
+    Flag("once", "Print the page once, after two samples."),
+    Flag("interval-ms", f"The time between samples (default: {INTERVAL_MS}).", "ms"),
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Show the page; returns the exit code."""
+    return run_with_client(arguments, WHAT_IT_DOES, _act, FLAGS)
+
+
+def _act(client: Client, options: Options) -> None:
+    interval_s = positive(options, "interval-ms", INTERVAL_MS) / 1000
+    client.set_timeout(RESPONSE_TIMEOUT_MS)
+    first = take_sample(client)
+    if options.has("once") or not sys.stdout.isatty() or not os.environ.get("TERM"):
+        time.sleep(interval_s)
+        for line in page(take_sample(client), first):
+            print(line)
+        return
+    import curses
+
+    samples = Samples(client, first, interval_s)
+    samples.start()
+    try:
+        curses.wrapper(show, samples)
+    finally:
+        samples.end()
+
+
+def take_sample(client: Client) -> TopSample:
+    """Read the state of a cluster; what a single broker or coordinator withholds is left out.
+
+    raises  ClientError when no broker responds
+    """
+    metadata = client.metadata()
+    at_s = time.monotonic()
+    partitions = partition_statuses(metadata)
+    problems: list[str] = []
+    ends: dict[TopicPartition, int] = {}
+    disks: dict[int, BrokerDisks] = {}
+    for broker in sorted(metadata.brokers, key=lambda row: row.node_id):
+        led = [key for key, status in partitions.items() if status.leader == broker.node_id]
+        try:
+            ends |= list_offsets(client, led, LATEST_TIMESTAMP) if led else {}
+            disks[broker.node_id] = read_disks(client, broker)
+        except (ToolError, ClientError) as error:
+            # The next request must not read the response of this one.
+            client.close()
+            problems.append(f"broker {broker.node_id}: {error}")
+    lags: dict[str, int | None] = {}
+    try:
+        lags = read_lags(client, ends)
+    except (ToolError, ClientError) as error:
+        client.close()
+        problems.append(f"groups: {error}")
+    return TopSample(
+        at_s,
+        metadata.cluster_id or "unknown",
+        metadata.controller_id,
+        {broker.node_id: f"{broker.host}:{broker.port}" for broker in metadata.brokers},
+        partitions,
+        ends,
+        disks,
+        lags,
+        tuple(problems),
+    )
+
+
+def read_lags(client: Client, ends: Mapping[TopicPartition, int]) -> dict[str, int | None]:
+    """The lag of each group; None where its coordinator does not say.
+
+    raises  ToolError, ClientError
+    """
+    names = [group.group_id for group in list_groups(client)]
+    lags: dict[str, int | None] = {}
+    for group, offsets in committed_offsets_of(client, names).items() if names else ():
+        if isinstance(offsets, KafkaError):
+            lags[group] = None
+        else:
+            lags[group] = sum(
+                max(0, ends[key] - offset) for key, offset in offsets.items() if key in ends
+            )
+    return lags
+
+
+class Samples(threading.Thread):
+    """Takes samples beside the page, so that a broker that does not respond holds up no key.
+
+    Only this thread uses the client.
+    """
+
+    def __init__(self, client: Client, first: TopSample, interval_s: float) -> None:
+        super().__init__(name="samples", daemon=True)
+        self._client = client
+        self._interval_s = interval_s
+        self._ended = threading.Event()
+        self.latest: tuple[TopSample, TopSample | None, str | None] = (first, None, None)
+        """The last sample, the one before it, and why there is no later one."""
+        self.failure: Exception | None = None
+        """An error that no broker causes."""
+
+    def run(self) -> None:
+        while not self._ended.wait(self._interval_s):
+            now, before, _ = self.latest
+            try:
+                self.latest = (take_sample(self._client), now, None)
+            except (ToolError, ClientError) as error:
+                self._client.close()
+                self.latest = (now, before, str(error))
+            except Exception as error:  # noqa: BLE001 - the page raises it
+                self.failure = error
+                return
+
+    def end(self) -> None:
+        """Take no more samples; one that is under way is given up."""
+        self._ended.set()
+
+
+def show(screen: curses.window, samples: Samples) -> None:
+    """Draw the page until `q` is pressed."""
+    import curses
+
+    curses.use_default_colors()
+    with suppress(curses.error):  # A terminal may have no invisible cursor.
+        curses.curs_set(0)
+    screen.timeout(KEY_POLL_MS)
+    sort, drawn = 0, None
+    while True:
+        if samples.failure is not None:
+            raise samples.failure
+        state = (samples.latest, sort, screen.getmaxyx())
+        if state != drawn:
+            drawn = state
+            draw(screen, samples, SORTS[sort])
+        key = screen.getch()
+        if key == ord("q"):
+            return
+        if key == ord("s"):
+            sort = (sort + 1) % len(SORTS)
+
+
+def draw(screen: curses.window, samples: Samples, sort: str) -> None:
+    """Draw the lines that the terminal has space for."""
+    import curses
+
+    now, before, error = samples.latest
+    height, width = screen.getmaxyx()
+    lines = [HELP_LINE.format(sort), *page(now, before, sort=sort, error=error)]
+    screen.erase()
+    for number, line in enumerate(lines[:height]):
+        is_head = line.startswith(("BROKER", "GROUP "))
+        try:
+            screen.addnstr(number, 0, line, width - 1, curses.A_REVERSE if is_head else 0)
+        except curses.error:
+            break  # The window has become smaller.
+    screen.refresh()
