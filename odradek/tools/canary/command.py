@@ -9,9 +9,10 @@ available at the end; 130 after Ctrl-C.
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime
@@ -24,6 +25,7 @@ from odradek.tools.canary.topic import CanaryCluster, CanaryTopic
 from odradek.tools.client import Client, ClientError
 from odradek.tools.client_config import open_client
 from odradek.tools.errors import ToolError
+from odradek.tools.notifications import NOTIFY_FLAGS, open_notifier
 from odradek.tools.options import CLIENT_FLAGS, Flag, Options, parse_with, positive_number
 from odradek.tools.page_server import ToolPage, open_page_server
 from odradek.tools.run_command import run_command
@@ -38,6 +40,7 @@ REPAIR_INTERVAL_S: Final = 10.0
 THREADS_MAX: Final = 64
 """Brokers that are probed at the same time; others wait for one of them."""
 NOT_AVAILABLE: Final = 3
+CHANGE: Final = "change"
 
 FLAGS: Final = (
     *CLIENT_FLAGS,
@@ -50,6 +53,7 @@ FLAGS: Final = (
         "ms",
     ),
     Flag("rounds", "End after as many intervals (default: never).", "count"),
+    *NOTIFY_FLAGS,
     Flag("listen", "Serve /metrics and /status on HOST:PORT or PORT of 127.0.0.1.", "addr"),
 )
 
@@ -66,6 +70,15 @@ def main(arguments: Sequence[str]) -> int:
 def _act(options: Options) -> int:
     bootstrap = options.value("bootstrap-server") or ""
     rounds = positive_number(options, "rounds", 0) if options.has("rounds") else None
+    notifier = open_notifier(options, lambda line: print(line, file=sys.stderr))
+
+    def emit(line: dict[str, Any]) -> None:
+        print(json.dumps(line), flush=True)
+        # A broker that is available at the start is not news.
+        is_news = line["event"] == CHANGE and (not line["available"] or line["failed_probes"])
+        if notifier is not None and is_news:
+            notifier.notify(f"broker {line['broker']}", notification(line))
+
     with closing(open_client(bootstrap, options.value("command-config"))) as client:
         canary = Canary(
             client,
@@ -75,15 +88,23 @@ def _act(options: Options) -> int:
             summary_interval_ms=positive_number(
                 options, "summary-interval-ms", SUMMARY_INTERVAL_MS
             ),
-            emit=lambda line: print(json.dumps(line), flush=True),
+            emit=emit,
         )
         with ExitStack() as stack:
+            if notifier is not None:
+                stack.callback(notifier.close)
             listen = options.value("listen")
             if listen is not None:
                 server = stack.enter_context(open_page_server(listen, canary.page))
                 threading.Thread(target=server.serve_forever, daemon=True).start()
                 stack.callback(server.shutdown)
             return 0 if canary.run(rounds) else NOT_AVAILABLE
+
+
+def notification(change: Mapping[str, Any]) -> dict[str, object]:
+    """What is posted of a change."""
+    state = "available" if change["available"] else f"not available: {change['reason']}"
+    return {"kind": "canary", "text": f"Kafka broker {change['broker']} is {state}", **change}
 
 
 class Canary:
@@ -210,7 +231,7 @@ class Canary:
                 broker = self._brokers[broker_id] = BrokerMeasurements(broker_id)
             change = broker.add(probe)
         if change is not None:
-            self._say("change", **_change_json(change))
+            self._say(CHANGE, **_change_json(change))
         return probe.error is not None
 
     def _summarize(self) -> None:

@@ -7,13 +7,15 @@ when a group is not OK.  The reason is on stderr.
 
 from __future__ import annotations
 
+import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from json import dumps
 from typing import Any, Final
 
-from odradek.tools.client import CLIENT_ID, Client
+from odradek.tools.client import CLIENT_ID, Client, ClientError
 from odradek.tools.client_config import open_client
 from odradek.tools.console.errors import ConsoleError
 from odradek.tools.console.library import LibraryMissingError
@@ -24,7 +26,9 @@ from odradek.tools.errors import KafkaError, ToolError
 from odradek.tools.lag.evaluation import GroupLag, LagStatus, PartitionLag, evaluate
 from odradek.tools.lag.history import OFFSETS_TOPIC, committed_since, log_ends, with_lags
 from odradek.tools.lag.http_pages import CachedVerdicts, group_json, http_page
+from odradek.tools.lag.verdict_changes import VerdictChanges
 from odradek.tools.library_client import open_client as open_library_client
+from odradek.tools.notifications import NOTIFY_FLAGS, open_notifier
 from odradek.tools.options import CLIENT_FLAGS, Flag, Options, parse_with, positive_number
 from odradek.tools.page_server import open_page_server
 from odradek.tools.run_command import run_command
@@ -35,6 +39,8 @@ MINUTES: Final = 10
 INTERVAL_MS: Final = 1_000
 CLUSTER: Final = "local"
 NOT_OK: Final = 3
+WATCH_S: Final = 30.0
+"""Between two looks for --notify."""
 COLUMNS: Final = ("GROUP", "STATUS", "TOTAL-LAG", "TOPIC", "PARTITION", "LAG", "LAST-COMMIT")
 
 FLAGS: Final = (
@@ -42,6 +48,7 @@ FLAGS: Final = (
     Flag("group", "Only this group (may be repeated).", "group"),
     Flag("minutes", f"How far back commits are read (default: {MINUTES}).", "minutes"),
     Flag("interval-ms", f"Commits closer together count once (default: {INTERVAL_MS}).", "ms"),
+    *NOTIFY_FLAGS,
     Flag("json", "Print JSON as Burrow's /lag has it, a group a line."),
     Flag("check", "Exit with 3 when a group is not OK."),
     Flag("listen", "Serve the verdicts as Burrow does, on HOST:PORT or PORT of 127.0.0.1.", "addr"),
@@ -68,7 +75,12 @@ def _act(options: Options) -> int:
         minutes=positive_number(options, "minutes", MINUTES),
         interval_ms=positive_number(options, "interval-ms", INTERVAL_MS),
     )
-    with closing(open_client(bootstrap, config)) as client:
+    cluster = options.value("cluster") or CLUSTER
+    notifier = open_notifier(options, lambda line: print(line, file=sys.stderr))
+    changes = None if notifier is None else VerdictChanges(cluster, notifier)
+    with closing(open_client(bootstrap, config)) as client, ExitStack() as stack:
+        if notifier is not None:
+            stack.callback(notifier.close)
         try:
             consumer = open_library_client(
                 CONSUMER,
@@ -83,11 +95,13 @@ def _act(options: Options) -> int:
         except (ConsoleError, LibraryMissingError) as error:
             raise ToolError(str(error)) from error
         with closing(consumer):
-            cluster = options.value("cluster") or CLUSTER
             listen = options.value("listen")
             if listen is not None:
-                return serve(listen, cluster, CachedVerdicts(lambda: query.run(client, consumer)))
+                cached = CachedVerdicts(lambda: query.run(client, consumer))
+                return serve(listen, cluster, cached, changes)
             verdicts = query.run(client, consumer)
+            if changes is not None:
+                changes.note(verdicts)
     for line in json_lines(cluster, verdicts) if options.has("json") else table(verdicts):
         print(line)
     is_ok = all(verdict.status is LagStatus.OK for verdict in verdicts.values())
@@ -147,14 +161,26 @@ class GroupsQuery:
         }
 
 
-def serve(listen: str, cluster: str, cached: CachedVerdicts) -> int:
+def serve(listen: str, cluster: str, cached: CachedVerdicts, changes: VerdictChanges | None) -> int:
     """Serve until a signal; returns the exit code.
 
-    raises  OptionsError, ToolError
+    changes  note the verdicts of every WATCH_S, also without a request
+    raises   OptionsError, ToolError
     """
     with open_page_server(listen, lambda path: http_page(path, cluster, cached)) as server:
+        if changes is not None:
+            threading.Thread(target=_watch, args=(cached, changes), daemon=True).start()
         server.serve_forever()
     return 0
+
+
+def _watch(cached: CachedVerdicts, changes: VerdictChanges) -> None:
+    while True:
+        try:
+            changes.note(cached.get())
+        except (ToolError, ClientError) as error:
+            print(error, file=sys.stderr)
+        time.sleep(WATCH_S)
 
 
 def json_lines(cluster: str, verdicts: dict[str, GroupLag]) -> Iterator[str]:

@@ -1,0 +1,191 @@
+"""Posts what a tool has noticed to a webhook, as JSON.
+
+Notifications wait in a bounded queue, and one thread sends them: at most one in RATE_S, each up to
+ATTEMPTS times.  While more come than may be sent, those of the same subject replace each other, so
+that the last state of everything is heard of in the end.
+"""
+
+from __future__ import annotations
+
+import json
+import string
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from odradek.bounded_files import read_file, system_error_text
+from odradek.bounded_parsing import UnreadableText, parse_json
+from odradek.tools.errors import ToolError
+from odradek.tools.options import Flag, Options, OptionsError
+
+RATE_S: Final = 1.0
+ATTEMPTS: Final = 5
+FIRST_PAUSE_S: Final = 0.5
+"""Before the second attempt; doubles with each."""
+TIMEOUT_S: Final = 10.0
+SUBJECTS_MAX: Final = 1_000
+"""Subjects that wait; the oldest is dropped, and counted."""
+TEMPLATE_BYTES_MAX: Final = 1 << 20
+REFUSED: Final = range(400, 500)
+"""Statuses after which another attempt would be refused, too, but for those of RETRIED."""
+RETRIED: Final = (408, 425, 429)
+DRAIN_S: Final = 15.0
+
+
+NOTIFY_FLAGS: Final = (
+    Flag(
+        "notify",
+        "Post what changes to this address as JSON; @FILE: the address is in the file, and not in "
+        "the list of processes.",
+        "url",
+    ),
+    Flag(
+        "notify-template",
+        "A file with the JSON to post, in whose texts $name stands for a field.",
+        "file",
+    ),
+)
+
+
+class NotificationError(ToolError):
+    """The address or the template cannot be used."""
+
+
+def read_template(path: str) -> Any:
+    """The JSON of a template, in whose texts `$name` stands for a field of a notification.
+
+    raises  NotificationError
+    """
+    try:
+        return parse_json(read_file(path, TEMPLATE_BYTES_MAX))
+    except (OSError, UnreadableText) as error:
+        reason = system_error_text(error) if isinstance(error, OSError) else f"{path}: {error}"
+        raise NotificationError(f"--notify-template: {reason}") from error
+
+
+def fill(template: Any, fields: Mapping[str, object]) -> Any:
+    """The template with the fields in its texts; `$json` is all of them as JSON."""
+    if isinstance(template, str):
+        texts = {**fields, "json": json.dumps(fields)}
+        return string.Template(template).safe_substitute(texts)
+    if isinstance(template, dict):
+        return {name: fill(value, fields) for name, value in template.items()}
+    if isinstance(template, list):
+        return [fill(value, fields) for value in template]
+    return template
+
+
+def open_notifier(options: Options, report: Callable[[str], None]) -> Notifier | None:
+    """The notifier of NOTIFY_FLAGS, None without --notify.
+
+    raises  OptionsError, NotificationError
+    """
+    url, template = options.value("notify"), options.value("notify-template")
+    if url is None:
+        if template is not None:
+            raise OptionsError("--notify-template needs --notify")
+        return None
+    if url.startswith("@"):
+        try:
+            url = read_file(url[1:], TEMPLATE_BYTES_MAX).decode("ascii", "replace").strip()
+        except OSError as error:
+            raise NotificationError(f"--notify: {system_error_text(error)}") from error
+    content = None if template is None else read_template(template)
+    return Notifier(url, template=content, report=report)
+
+
+class Notifier:
+    """Sends notifications to one address.
+
+    report  called in the sending thread with a line about what could not be sent
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        template: Any = None,
+        report: Callable[[str], None],
+        rate_s: float = RATE_S,
+        first_pause_s: float = FIRST_PAUSE_S,
+    ) -> None:
+        """raises  NotificationError"""
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise NotificationError("--notify: the address is not http://... or https://...")
+        self._url = url
+        # Neither the path nor the query of a webhook, which are its password.
+        self._shown = f"{parts.scheme}://{parts.hostname}"
+        self._template = template
+        self._report = report
+        self._rate_s = rate_s
+        self._first_pause_s = first_pause_s
+        self._waiting: OrderedDict[str, Mapping[str, object]] = OrderedDict()
+        self._dropped = 0
+        self._condition = threading.Condition()
+        self._is_closing = False
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def notify(self, subject: str, fields: Mapping[str, object]) -> None:
+        """Send these fields; they replace what waits of the same subject."""
+        with self._condition:
+            self._waiting.pop(subject, None)
+            self._waiting[subject] = fields
+            if len(self._waiting) > SUBJECTS_MAX:
+                self._waiting.popitem(last=False)
+                self._dropped += 1
+            self._condition.notify()
+
+    def close(self) -> None:
+        """Wait until everything is sent, for at most DRAIN_S."""
+        with self._condition:
+            self._is_closing = True
+            self._condition.notify()
+        self._thread.join(DRAIN_S)
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                self._condition.wait_for(lambda: self._waiting or self._is_closing)
+                if not self._waiting:
+                    return
+                _, fields = self._waiting.popitem(last=False)
+                dropped, self._dropped = self._dropped, 0
+            if dropped:
+                self._report(f"{dropped} notifications were dropped: too many wait")
+            problem = self._send(fields)
+            if problem is not None:
+                self._report(f"no notification to {self._shown}: {problem}")
+            time.sleep(self._rate_s)
+
+    def _send(self, fields: Mapping[str, object]) -> str | None:
+        """Send with retries; why it could not be sent."""
+        content = fields if self._template is None else fill(self._template, fields)
+        request = urllib.request.Request(
+            self._url,
+            json.dumps(content).encode(),
+            {"Content-Type": "application/json", "User-Agent": "odradek"},
+            method="POST",
+        )
+        problem = ""
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                time.sleep(self._first_pause_s * 2 ** (attempt - 1))
+            try:
+                with urllib.request.urlopen(request, timeout=TIMEOUT_S):
+                    return None
+            except urllib.error.HTTPError as error:
+                error.close()
+                problem = f"status {error.code}"
+                if error.code in REFUSED and error.code not in RETRIED:
+                    break
+            except (OSError, ValueError) as error:
+                reason = getattr(error, "reason", error)
+                problem = getattr(reason, "strerror", None) or type(reason).__name__
+        return problem
