@@ -139,6 +139,11 @@ class Identity(NamedTuple):
 class Controller:
     """Everything that a broker does in the cluster; see the module."""
 
+    disconnections: int = 0
+    """How often the connection to the coordination service was lost."""
+    expirations: int = 0
+    """How often the session there has expired."""
+
     def __init__(  # noqa: PLR0913 - what it hears from, what it drives, and its settings
         self,
         connect: Callable[[EventCallback], CoordinationSession],
@@ -218,6 +223,12 @@ class Controller:
     def is_active(self) -> bool:
         """Whether this broker is the active controller."""
         return self._active is not None
+
+    @property
+    def election_counts(self) -> tuple[int, int]:
+        """Leaders that this broker has elected since it is the active controller, and those of
+        unclean elections."""
+        return (0, 0) if self._active is None else self._active.election_counts
 
     def follow(self, make: Callable[[CoordinationSession, Warn], Follower]) -> Follower:
         """Have what `make` returns loaded by `prepare`, and notified of changes; called before it.
@@ -599,9 +610,11 @@ class Controller:
                 logger.warning("the coordination session has expired: registering again")
                 self._is_suspended = False
                 self._has_session = False
+                self.expirations += 1
                 self._submit_step(ControllerStep.REGISTRATION, is_urgent=True)
             case SessionState.SUSPENDED:
                 self._is_suspended = True
+                self.disconnections += 1
                 logger.warning("the connection to the coordination service is lost")
             case SessionState.CONNECTED:
                 self._is_suspended = False

@@ -480,6 +480,8 @@ class GrowingResponse:
                 if not is_follower and partition is not None:
                     partition.traffic.read(size)
                     self._context.services.metrics.records_bytes_out += size
+            elif read.error and partition is not None:
+                partition.traffic.read_failed()
             sent = SentOffsets(read.high_watermark, read.log_start_offset)
             if not plan.must_respond_with(key, sent, has_news=read.is_news()):
                 continue

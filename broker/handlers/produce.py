@@ -195,6 +195,8 @@ class StagedProduce(Staged):
         self, topic: TopicProduceData, index: int, error: BrokerError, partition: Partition | None
     ) -> None:
         """The batch of the partition is not appended; its response carries `error`."""
+        if partition is not None:
+            partition.traffic.refused()
         self._rows.append((topic, index, _refused(index, error, partition)))
 
     def rest(self) -> Iterator[tuple[TopicProduceData, PartitionProduceData]]:

@@ -49,6 +49,8 @@ class ClusterProblems(NamedTuple):
 
     without_leader: Sequence[tuple[str, int]]
     under_min_isr: Sequence[tuple[str, int]]
+    not_preferred: int = 0
+    """How many are led by another broker than the preferred one."""
 
 
 def cluster_health(image: Image, problems: ClusterProblems) -> HealthReport:

@@ -46,22 +46,22 @@ logger = logging.getLogger("odradek.monitoring")
 class Page(NamedTuple):
     """A response."""
 
-    content: bytes
+    parts: tuple[bytes, ...]
     content_type: str = TEXT
     status: int = 200
 
 
 NOT_FOUND: Final = Page(
-    b"/metrics, /metrics.json, /health/live, /health/ready, /health/cluster\n", status=404
+    (b"/metrics, /metrics.json, /health/live, /health/ready, /health/cluster\n",), status=404
 )
-READ_ONLY: Final = Page(b"only GET and HEAD are served\n", status=405)
+READ_ONLY: Final = Page((b"only GET and HEAD are served\n",), status=405)
 
 MakePage = Callable[[str, str], Later[Page] | None]
 """(path, Accept header) -> the response, made in units; None where there is no such page."""
 
 
 def json_page(value: object, status: int = 200) -> Page:
-    return Page(json.dumps(value, separators=(",", ":")).encode() + b"\n", JSON, status)
+    return Page((json.dumps(value, separators=(",", ":")).encode(), b"\n"), JSON, status)
 
 
 class HttpListener:
@@ -120,7 +120,7 @@ class HttpListener:
                 page = await making
             except Exception:
                 logger.exception("%s failed", path)
-                page = Page(b"failed; the log of the broker says why\n", status=UNAVAILABLE)
+                page = Page((b"failed; the log of the broker says why\n",), status=UNAVAILABLE)
             connection.send(page)
         self._is_rendering = False
 
@@ -214,7 +214,7 @@ class HttpConnection(asyncio.Protocol):
             return
         headers = [
             ("Content-Type", page.content_type),
-            ("Content-Length", str(len(page.content))),
+            ("Content-Length", str(sum(map(len, page.parts)))),
             ("Cache-Control", "no-store"),
             ("Connection", "close"),
         ]
@@ -223,7 +223,7 @@ class HttpConnection(asyncio.Protocol):
         )
         parts = [self._http.send(response)]
         if not self._is_head:
-            parts.append(self._http.send(h11.Data(data=page.content)))
+            parts += [self._http.send(h11.Data(data=part)) for part in page.parts if part]
         self._wait()
         transport.writelines([part for part in parts if part])
         # What is written is sent before the end; a client that does not take it is aborted in time.

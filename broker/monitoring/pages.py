@@ -45,10 +45,10 @@ class Pages:
 
     async def _metrics(self, is_open_metrics: bool) -> Page:
         content = await scrape(self._sources, is_open_metrics=is_open_metrics)
-        return Page(content, OPEN_METRICS if is_open_metrics else PROMETHEUS)
+        return Page(tuple(content), OPEN_METRICS if is_open_metrics else PROMETHEUS)
 
     async def _metrics_as_json(self) -> Page:
-        text = (await scrape(self._sources, is_open_metrics=False)).decode()
+        text = b"".join(await scrape(self._sources, is_open_metrics=False)).decode()
         samples: dict[str, list[dict[str, object]]] = {}
         for number, line in enumerate(text.splitlines()):
             if number % LINES_PER_STEP == 0:

@@ -112,14 +112,14 @@ class RequestMetrics:
     """Writes the metrics of requests; keeps copies of the counters, 60 KB an API at most."""
 
     def __init__(self, times: RequestTimes) -> None:
-        self._times = times
+        self.times = times
         self._copies: deque[tuple[int, dict[str, _Counts]]] = deque()
         """(time, counts by API), the oldest first."""
 
     async def write(self, exposition: Exposition, now_ms: int) -> None:
         """Write all; now_ms is monotonic."""
         counts: dict[str, _Counts] = {}
-        for api in self._times.all():
+        for api in self.times.all():
             counts[api.name] = _counts(api)
             await pause()
         _add_fetch(counts)
@@ -153,13 +153,13 @@ class RequestMetrics:
     def _write_counters(self, exposition: Exposition) -> None:
         requests = [
             (label_text({"request": api.name, "version": str(version)}), times.requests())
-            for api in self._times.all()
+            for api in self.times.all()
             for version, times in tuple(api.items())
             if version != UNSERVED
         ]
         errors = [
             (label_text({"request": api.name, "error": name}), count)
-            for api in self._times.all()
+            for api in self.times.all()
             for name, count in _errors(api)
         ]
         exposition.counters(REQUESTS, requests)
@@ -219,8 +219,7 @@ def _quantiles(buckets: Buckets, count: int) -> Iterator[float]:
 def _errors(api: ApiTimes) -> Iterator[tuple[str, int]]:
     """Count by name; responses that were not looked at carry no error."""
     counts = dict(api.errors)
-    requests = sum(times.requests() for times in tuple(api.values()))
-    counts[ErrorCode.NONE] = api.no_errors + max(0, requests - api.checked)
+    counts[ErrorCode.NONE] = api.no_errors + max(0, api.requests() - api.checked)
     for code in sorted(counts):
         yield ErrorCode(code).name if code in _CODES else str(code), counts[code]
 

@@ -10,8 +10,9 @@ Source: Kafka's monitoring documentation; example_configs/kafka-2_0_0.yml of jmx
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from operator import add
 from typing import Final, NamedTuple
 
 from odradek.broker.monitoring.exposition import (
@@ -21,13 +22,17 @@ from odradek.broker.monitoring.exposition import (
     gauge,
     label_text,
 )
+from odradek.broker.monitoring.group_metrics import write_groups
 from odradek.broker.monitoring.health import ClusterProblems
+from odradek.broker.monitoring.lag_times import LagTimes
+from odradek.broker.monitoring.node_metrics import NodeMetrics
+from odradek.broker.monitoring.process_metrics import GarbageTimes, read_process, write_process
 from odradek.broker.monitoring.request_metrics import RequestMetrics
 from odradek.broker.replication.partition import Partition
 from odradek.broker.services import Services
 from odradek.controller.image.image import Image
-from odradek.runtime.metrics import BrokerMetrics
-from odradek.runtime.work import pause
+from odradek.protocol.api_keys import ApiKey
+from odradek.runtime.work import in_thread, pause
 
 PARTITIONS_PER_STEP: Final = 100
 RUNNING: Final = 3
@@ -38,6 +43,10 @@ TOPIC_FAMILIES: Final = (
     counter("kafka_server_brokertopicmetrics_messagesin", "Records that producers have sent."),
     counter("kafka_server_brokertopicmetrics_bytesin", "Bytes of batches that producers sent."),
     counter("kafka_server_brokertopicmetrics_bytesout", "Bytes of batches read by consumers."),
+    counter("kafka_server_brokertopicmetrics_totalproducerequests", "Batches, or requests."),
+    counter("kafka_server_brokertopicmetrics_failedproducerequests", "Those that were refused."),
+    counter("kafka_server_brokertopicmetrics_totalfetchrequests", "Reads, or requests."),
+    counter("kafka_server_brokertopicmetrics_failedfetchrequests", "Those with an error."),
 )
 """By topic, and without a label for all topics together."""
 
@@ -46,6 +55,7 @@ PARTITION_FAMILIES: Final = (
     gauge("kafka_log_log_numlogsegments", "Segments of a replica."),
     gauge("kafka_log_log_logstartoffset", "The first offset of a replica."),
     gauge("kafka_log_log_logendoffset", "The offset of the next record of a replica."),
+    gauge("kafka_topic_partition_oldest_offset", "The first offset of a replica."),
     gauge("kafka_topic_partition_current_offset", "The high watermark of a replica."),
 )
 LED_FAMILIES: Final = (
@@ -54,10 +64,10 @@ LED_FAMILIES: Final = (
     gauge("kafka_cluster_partition_underreplicated", "1 while a replica is out of sync."),
     gauge("kafka_cluster_partition_underminisr", "1 below min.insync.replicas."),
     gauge("kafka_cluster_partition_atminisr", "1 at min.insync.replicas exactly."),
-)
-GROUP_FAMILIES: Final = (
-    gauge("kafka_consumergroup_current_offset", "The committed offset of a group."),
-    gauge("kafka_consumergroup_lag", "Records behind the high watermark, where a replica is here."),
+    gauge("kafka_topic_partition_replicas", "Replicas of a partition that is led here."),
+    gauge("kafka_topic_partition_in_sync_replica", "In-sync replicas, where it is led."),
+    gauge("kafka_topic_partition_under_replicated_partition", "1 while one is out of sync."),
+    gauge("kafka_topic_partition_leader_is_preferred", "1 where the preferred leader leads."),
 )
 _UNDER_REPLICATED: Final = 2
 _UNDER_MIN_ISR: Final = 3
@@ -97,47 +107,57 @@ BROKER_GAUGES: Final = (
 class Sources(NamedTuple):
     """Where a scrape reads.
 
-    connection_counts  open connections by listener
-    held_bytes         memory of requests and responses that is held now
+    held_bytes  memory of requests and responses that is held now
     """
 
     services: Services
     requests: RequestMetrics
-    connection_counts: Callable[[], Mapping[str, int]]
+    node: NodeMetrics
+    garbage: GarbageTimes
+    lags: LagTimes
     held_bytes: Callable[[], int]
 
 
 class TopicTotals:
     """The traffic of a topic's partitions that are led here."""
 
-    __slots__ = ("bytes_in", "bytes_out", "records_in")
+    __slots__ = ("partitions", "values")
 
     def __init__(self) -> None:
-        self.records_in = self.bytes_in = self.bytes_out = 0
+        self.partitions = 0
+        self.values: tuple[int, ...] = (0,) * len(TOPIC_FAMILIES)
+        """In the order of `TOPIC_FAMILIES`."""
 
     def add(self, partition: Partition) -> None:
         traffic = partition.traffic
-        self.records_in += traffic.records_in
-        self.bytes_in += traffic.bytes_in
-        self.bytes_out += traffic.bytes_out
+        self.partitions += 1
+        if traffic.reads or traffic.writes:
+            added = (
+                traffic.records_in,
+                traffic.bytes_in,
+                traffic.bytes_out,
+                traffic.writes,
+                traffic.failed_writes,
+                traffic.reads,
+                traffic.failed_reads,
+            )
+            self.values = tuple(map(add, self.values, added))
 
-    def values(self) -> tuple[int, int, int]:
-        """In the order of `TOPIC_FAMILIES`."""
-        return self.records_in, self.bytes_in, self.bytes_out
 
-
-async def scrape(sources: Sources, *, is_open_metrics: bool) -> bytes:
-    """The text of all metrics.
+async def scrape(sources: Sources, *, is_open_metrics: bool) -> list[bytes]:
+    """The text of all metrics, in parts.
 
     cost  some 3 us a partition and 1 us a committed offset, in slices
     """
     exposition = Exposition(is_open_metrics=is_open_metrics)
     services = sources.services
     _broker(exposition, sources)
+    await sources.node.write(exposition)
+    write_process(exposition, await in_thread(read_process), sources.garbage)
     await sources.requests.write(exposition, services.clock.monotonic_ms())
     await _cluster(exposition, services.controller.image, sources)
-    await _partitions(exposition, services)
-    await _groups(exposition, services)
+    await _partitions(exposition, sources)
+    await write_groups(exposition, services, sources.lags)
     await pause()
     return exposition.encode()
 
@@ -149,12 +169,16 @@ def _broker(exposition: Exposition, sources: Sources) -> None:
         exposition.counters(counter(name, described(attribute)), [("", value)])
     for attribute, name in BROKER_GAUGES:
         exposition.metric(gauge(name, described(attribute)), getattr(metrics, attribute))
+    for name in ("produce", "fetch"):
+        family = counter(
+            f"kafka_server_brokertopicmetrics_{name}messageconversions",
+            "Batches that were converted: none, since old formats are not served.",
+        )
+        exposition.counters(family, [("", 0)])
     state = gauge("kafka_server_kafkaserver_brokerstate", "3 while the broker serves.")
     exposition.metric(state, RUNNING)
-    connections = gauge("kafka_server_socketservermetrics_connection_count", "Open connections.")
-    exposition.begin(connections)
-    for listener, count in sources.connection_counts().items():
-        exposition.sample(connections, count, {"listener": listener})
+    offline = gauge("kafka_log_logmanager_offlinelogdirectorycount", "Directories that failed.")
+    exposition.metric(offline, len(sources.services.logs.offline_directories))
     held = gauge("odradek_held_bytes", "Memory that requests and responses hold.")
     exposition.metric(held, sources.held_bytes())
 
@@ -182,10 +206,21 @@ async def _cluster(exposition: Exposition, image: Image, sources: Sources) -> No
         ("globaltopiccount", "Topics of the cluster.", len(image.topics)),
         ("globalpartitioncount", "Partitions of the cluster.", partition_count),
         ("activebrokercount", "Registered brokers.", len(image.brokers)),
+        (
+            "preferredreplicaimbalancecount",
+            "Partitions that another broker than the preferred one leads.",
+            problems.not_preferred,
+        ),
     ):
         family = gauge(f"kafka_controller_kafkacontroller_{name}", text)
         exposition.metric(family, value if is_active else 0)
     exposition.metric(gauge("kafka_brokers", "Registered brokers."), len(image.brokers))
+    family = gauge("kafka_broker_info", "1 for each registered broker.")
+    exposition.begin(family)
+    for broker_id, broker in image.brokers.items():
+        endpoint = broker.endpoints[0]
+        labels = {"id": str(broker_id), "address": f"{endpoint.host}:{endpoint.port}"}
+        exposition.sample(family, 1, labels)
 
 
 async def cluster_problems(image: Image) -> ClusterProblems:
@@ -195,17 +230,21 @@ async def cluster_problems(image: Image) -> ClusterProblems:
     """
     without_leader: list[tuple[str, int]] = []
     under_min_isr: list[tuple[str, int]] = []
-    for number, (name, topic) in enumerate(image.topics.items()):
-        if number % PARTITIONS_PER_STEP == 0:
-            await pause()
+    not_preferred = 0
+    for name, topic in image.topics.items():
         required = required_replicas(image, name)
-        for index, partition in topic.partitions.items():
+        for number, (index, partition) in enumerate(topic.partitions.items()):
+            if number % PARTITIONS_PER_STEP == 0:
+                await pause()
             state = partition.state
             if state is None or state.leader < 0:
                 without_leader.append((name, index))
-            elif len(state.isr) < min(required, len(partition.replicas)):
+                continue
+            if state.leader != partition.replicas[0]:
+                not_preferred += 1
+            if len(state.isr) < min(required, len(partition.replicas)):
                 under_min_isr.append((name, index))
-    return ClusterProblems(without_leader, under_min_isr)
+    return ClusterProblems(without_leader, under_min_isr, not_preferred)
 
 
 def required_replicas(image: Image, topic: str) -> int:
@@ -220,7 +259,9 @@ def chunks(partitions: Iterator[Partition]) -> Iterator[Sequence[Partition]]:
         yield chunk
 
 
-async def _partitions(exposition: Exposition, services: Services) -> None:
+async def _partitions(exposition: Exposition, sources: Sources) -> None:
+    services = sources.services
+    image = services.controller.image
     rows: list[tuple[str, tuple[float, ...]]] = []
     led: list[tuple[str, tuple[int, ...]]] = []
     totals: dict[str, TopicTotals] = {}
@@ -235,7 +276,7 @@ async def _partitions(exposition: Exposition, services: Services) -> None:
                 before_index = f'{label_text({"topic": topic})[:-1]},partition="'
             labels = f'{before_index}{partition.index}"}}'
             rows.append((labels, log_values(partition)))
-            values = led_values(partition)
+            values = led_values(partition, image)
             if values is None:
                 continue
             led.append((labels, values))
@@ -245,7 +286,7 @@ async def _partitions(exposition: Exposition, services: Services) -> None:
     _replica_manager(exposition, len(rows), len(led), sums)
     await _families(exposition, PARTITION_FAMILIES, rows)
     await _families(exposition, LED_FAMILIES, led)
-    _topics(exposition, services.metrics, totals)
+    _topics(exposition, sources, totals)
 
 
 def log_values(partition: Partition) -> tuple[int, ...]:
@@ -256,34 +297,44 @@ def log_values(partition: Partition) -> tuple[int, ...]:
         len(log.segments),
         log.log_start_offset,
         log.end_offset,
+        log.log_start_offset,
         log.high_watermark,
     )
 
 
-def led_values(partition: Partition) -> tuple[int, ...] | None:
+def led_values(partition: Partition, image: Image) -> tuple[int, ...] | None:
     """In the order of `LED_FAMILIES`; None where another broker leads."""
     leader = partition.leader
     if leader is None:
         return None
     replicas, in_sync = 1 + len(leader.followers), len(leader.in_sync.committed)
     required = min(partition.log.config.min_insync_replicas, replicas)
+    is_under_replicated = 1 if in_sync < replicas else 0
+    placed = image.partition(partition.topic, partition.index)
+    is_preferred = placed is None or placed.replicas[0] == partition.leader_id
     return (
         replicas,
         in_sync,
-        1 if in_sync < replicas else 0,
+        is_under_replicated,
         1 if in_sync < required else 0,
         1 if in_sync == required else 0,
+        replicas,
+        in_sync,
+        is_under_replicated,
+        1 if is_preferred else 0,
     )
 
 
 async def _families(
     exposition: Exposition, families: Sequence[Family], rows: Sequence[tuple[str, Sequence[float]]]
 ) -> None:
-    for position, family in enumerate(families):
+    labels = [label for label, _ in rows]
+    columns = tuple(zip(*(values for _, values in rows), strict=True)) or ((),) * len(families)
+    for family, column in zip(families, columns, strict=True):
         exposition.begin(family)
         for start in range(0, len(rows), 10 * PARTITIONS_PER_STEP):
-            part = rows[start : start + 10 * PARTITIONS_PER_STEP]
-            exposition.columns(family, part, position)
+            end = start + 10 * PARTITIONS_PER_STEP
+            exposition.rows(family, zip(labels[start:end], column[start:end], strict=True))
             await pause()
 
 
@@ -300,45 +351,20 @@ def _replica_manager(
         exposition.metric(gauge(f"kafka_server_replicamanager_{name}", text), value)
 
 
-def _topics(exposition: Exposition, metrics: BrokerMetrics, totals: dict[str, TopicTotals]) -> None:
+def _topics(exposition: Exposition, sources: Sources, totals: dict[str, TopicTotals]) -> None:
+    metrics, times = sources.services.metrics, sources.requests.times
     # All topics together do not fall when a topic is deleted.
-    every_topic = metrics.records_in, metrics.records_bytes_in, metrics.records_bytes_out
-    for position, family in enumerate(TOPIC_FAMILIES):
-        rows = [
-            (label_text({"topic": topic}), total.values()[position])
-            for topic, total in totals.items()
-        ]
-        exposition.counters(family, [("", every_topic[position]), *rows])
-
-
-async def _groups(exposition: Exposition, services: Services) -> None:
-    """Committed offsets, and the lag where this broker has a replica.
-
-    A broker does not know the ends of partitions without a replica here:
-    `kafka_topic_partition_current_offset` of the others has them.
-    """
-    rows: list[tuple[str, tuple[int, int | None]]] = []
-    group_count = 0
-    for shard in list(services.groups.shards.values()):
-        for group in list(shard.groups.values()):
-            group_count += 1
-            for (topic, index), committed in list(group.offsets.committed.items()):
-                labels = label_text(
-                    {"consumergroup": group.group_id, "topic": topic, "partition": str(index)}
-                )
-                held = services.partitions.get(topic, index)
-                lag = None if held is None else max(0, held.high_watermark - committed.offset)
-                rows.append((labels, (committed.offset, lag)))
-                if len(rows) % PARTITIONS_PER_STEP == 0:
-                    await pause()
-        await pause()
-    offsets, lags = GROUP_FAMILIES
-    exposition.begin(offsets)
-    exposition.rows(offsets, [(labels, offset) for labels, (offset, _) in rows])
-    await pause()
-    exposition.begin(lags)
-    exposition.rows(lags, [(labels, lag) for labels, (_, lag) in rows if lag is not None])
-    group_total = gauge(
-        "kafka_coordinator_group_groupmetadatamanager_numgroups", "Groups coordinated here."
+    every_topic = (
+        metrics.records_in,
+        metrics.records_bytes_in,
+        metrics.records_bytes_out,
+        *times.totals(ApiKey.PRODUCE),
+        *times.totals(ApiKey.FETCH),
     )
-    exposition.metric(group_total, group_count)
+    labelled = [(label_text({"topic": topic}), total) for topic, total in totals.items()]
+    for position, family in enumerate(TOPIC_FAMILIES):
+        rows = [(labels, total.values[position]) for labels, total in labelled]
+        exposition.counters(family, [("", every_topic[position]), *rows])
+    partitions = gauge("kafka_topic_partitions", "Partitions of a topic that are led here.")
+    exposition.begin(partitions)
+    exposition.rows(partitions, [(labels, total.partitions) for labels, total in labelled])

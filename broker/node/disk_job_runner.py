@@ -61,6 +61,10 @@ class DiskJobRunner:
         self._on_fatal = on_fatal
         self._to_flush: dict[Log, None] = {}
         """Logs that `flush_soon` was called for in this pass of the loop."""
+        self.flushes = 0
+        """Flushes of logs that have ended."""
+        self.flush_ns = 0
+        """How long they took, with the wait for a thread."""
         self._running = 0
         self._is_stopped = False
         self._idle = asyncio.Event()
@@ -151,11 +155,15 @@ class DiskJobRunner:
                 if self._is_stopped and isinstance(job, Removal):
                     continue
                 failure: OSError | None = None
+                started_ns = monotonic_ns()
                 try:
                     await self._loop.run_in_executor(self._executor, job.run, self._files)
                 except OSError as error:
                     failure = error
                 began_ns = monotonic_ns()
+                if isinstance(job, FlushLog):
+                    self.flushes += 1
+                    self.flush_ns += began_ns - started_ns
                 jobs.extend(self._finish(job, failure))
                 self._loop_watch.ran(began_ns, f"the end of {type(job).__name__}")
         except NoDirectoryLeft as error:

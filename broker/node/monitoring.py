@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from odradek.broker.node.platform import Platform
 from odradek.broker.node.start_error import StartError
 from odradek.broker.server.bound_listener import BoundListener, bind, cannot_listen
-from odradek.broker.server.socket_server import SocketServer
-from odradek.broker.services import Services
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.listeners import parse_address
 
 if TYPE_CHECKING:
     from odradek.broker.monitoring.http_listener import HttpListener
+    from odradek.broker.monitoring.process_metrics import GarbageTimes
+    from odradek.broker.node.parts import NodeParts
 
 METRICS_LISTENER: Final = "odradek.metrics.listener"
 
@@ -41,30 +40,40 @@ class Monitoring:
     def __init__(self, bound: BoundListener) -> None:
         self.bound = bound
         self._http: HttpListener | None = None
+        self._garbage: GarbageTimes | None = None
 
     async def listen(
         self,
         platform: Platform,
-        services: Services,
-        server: SocketServer,
+        parts: NodeParts,
         is_stopping: Callable[[], bool],
     ) -> None:
         """Begin to respond."""
         # Imported where a broker has the listener: it takes 20 ms, most of it for HTTP.
         from odradek.broker.monitoring.http_listener import HttpListener
+        from odradek.broker.monitoring.lag_times import LagTimes
+        from odradek.broker.monitoring.node_metrics import NodeMetrics, NodeSources
         from odradek.broker.monitoring.pages import Pages
+        from odradek.broker.monitoring.process_metrics import GarbageTimes
         from odradek.broker.monitoring.request_metrics import RequestMetrics
         from odradek.broker.monitoring.scrape import Sources
         from odradek.broker.server.request_times import RequestTimes
 
+        services, server = parts.services, parts.server
         times = RequestTimes()
         server.dispatcher.count_times(times)
+        self._garbage = GarbageTimes()
+        self._garbage.begin()
         sources = Sources(
             services,
             RequestMetrics(times),
-            connection_counts=lambda: Counter(
-                connection.listener_name for connection in server.connections
+            NodeMetrics(
+                NodeSources(server, parts.jobs, parts.replica_fetchers),
+                services.metrics,
+                services.controller,
             ),
+            self._garbage,
+            LagTimes(),
             held_bytes=lambda: server.budget.held_bytes,
         )
         pages = Pages(sources, is_stopping)
@@ -75,6 +84,8 @@ class Monitoring:
 
     def close(self) -> None:
         """Close the listener and its connections."""
+        if self._garbage is not None:
+            self._garbage.close()
         if self._http is not None:
             self._http.close()
         self.bound.socket.close()

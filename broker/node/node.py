@@ -277,9 +277,7 @@ class Node:
         replace_old_secret(self._settings, controller, self._platform.rng)
         self._accept()
         if self._monitoring is not None:
-            await self._monitoring.listen(
-                self._platform, self.services, self.server, self._stopping.is_set
-            )
+            await self._monitoring.listen(self._platform, parts, self._stopping.is_set)
         await self._wait_for_metadata()
 
     async def _wait_for_metadata(self) -> None:

@@ -61,17 +61,19 @@ class StagedAppends:
             if partition.log.config.message_timestamp_type == LOG_APPEND_TIME:
                 for append in appends:
                     append.set_append_time(now_ms)
-            records_in = bytes_in = 0
+            batches_in = records_in = bytes_in = 0
             results = partition.append([append.batch for append in appends], now_ms)
             for append, result in zip(appends, results, strict=True):
                 if isinstance(result, BrokerError):
                     append.result = partition.refuse(append.batch, result)
+                    partition.traffic.refused()
                 else:
                     append.result = result
+                    batches_in += 1
                     records_in += append.batch.record_count
                     bytes_in += append.batch.size
             metrics = self._metrics
-            partition.traffic.wrote(records_in, bytes_in)
+            partition.traffic.wrote(batches_in, records_in, bytes_in)
             metrics.records_in += records_in
             metrics.records_bytes_in += bytes_in
             leader = partition.leader

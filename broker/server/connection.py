@@ -60,6 +60,10 @@ logger = logging.getLogger("odradek.server")
 class CancellableRequest(Protocol):
     """A request that waits for its response."""
 
+    @property
+    def api_key(self) -> int:
+        """What waits."""
+
     def cancel(self) -> None:
         """Wait no more, without a response, and give back what is held."""
 

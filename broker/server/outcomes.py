@@ -67,6 +67,11 @@ class WaitingRequest:
         """The response that was there at once."""
         self.slot: ResponseSlot | None = None
 
+    @property
+    def api_key(self) -> int:
+        """What waits."""
+        return self._call.header.api_key
+
     def attempt(self) -> object | None:
         """The response, or None: not yet."""
         return self._outcomes.guarded(self._call, self._delayed.attempt)

@@ -154,6 +154,14 @@ class ApiTimes(dict[int, VersionTimes]):
             else:
                 self.no_errors += 1
 
+    def requests(self) -> int:
+        """How many there were."""
+        return sum(times.requests() for times in tuple(self.values()))
+
+    def failures(self) -> int:
+        """Error codes other than NONE in their responses."""
+        return sum(self.errors.values())
+
 
 class RequestTimes:
     """The APIs that have had a request."""
@@ -169,6 +177,14 @@ class RequestTimes:
         if times is None:
             times = self._by_key[api.key] = _api_times(api)
         return times
+
+    def totals(self, api_key: int) -> tuple[int, int]:
+        """Requests of an API, and error codes in its responses."""
+        times = self._by_key.get(api_key)
+        if times is None:
+            return 0, 0
+        both = [times] if times.followers is None else [times, times.followers]
+        return sum(each.requests() for each in both), sum(each.failures() for each in both)
 
     def all(self) -> Iterator[ApiTimes]:
         """Each API; Fetch twice, for consumers and followers."""

@@ -152,6 +152,12 @@ class ActiveController:
         await self.elections.on_requests_changed()
 
     @property
+    def election_counts(self) -> tuple[int, int]:
+        """Leaders that were elected in this controller epoch, and those of unclean elections."""
+        changes = self._states.changes
+        return changes.elected, changes.elected_unclean
+
+    @property
     def has_changes_to_log(self) -> bool:
         """Whether `log_changes` is due although no procedure has ended."""
         return self._states.changes.is_due

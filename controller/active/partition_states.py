@@ -251,6 +251,7 @@ class PartitionStates:
             return election.state
 
         written = await self.change(partitions, decide)
+        self.changes.note_elected(len(written))
         if strategy is Strategy.OFFLINE:
             # Why there is no candidate may have changed.
             self.changes.note(partitions)

@@ -38,6 +38,13 @@ class StateChangeLog:
         self._changed: dict[TopicPartition, None] = {}
         self._unclean: list[UncleanElection] = []
         self._next_ms = 0
+        self.elected = 0
+        """Leaders that were elected, without the first ones of new partitions."""
+        self.elected_unclean = 0
+
+    def note_elected(self, count: int) -> None:
+        """States of elections were written."""
+        self.elected += count
 
     def note(self, partitions: Iterable[TopicPartition]) -> None:
         """States of these partitions were written, or read."""
@@ -45,6 +52,7 @@ class StateChangeLog:
 
     def note_unclean(self, election: UncleanElection) -> None:
         """The state of an unclean election was written."""
+        self.elected_unclean += 1
         self._unclean.append(election)
 
     def note_removed(self, image: Image) -> None:

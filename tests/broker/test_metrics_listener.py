@@ -112,7 +112,19 @@ def test_traffic_offsets_and_lag_are_what_was_sent(served: tuple[BrokerProcess, 
     assert value("kafka_server_replicamanager_underreplicatedpartitions") == 0
     assert value("kafka_cluster_partition_insyncreplicascount", **DIRTY) == 1
     assert value("kafka_cluster_partition_atminisr", **DIRTY) == 1
-    assert value("kafka_server_socketservermetrics_connection_count", listener="PLAINTEXT") >= 1
+    listener = {"listener": "PLAINTEXT", "networkProcessor": "0", "network_processor": "0"}
+    assert value("kafka_server_socketservermetrics_connection_count", **listener) >= 1
+    assert value("kafka_server_socket_server_metrics_connection_creation_total", **listener) >= 2
+    assert value(f"{traffic}_totalproducerequests_total", topic="events") >= 1
+    assert value(f"{traffic}_totalfetchrequests_total", topic="events") >= 1
+    assert value(f"{traffic}_failedproducerequests_total", topic="events") == 0
+    assert value("kafka_consumergroup_lag_sum", consumergroup=GROUP, topic="events") == 50
+    assert value("kafka_topic_partitions", topic="events") == 2
+    assert value("kafka_topic_partition_leader_is_preferred", **DIRTY) == 1
+    assert value("kafka_coordinator_group_groupmetadatamanager_numgroupsempty") == 1
+    assert 10 < value("process_open_fds") < value("process_max_fds")
+    assert value("process_cpu_seconds_total") > 0
+    assert 0 <= value("kafka_network_socketserver_networkprocessoravgidle_percent") <= 1
 
 
 def test_requests_are_counted_by_api_version_error_and_time(

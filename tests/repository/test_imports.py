@@ -31,6 +31,8 @@ MAY_REACH_OUTSIDE: Final = (
     "broker/compaction/worker_process.py",
     "broker/interbroker/",
     "broker/monitoring/http_listener.py",
+    "broker/monitoring/node_metrics.py",
+    "broker/monitoring/process_metrics.py",
     "broker/node/",
     "broker/purgatory.py",
     "broker/security/sasl/oauthbearer_endpoint.py",

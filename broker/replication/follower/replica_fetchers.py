@@ -38,6 +38,17 @@ class ReplicaFetchers:
         """The fetchers that have partitions."""
         return tuple(self._fetchers.values())
 
+    def lag_max(self) -> int:
+        """How many records the partition that is furthest behind its leader lacks."""
+        return max(
+            (
+                replica.lag or 0
+                for fetcher in self._fetchers.values()
+                for replica in fetcher.state.replicas.values()
+            ),
+            default=0,
+        )
+
     def on_leader_change(self, partition: Partition) -> None:
         """Follow the partition's leader in its leader epoch; or no longer, when this broker leads
         it or does not have it any more."""

@@ -23,7 +23,7 @@ def test_prometheus_reads_every_label_and_value(rows: list[tuple[str, int]]) -> 
     text.metric(HELD, 1.5)
     text.begin(RECEIVED)
     text.rows(RECEIVED, [(label_text({"topic": name}), value) for name, value in rows])
-    held, received = parse_prometheus(text.encode().decode())
+    held, received = parse_prometheus(b"".join(text.encode()).decode())
     assert (held.name, held.type, held.samples[0].value) == ("odradek_held_bytes", "gauge", 1.5)
     assert (received.name, received.type) == ("odradek_received", "counter")
     read = [(sample.labels["topic"], float(sample.value)) for sample in received.samples]
@@ -36,7 +36,7 @@ def test_open_metrics_is_read_to_its_end(name: str) -> None:
     text.begin(RECEIVED)
     text.sample(RECEIVED, 7, {"topic": name, "partition": "0"})
     text.metric(HELD, 2)
-    received, held = parse_open_metrics(text.encode().decode())  # type: ignore[no-untyped-call]
+    received, held = parse_open_metrics(b"".join(text.encode()).decode())  # type: ignore[no-untyped-call]
     assert received.type == "counter"
     assert [(sample.name, sample.labels["topic"], sample.value) for sample in received.samples] == [
         ("odradek_received_total", name, 7)

@@ -45,7 +45,7 @@ def written(metrics: RequestMetrics, now_ms: int) -> dict[str, float]:
     exposition = Exposition(is_open_metrics=False)
     outcome_of(metrics.write(exposition, now_ms))
     values = {}
-    for family in text_string_to_metric_families(exposition.encode().decode()):
+    for family in text_string_to_metric_families(b"".join(exposition.encode()).decode()):
         for sample in family.samples:
             if sample.labels["request"] == "Heartbeat" and family.name.endswith("_totaltimems"):
                 values[sample.labels.get("quantile", "count")] = sample.value
