@@ -156,4 +156,4 @@ def metrics(brokers: Mapping[int, BrokerMeasurements]) -> bytes:
             ascending = broker.produce_ms() if family is PRODUCE else broker.end_to_end_ms()
             text = label_text(labels).removesuffix("}")
             exposition.quantiles(family, text, quantiles(ascending), len(ascending))
-    return exposition.encode()
+    return b"".join(exposition.encode())
