@@ -38,11 +38,11 @@ LOGGERS: Final = {
         "kafka.network.Processor",
         "kafka.network.RequestChannel$",
         "kafka.network.SocketServer",
-        "kafka.request.logger",
         "kafka.server.KafkaApis",
         "kafka.server.KafkaRequestHandler",
         "org.apache.kafka.common.network.Selector",
     ),
+    "odradek.requests": ("kafka.request.logger",),
     "odradek.replication": ("kafka.cluster.Partition", "kafka.server.ReplicaManager"),
     "odradek.replication.fetcher": (
         "kafka.server.ReplicaFetcherManager",

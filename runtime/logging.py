@@ -13,7 +13,8 @@ import logging
 import sys
 import time
 from collections.abc import Mapping
-from typing import Final, TextIO
+from typing import Final, Protocol, TextIO
+from weakref import WeakSet
 
 from odradek.runtime.repeated_lines import RepeatedLines
 
@@ -29,6 +30,19 @@ STANDARD_FIELDS: Final = frozenset(vars(logging.makeLogRecord({}))) | {
 
 CAUSED_BY_CLIENTS: Final = ("odradek.server", "odradek.groups", "odradek.producer_ids")
 """Loggers whose lines clients cause; the first argument of each line names the client or group."""
+
+REQUESTS: Final = "odradek.requests"
+"""The logger of requests: WARNING unless its own level is set, as in Kafka's log4j.properties."""
+
+
+class LevelObserver(Protocol):
+    """What follows the levels of loggers."""
+
+    def on_logger_level(self) -> None:
+        """A level has changed."""
+
+
+_LEVEL_OBSERVERS: Final[WeakSet[LevelObserver]] = WeakSet()
 
 RESERVED_KEYS: Final = ("time", "level", "logger", "message", "exception")
 
@@ -160,6 +174,11 @@ KAFKA_LEVELS: Final = {
 ROOT_LOGGER: Final = "root"
 
 
+def observe_levels(observer: LevelObserver) -> None:
+    """Call `observer` after each change by `set_logger_level`, as long as it exists."""
+    _LEVEL_OBSERVERS.add(observer)
+
+
 def logger_levels() -> dict[str, str]:
     """Logger -> the level in force, as one of `KAFKA_LEVELS` (KIP-412); also by Kafka's names."""
     # Imported when levels are asked for: a start needs none of it.
@@ -196,7 +215,9 @@ def set_logger_level(name: str, level: str | None) -> bool:
     own = KAFKA_LOGGERS.get(name)
     if own is None and not isinstance(logging.Logger.manager.loggerDict.get(name), logging.Logger):
         return False
-    logging.getLogger(own or name).setLevel(
-        logging.NOTSET if level is None else KAFKA_LEVELS[level]
-    )
+    changed = own or name
+    unset = logging.WARNING if changed == REQUESTS else logging.NOTSET
+    logging.getLogger(changed).setLevel(unset if level is None else KAFKA_LEVELS[level])
+    for observer in tuple(_LEVEL_OBSERVERS):
+        observer.on_logger_level()
     return True

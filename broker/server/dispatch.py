@@ -39,6 +39,7 @@ from odradek.protocol.decode_error import DecodeError
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.frames import SMALL_FRAME_BYTES
 from odradek.protocol.headers import RequestHeader, decode_request_header
+from odradek.runtime.logging import REQUESTS, observe_levels
 from odradek.runtime.scheduler import SHORT_SLICE_NS, Scheduler
 from odradek.runtime.work import CoroutineObject, Later, Step, in_thread, pause, resumed
 
@@ -65,6 +66,9 @@ FREE_UNITS: Final = 16
 """Units of a handler that may run, within a short slice, before it goes on in slices."""
 
 logger = logging.getLogger("odradek.server")
+requests_logger = logging.getLogger(REQUESTS)
+if requests_logger.level == logging.NOTSET:
+    requests_logger.setLevel(logging.WARNING)
 
 Decide = Callable[[Call], Later[Outcome]]
 Run = Callable[[Context, object], Outcome | Later[Outcome]]
@@ -86,30 +90,50 @@ class Dispatcher:
         self._make_call: Callable[[Connection, RequestHeader, LoadedApi, object, int], Call] = Call
         self._has_quotas = False
         self._times: RequestTimes | None = None
+        self._is_timed = False
+        """Whether they are asked for; a log of requests needs them, too."""
         services.client_quotas.observe(self._on_quotas)
+        observe_levels(self)
 
     def _on_quotas(self, is_enabled: bool) -> None:
         """Count requests from now on, or count them no more."""
         self._has_quotas = is_enabled
         self._choose_call()
 
+    def on_logger_level(self) -> None:
+        """Log requests from now on, or no more."""
+        self._choose_call()
+
     def count_times(self, times: RequestTimes) -> None:
         """Count the times of requests from now on."""
+        self._is_timed = True
+        self._set_times(times)
+        self._choose_call()
+
+    def _set_times(self, times: RequestTimes) -> None:
         self._times = times
         for loaded in self._loaded.values():
             loaded.count_times(times)
-        self._choose_call()
 
     def _choose_call(self) -> None:
         services = self._services
         quotas = services.client_quotas, services.clock.monotonic_ms
-        if self._times is None:
-            self._make_call = partial(MeteredCall, *quotas) if self._has_quotas else Call
-            return
-        # Imported where times are counted: most starts need none of it.
-        from odradek.broker.server.timed_call import TimedCall, TimedMeteredCall
+        if requests_logger.isEnabledFor(logging.INFO):
+            # Imported where requests are logged or their times counted: most starts need neither.
+            from odradek.broker.server.request_log import LoggedCall, LoggedMeteredCall
+            from odradek.broker.server.request_times import RequestTimes
 
-        self._make_call = partial(TimedMeteredCall, *quotas) if self._has_quotas else TimedCall
+            if self._times is None:
+                self._set_times(RequestTimes())
+            self._make_call = (
+                partial(LoggedMeteredCall, *quotas) if self._has_quotas else LoggedCall
+            )
+        elif self._is_timed:
+            from odradek.broker.server.timed_call import TimedCall, TimedMeteredCall
+
+            self._make_call = partial(TimedMeteredCall, *quotas) if self._has_quotas else TimedCall
+        else:
+            self._make_call = partial(MeteredCall, *quotas) if self._has_quotas else Call
 
     def _read_clock(self) -> int:
         """Wall time, read once a turn."""

@@ -281,6 +281,31 @@ def check_listeners(settings: BrokerSettings) -> None:
         require(control_plane.upper() != inter_broker, name, control_plane, allowed)
 
 
+INEFFECTIVE: Final = frozenset(
+    (
+        *("num.network.threads", "num.io.threads", "background.threads"),
+        *("num.recovery.threads.per.data.dir", "log.cleaner.threads"),
+        *("num.replica.alter.log.dirs.threads", "queued.max.requests"),
+        *("log.cleaner.io.buffer.size", "offsets.load.buffer.size"),
+        *("transaction.state.log.load.buffer.size", "replica.socket.receive.buffer.bytes"),
+        *("log.initial.task.delay.ms", "log.index.size.max.bytes"),
+        "log.flush.start.offset.checkpoint.interval.ms",
+        *("log.message.downconversion.enable", "offsets.commit.required.acks"),
+        "socket.connection.setup.timeout.max.ms",
+        *("sasl.kerberos.service.name", "sasl.kerberos.kinit.cmd"),
+        *("sasl.kerberos.ticket.renew.window.factor", "sasl.kerberos.ticket.renew.jitter"),
+        *("sasl.kerberos.min.time.before.relogin", "sasl.kerberos.principal.to.local.rules"),
+    )
+)
+"""Settings of Kafka that are taken and change nothing; a line at the start says so."""
+
+
+def ineffective_names(written: Mapping[str, str]) -> list[str]:
+    """One warning that names all settings of `INEFFECTIVE` that are written, if there are any."""
+    names = [name for name in written if base_name(name) in INEFFECTIVE]
+    return [f"These settings have no effect: {', '.join(names)}"] if names else []
+
+
 def unknown_names(written: Mapping[str, str]) -> list[str]:
     """A warning for each setting that neither Kafka nor its plug-ins have."""
     return [

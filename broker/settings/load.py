@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from odradek.bounded_files import read_file, system_error_text
 from odradek.broker.settings.broker_settings import BrokerSettings
-from odradek.broker.settings.checks import check_settings, unknown_names
+from odradek.broker.settings.checks import check_settings, ineffective_names, unknown_names
 from odradek.broker.settings.definitions import BROKER, base_name, broker_definition
 from odradek.broker.settings.dynamic import NO_DYNAMIC_SETTINGS, DynamicSettings, overlaid, usable
 from odradek.broker.settings.listeners import parse_counts, parse_listeners, parse_protocol_map
@@ -87,7 +87,7 @@ def load_settings(path: str | None, overrides: Sequence[str]) -> BrokerSettings:
         except OSError as error:
             reason = system_error_text(error)
             raise SettingsError(f"Cannot read the JAAS file in {JAVA_OPTIONS}: {reason}") from error
-    return make_settings(written, warnings=unknown_names(written))
+    return make_settings(written, warnings=unknown_names(written) + ineffective_names(written))
 
 
 def check_text(written: Mapping[str, str]) -> None:
