@@ -44,8 +44,8 @@ class NodeTls:
         if not names:
             return
         # Imported where a listener needs it: reading certificates takes 100 ms to load.
-        from odradek.broker.security.tls.stores import StoreError
         from odradek.broker.security.tls.tls_listener import TlsListener
+        from odradek.runtime.certificate_stores import StoreError
 
         for name in names:
             try:
@@ -81,7 +81,7 @@ class NodeTls:
         """
         if not self._listeners:
             return None
-        from odradek.broker.security.tls.stores import StoreError
+        from odradek.runtime.certificate_stores import StoreError
 
         for listener in self._listeners.values():
             try:
@@ -147,8 +147,8 @@ def zookeeper_context(settings: BrokerSettings) -> SSLContext:
     """
     # Imported where the settings ask for it, as above.
     from odradek.broker.security.tls.contexts import client_context, read_stores
-    from odradek.broker.security.tls.stores import StoreError
     from odradek.broker.security.tls.tls_config import zookeeper_tls
+    from odradek.runtime.certificate_stores import StoreError
 
     try:
         config = zookeeper_tls(settings)

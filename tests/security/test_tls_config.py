@@ -14,10 +14,10 @@ from cryptography.x509.oid import NameOID
 from odradek.broker.security.tls.contexts import read_stores, server_context
 from odradek.broker.security.tls.distinguished_name import distinguished_name
 from odradek.broker.security.tls.principal_mapper import NoMatchingRule, SslPrincipalMapper
-from odradek.broker.security.tls.stores import StoreError
 from odradek.broker.security.tls.tls_config import listener_tls
 from odradek.broker.settings.load import make_settings
 from odradek.broker.settings.types import InvalidValueError
+from odradek.runtime.certificate_stores import StoreError
 from tests.support.certificates import DAY, PASSWORD, Authority, make_key, unsigned
 
 LISTENERS = {

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
 from collections.abc import Iterator
 
 import pytest
 
+from odradek.tools.security.client_security import ClientSecurity
+from odradek.tools.security.errors import SecurityError
 from tests.odradek.console_tools import our_tool, our_tool_here
 from tests.security.secured import BROKERS, MODULES, Secured, jaas
 from tests.support.apache import ToolResult
 from tests.support.certificates import PASSWORD, Authority
 
+CHOSEN = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"
 pytestmark = [pytest.mark.timeout(600), pytest.mark.judge]
 
 
@@ -100,6 +105,38 @@ def test_store_of_every_kind_is_read(secured: Secured, kind: str) -> None:
     assert (sent.exit_code, sent.errors) == (0, ""), sent
     words = [*at, "--topic-partitions", f"{topic}:0", "--command-config", config]
     assert our_tool_here("get-offsets", words).output == f"{topic}:0:1\n"
+
+
+def test_chosen_cipher_suite_is_negotiated(secured: Secured) -> None:
+    suites = {"ssl.cipher.suites": "TLS_RSA_WITH_AES_128_CBC_SHA, " + CHOSEN}
+    security = ClientSecurity(stores(secured)["PEM"] | suites)
+    address = ("127.0.0.1", secured.ports["SSL"])
+    with (
+        socket.create_connection(address) as connected,
+        security.wrap(connected, "localhost") as secure,
+    ):
+        assert isinstance(secure, ssl.SSLSocket)
+        cipher, version, _ = secure.cipher() or ("", "", 0)
+    assert (cipher, version) == ("ECDHE-ECDSA-AES256-GCM-SHA384", "TLSv1.2")
+    at = ["--bootstrap-server", secured.address("SSL"), "--topic", "chosen-suite"]
+    config = secured.file(stores(secured)["PEM"] | {"ssl.cipher.suites": CHOSEN})
+    sent = our_tool("console-producer", [*at, "--producer.config", config], "record\n")
+    assert (sent.exit_code, sent.errors) == (0, ""), sent
+
+
+@pytest.mark.parametrize(
+    ("suites", "versions", "problem"),
+    [
+        ("TLS_UNKNOWN", "TLSv1.2", "TLS_UNKNOWN is not a cipher suite"),
+        ("TLS_AES_128_GCM_SHA256", "TLSv1.2", "no suite is one of TLSv1.2"),
+    ],
+)
+def test_cipher_suite_that_cannot_be_used_is_refused(
+    secured: Secured, suites: str, versions: str, problem: str
+) -> None:
+    chosen = {"ssl.cipher.suites": suites, "ssl.enabled.protocols": versions}
+    with pytest.raises(SecurityError, match=f"ssl.cipher.suites: {problem}"):
+        ClientSecurity(stores(secured)["PEM"] | chosen)
 
 
 def test_store_of_java_is_refused_with_the_command_that_converts_it(secured: Secured) -> None:

@@ -1,11 +1,7 @@
-"""Contexts of OpenSSL, and what certificates say about themselves.
-
-A private key reaches OpenSSL through a file in memory only: `load_cert_chain` takes nothing else.
-"""
+"""Contexts of OpenSSL, and what certificates say about themselves."""
 
 from __future__ import annotations
 
-import os
 import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,14 +11,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from odradek.broker.security.tls.distinguished_name import distinguished_name
-from odradek.broker.security.tls.stores import (
-    KeyMaterial,
-    StoreError,
-    read_key_store,
-    read_trust_store,
-)
 from odradek.broker.security.tls.tls_config import TlsConfig
 from odradek.broker.settings.types import InvalidValueError
+from odradek.runtime.certificate_stores import KeyMaterial, read_key_store, read_trust_store
 
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 CLIENT_CERTIFICATES: Final = {
@@ -132,7 +123,7 @@ def prepared(context: ssl.SSLContext, config: TlsConfig, stores: Stores) -> ssl.
     else:
         context.load_verify_locations(cadata=der_of(stores.trusted))
     if stores.key is not None:
-        load_key(context, stores.key)
+        stores.key.load_into(context)
     return context
 
 
@@ -140,16 +131,3 @@ def der_of(certificates: Iterable[x509.Certificate]) -> bytes:
     """Certificates one after another, each once: OpenSSL refuses what it has."""
     encodings = (certificate.public_bytes(Encoding.DER) for certificate in certificates)
     return b"".join(dict.fromkeys(encodings))
-
-
-def load_key(context: ssl.SSLContext, key: KeyMaterial) -> None:
-    """raises  StoreError for a key that is not that of its certificate"""
-    descriptor = os.memfd_create("tls", os.MFD_CLOEXEC)
-    try:
-        os.write(descriptor, key.key_pem + key.chain_pem)
-        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
-    except ssl.SSLError as error:
-        subject = key.certificates[0].subject.rfc4514_string()
-        raise StoreError(f"the key of {subject} cannot be used: {error.reason}") from None
-    finally:
-        os.close(descriptor)

@@ -7,45 +7,20 @@ Source: Kafka's DefaultSslEngineFactory, ZKClientConfig of ZooKeeper.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
-from odradek.broker.security.tls.cipher_suites import split_suites
 from odradek.broker.security.tls.principal_mapper import SslPrincipalMapper
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.checks import TLS_VERSIONS, zookeeper_tls_versions
 from odradek.broker.settings.listeners import SASL_SSL
 from odradek.broker.settings.types import InvalidValueError
+from odradek.runtime.certificate_stores import JKS, PEM, PKCS12, STORE_TYPES, StoreConfig
+from odradek.runtime.cipher_suites import UnknownSuite, split_suites
 
-PEM: Final = "PEM"
-PKCS12: Final = "PKCS12"
-JKS: Final = "JKS"
-STORE_TYPES: Final = (PEM, PKCS12, JKS)
 CLIENT_AUTH: Final = ("none", "requested", "required")
 EXTENSIONS: Final = {"pem": PEM, "p12": PKCS12, "pfx": PKCS12, "jks": JKS}
 """How ZooKeeper tells the type of a store by the end of its name."""
-
-
-@dataclass(frozen=True)
-class StoreConfig:
-    """A key store or a trust store: a file, or PEM in the settings themselves."""
-
-    type: str
-    setting: str
-    """The setting that names it, for errors."""
-    location: str | None = None
-    password: str | None = field(default=None, repr=False)
-    key_password: str | None = field(default=None, repr=False)
-    """The password of a key; None: `password`."""
-    key: str | None = field(default=None, repr=False)
-    """PEM, for a key store without a file."""
-    certificates: str | None = None
-    """PEM, for a store without a file."""
-
-    @property
-    def shown(self) -> str:
-        """The file, or the setting that contains it."""
-        return self.location or self.setting
 
 
 @dataclass(frozen=True)
@@ -155,7 +130,10 @@ def chosen_versions(
             raise InvalidValueError(name, version, f"served: {', '.join(TLS_VERSIONS)}")
     if not suites:
         return versions, (), ()
-    older, newer = split_suites(f"{prefix}.cipher.suites", suites)
+    try:
+        older, newer = split_suites(suites)
+    except UnknownSuite as error:
+        raise InvalidValueError(f"{prefix}.cipher.suites", ",".join(suites), str(error)) from None
     left = tuple(version for version in versions if (newer if version == "TLSv1.3" else older))
     if not left:
         allowed = f"none of them is a suite of {', '.join(versions)}"

@@ -20,10 +20,10 @@ from odradek.broker.security.tls.contexts import (
 )
 from odradek.broker.security.tls.distinguished_name import distinguished_name
 from odradek.broker.security.tls.principal_mapper import SslPrincipalMapper
-from odradek.broker.security.tls.stores import StoreError
-from odradek.broker.security.tls.tls_config import StoreConfig, TlsConfig, listener_tls
+from odradek.broker.security.tls.tls_config import TlsConfig, listener_tls
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.types import InvalidValueError
+from odradek.runtime.certificate_stores import StoreConfig, StoreError
 
 PRINCIPALS_MAX: Final = 1_024
 

@@ -42,6 +42,8 @@ SECURITY_PROPERTIES: Final = (
     "sasl.oauthbearer.token.endpoint.url",
     "sasl.login.callback.handler.class",
     "sasl.login.connect.timeout.ms",
+    "sasl.login.read.timeout.ms",
+    "ssl.cipher.suites",
     "ssl.enabled.protocols",
     "ssl.endpoint.identification.algorithm",
     "ssl.key.password",

@@ -8,18 +8,22 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.tools.security.errors import SecurityError
 from odradek.tools.security.jaas import KEY as JAAS
 from odradek.tools.security.jaas import parse_jaas
 from odradek.tools.security.sasl_client import SaslLogin
-from odradek.tools.security.stores import ClientIdentity, identity, trusted_certificates
+from odradek.tools.security.stores import identity, load_key, trusted_certificates
+
+if TYPE_CHECKING:
+    from odradek.runtime.certificate_stores import KeyMaterial
 
 SECURITY_PROTOCOL: Final = "security.protocol"
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 ENDPOINT_IDENTIFICATION: Final = "ssl.endpoint.identification.algorithm"
 ENABLED_PROTOCOLS: Final = "ssl.enabled.protocols"
+CIPHER_SUITES: Final = "ssl.cipher.suites"
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
@@ -39,7 +43,9 @@ class ClientSecurity:
             )
         self.trusted: str | None = None
         """PEM; None: the authorities that this machine trusts."""
-        self.identity: ClientIdentity | None = None
+        self.identity: KeyMaterial | None = None
+        self.ciphers: list[str] = []
+        """OpenSSL's names of suites of TLS 1.2; none: its default."""
         self.checks_host = True
         self.login: SaslLogin | None = None
         self._context: ssl.SSLContext | None = None
@@ -62,17 +68,43 @@ class ClientSecurity:
         context.check_hostname = self.checks_host
         text = configs.get(ENABLED_PROTOCOLS) or ",".join(VERSIONS)
         names = [name.strip() for name in text.split(",")]
+        suites = [suite.strip() for suite in configs.get(CIPHER_SUITES, "").split(",")]
+        suites = [suite for suite in suites if suite]
+        if suites:
+            self.ciphers, newer = self._chosen_suites(suites)
+            if not newer:
+                names = [name for name in names if name != "TLSv1.3"]
+            if not self.ciphers:
+                names = [name for name in names if name != "TLSv1.2"]
         versions = [VERSIONS[name] for name in names if name in VERSIONS]
+        if not versions and suites:
+            raise SecurityError(f"{CIPHER_SUITES}: no suite is one of {text}")
         if not versions:
             raise SecurityError(f"{ENABLED_PROTOCOLS}: expected some of {', '.join(VERSIONS)}")
         context.minimum_version, context.maximum_version = min(versions), max(versions)
+        if self.ciphers:
+            try:
+                context.set_ciphers(":".join(self.ciphers))
+            except ssl.SSLError:
+                raise SecurityError(f"{CIPHER_SUITES}: OpenSSL has none of them") from None
         if self.trusted is None:
             context.load_default_certs()
         else:
             context.load_verify_locations(cadata=self.trusted)
         if self.identity is not None:
-            self.identity.load_into(context)
+            load_key(context, self.identity)
         return context
+
+    @staticmethod
+    def _chosen_suites(suites: list[str]) -> tuple[list[str], list[str]]:
+        """(suites of TLS 1.2 by the names of OpenSSL, suites of TLS 1.3)."""
+        # Imported where a client chooses suites.
+        from odradek.runtime.cipher_suites import UnknownSuite, split_suites
+
+        try:
+            return split_suites(suites)
+        except UnknownSuite as error:
+            raise SecurityError(f"{CIPHER_SUITES}: {error}") from None
 
     def wrap(self, connected: socket.socket, host: str) -> socket.socket:
         """The socket to speak through: itself, or one that has done a TLS handshake.

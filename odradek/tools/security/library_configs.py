@@ -22,8 +22,10 @@ def library_configs(security: ClientSecurity) -> dict[str, Any]:
         if security.trusted is not None:
             configs["ssl.ca.pem"] = security.trusted
         if security.identity is not None:
-            configs["ssl.key.pem"] = security.identity.key
-            configs["ssl.certificate.pem"] = security.identity.chain
+            configs["ssl.key.pem"] = security.identity.key_pem.decode()
+            configs["ssl.certificate.pem"] = security.identity.chain_pem.decode()
+        if security.ciphers:
+            configs["ssl.cipher.suites"] = ":".join(security.ciphers)
     if security.login is not None:
         configs |= _login_configs(security.login)
     return configs

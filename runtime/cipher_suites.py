@@ -9,8 +9,6 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from odradek.broker.settings.types import InvalidValueError
-
 TLS_1_3_SUITES: Final = (
     "TLS_AES_128_GCM_SHA256",
     "TLS_AES_256_GCM_SHA384",
@@ -24,10 +22,14 @@ OF_TLS_1_2: Final = re.compile(
 )
 
 
-def split_suites(name: str, suites: Iterable[str]) -> tuple[list[str], list[str]]:
+class UnknownSuite(ValueError):
+    """OpenSSL has no suite of that name; the text says so."""
+
+
+def split_suites(suites: Iterable[str]) -> tuple[list[str], list[str]]:
     """(suites of TLS 1.2 by the names of OpenSSL, suites of TLS 1.3).
 
-    raises  InvalidValueError for a suite that OpenSSL does not have
+    raises  UnknownSuite
     """
     older: list[str] = []
     newer: list[str] = []
@@ -37,8 +39,9 @@ def split_suites(name: str, suites: Iterable[str]) -> tuple[list[str], list[str]
         else:
             matched = OF_TLS_1_2.fullmatch(suite)
             if matched is None:
-                allowed = f"{suite} is not a cipher suite of TLS 1.2 or 1.3 that OpenSSL has"
-                raise InvalidValueError(name, ",".join(suites), allowed)
+                raise UnknownSuite(
+                    f"{suite} is not a cipher suite of TLS 1.2 or 1.3 that OpenSSL has"
+                )
             older.append(openssl_name(matched))
     return older, newer
 

@@ -6,7 +6,9 @@ Java 9.  Java's older format has no well-kept reader in Python: the error says h
 
 from __future__ import annotations
 
+import os
 import re
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -21,8 +23,11 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from odradek.bounded_files import read_file, system_error_text
-from odradek.broker.security.tls.tls_config import PEM, StoreConfig
 
+PEM: Final = "PEM"
+PKCS12: Final = "PKCS12"
+JKS: Final = "JKS"
+STORE_TYPES: Final = (PEM, PKCS12, JKS)
 STORE_BYTES_MAX: Final = 16 << 20
 JAVA_FORMATS: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 """The first bytes of JKS and JCEKS."""
@@ -39,6 +44,29 @@ class StoreError(ValueError):
 
 
 @dataclass(frozen=True)
+class StoreConfig:
+    """A key store or a trust store: a file, or PEM in the settings themselves."""
+
+    type: str
+    """One of `STORE_TYPES`."""
+    setting: str
+    """The setting that names it, for errors."""
+    location: str | None = None
+    password: str | None = field(default=None, repr=False)
+    key_password: str | None = field(default=None, repr=False)
+    """The password of a key; None: `password`."""
+    key: str | None = field(default=None, repr=False)
+    """PEM, for a key store without a file."""
+    certificates: str | None = None
+    """PEM, for a store without a file."""
+
+    @property
+    def shown(self) -> str:
+        """The file, or the setting that contains it."""
+        return self.location or self.setting
+
+
+@dataclass(frozen=True)
 class KeyMaterial:
     """A key and its certificates, that of the key first."""
 
@@ -48,7 +76,27 @@ class KeyMaterial:
     @property
     def chain_pem(self) -> bytes:
         """The certificates in PEM."""
-        return b"".join(certificate.public_bytes(Encoding.PEM) for certificate in self.certificates)
+        return pem_of(self.certificates)
+
+    def load_into(self, context: ssl.SSLContext) -> None:
+        """Through a file in memory only: OpenSSL takes nothing else.
+
+        raises  StoreError for a key that is not that of its certificate
+        """
+        descriptor = os.memfd_create("tls", os.MFD_CLOEXEC)
+        try:
+            os.write(descriptor, self.key_pem + self.chain_pem)
+            context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+        except ssl.SSLError as error:
+            subject = self.certificates[0].subject.rfc4514_string()
+            raise StoreError(f"the key of {subject} cannot be used: {error.reason}") from None
+        finally:
+            os.close(descriptor)
+
+
+def pem_of(certificates: Sequence[x509.Certificate]) -> bytes:
+    """Certificates in PEM."""
+    return b"".join(certificate.public_bytes(Encoding.PEM) for certificate in certificates)
 
 
 def read_key_store(store: StoreConfig) -> KeyMaterial:
