@@ -129,7 +129,9 @@ def producing(
         sender.end()
 
 
-def read_all(bootstrap: str, topic: str, partitions: int) -> dict[int, list[int]]:
+def read_all(
+    bootstrap: str, topic: str, partitions: int, **settings: object
+) -> dict[int, list[int]]:
     """The numbers in each partition, in the order of their offsets, up to the end of now."""
     consumer = Consumer(
         {
@@ -137,6 +139,7 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> dict[int, list[int]
             "group.id": f"check-{uuid4()}",
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
+            **settings,
         }
     )
     try:
@@ -166,9 +169,9 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> dict[int, list[int]
         consumer.close()
 
 
-def check(production: Production, bootstrap: str) -> None:
+def check(production: Production, bootstrap: str, **settings: object) -> None:
     """Everything acknowledged is there once, in the order in which it was sent."""
-    found = read_all(bootstrap, production.topic, production.partitions)
+    found = read_all(bootstrap, production.topic, production.partitions, **settings)
     for partition, numbers in production.acknowledged.items():
         there = found[partition]
         missing = sorted(set(numbers).difference(there))
