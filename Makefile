@@ -23,6 +23,7 @@ AT_PORT := $(if $(OTHER_PORT),--override listeners=PLAINTEXT://127.0.0.1:$(PORT)
 	--override log.dirs=data/kafka-logs-$(PORT))
 MINUTES ?= 60
 SEEDS ?= 3
+FRAMES ?= 1000000
 # Of the lines of the product, in percent: fewer fail.
 COVERED_LEAST := 64
 COVERED := tests/controller tests/protocol tests/runtime tests/storage \
@@ -50,7 +51,7 @@ JOBS := $(wildcard $(addprefix tests/pipeline/test_,demo*.py end*.py exactly_onc
 QUICK := tests/controller tests/protocol tests/storage tests/broker/group tests/broker/handlers
 PACKAGES := broker controller odradek protocol runtime storage
 
-.PHONY: run cluster secure quick quick-pythons test test-pipelines test-steps test-jobs test-clusters test-tools test-clients test-groups test-broker test-broker-parts test-parts test-sim test-mixed test-pages test-recordings test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-acls campaign-scripts campaign-cuts campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline test-connectors demo-pipeline plugin-runs measure-start tools system-packages clean
+.PHONY: run cluster secure quick quick-pythons test test-pipelines test-steps test-jobs test-clusters test-tools test-clients test-groups test-broker test-broker-parts test-parts test-sim test-mixed test-pages test-recordings test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-acls campaign-fuzz campaign-logins campaign-scripts campaign-cuts campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline test-connectors demo-pipeline plugin-runs measure-start tools system-packages clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/python -I -m odradek start $(CONFIG) $(AT_PORT) $(ARGS)
@@ -173,6 +174,17 @@ campaign-cuts: $(VENV)/.dev
 # The evaluator of ACLs beside a short description of it on 100,000 random sets; `make test` does 3,000.
 campaign-acls: $(VENV)/.dev
 	ODRADEK_ACL_SETS=100000 $(BIN)/python -m pytest -q tests/security/test_acl_cache.py
+
+# Each client library logs in in each way, right and wrong, to our broker and to Apache Kafka's, and a cluster
+# with a broker of Apache Kafka migrates to SASL_SSL; `make test` does a part.
+campaign-logins: tools
+	$(BIN)/python -m pytest -q -m slow tests/security
+
+# FRAMES before and after authentication, which coverage guides (Atheris); appends to
+# tests/security/guided_fuzz.jsonl.  `make test` sends some thousand.
+campaign-fuzz: $(VENV)/.dev
+	$(BIN)/python -m pip install -qq --group fuzz
+	$(BIN)/python -m tests.security.guided_fuzz --frames $(FRAMES)
 
 # 500 random scripts on ZooKeeper and on the tree that a broker serves; `make test` plays 150.
 campaign-scripts: tools

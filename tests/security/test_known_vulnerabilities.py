@@ -24,6 +24,9 @@ TESTED: Final[Mapping[str, tuple[str, ...]]] = {
     "CVE-2024-56128": ("test_replayed_and_reflected_last_messages_are_refused",),
     "CVE-2025-27817": ("test_settings_that_cannot_be_used_stop_the_start",
                        "test_setting_that_names_a_class_a_url_or_a_secret_key_is_not_dynamic"),
+    "CVE-2026-33557": ("test_token_is_accepted_or_refused",),
+    "CVE-2026-33558": ("test_secrets_are_in_no_log_response_page_file_or_process_list",),
+    "CVE-2026-41115": ("test_responses_under_acls_are_those_of_apache_kafka",),
 }  # fmt: skip
 """The tests of each."""
 CANNOT_HAPPEN: Final[Mapping[str, str]] = {
