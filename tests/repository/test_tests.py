@@ -13,6 +13,7 @@ POLLS: Final = {
     "tests/odradek/cluster_tools.py",
     "tests/scripts/controller_writes.py",
     "tests/scripts/talk.py",
+    "tests/security/client_logins.py",
     "tests/support/broker_cluster.py",
     "tests/support/features.py",
 }

@@ -97,7 +97,9 @@ class Certified:
 
     def _written(self, end: str, text: str) -> Path:
         path = self.folder / f"{self.name}.{end}"
-        path.write_text(text)
+        # Clients in other threads may read it.
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
         return path
 
 

