@@ -48,7 +48,7 @@ DYNAMIC: Final = "dynamic-store-password"
 REFUSED: Final = "refused-store-password"
 MODULE_OPTION: Final = "option-of-a-login-module"
 BROKER: Final = "0"
-STORE_PASSWORD: Final = "listener.name.ssl.ssl.key.password"
+STORE_PASSWORD: Final = "listener.name.plaintext.ssl.key.password"
 
 
 @dataclass
@@ -156,9 +156,7 @@ def alter(broker: SecretBroker, shown: dict[str, str]) -> None:
         information = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, iterations)
         upsertion = UserScramCredentialUpsertion("carol", information, ALTERED.encode())
         (stored,) = admin.alter_user_scram_credentials([upsertion]).values()
-        shown[f"SCRAM with {iterations} iterations"] = outcome(
-            lambda stored=stored: stored.result(60)
-        )
+        shown[f"SCRAM with {iterations} iterations"] = outcome(stored)
     module = f'no.such.Module required x="{MODULE_OPTION}";'
     for name, value in (
         (STORE_PASSWORD, DYNAMIC),
