@@ -30,7 +30,7 @@ COVERED := tests/controller tests/protocol tests/runtime tests/storage \
 	$(addprefix tests/broker/,group handlers monitoring replication settings) \
 	$(addprefix tests/security/test_,acl_cache.py acl_store.py delegation_tokens.py quota_configs.py \
 	quota_rates.py sasl_client.py sasl_mechanisms.py sasl_settings.py tls_config.py tls_transport.py) \
-	$(addprefix tests/odradek/,container testing) \
+	$(addprefix tests/odradek/,container testing) tests/web_console/test_console_cores.py \
 	$(wildcard $(addprefix tests/odradek/test_,client.py configs.py console_text.py \
 	consumer_groups_[prt]*.py explain_lookup.py lag_evaluation.py options.py reassign_partitions.py releases.py \
 	shims.py storage.py topics.py which_partition.py znodes.py))

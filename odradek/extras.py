@@ -11,6 +11,6 @@ INSTALL: Final = "pip install '.[{}]' in a clone of Odradek"
 def missing_library(library: str, extra: str) -> str:
     """The message for a library that a command needs and that is not installed.
 
-    extra  the group of dependencies that has it: `pipeline` or `tools`
+    extra  the group of dependencies that has it: `console`, `pipeline` or `tools`
     """
     return f"this command needs the library {library}: {INSTALL.format(extra)}"

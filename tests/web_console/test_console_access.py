@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -153,6 +154,15 @@ def test_no_page_shows_a_secret(console: ConsoleProcess) -> None:
 def test_wrong_command_line_is_refused(words: list[str], code: int, reason: str) -> None:
     result = our_tool_here("console", ["--bootstrap-server", "127.0.0.1:1", *words])
     assert (result.exit_code, reason in result.errors) == (code, True), result.errors
+
+
+def test_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    result = our_tool_here("console", ["--bootstrap-server", "127.0.0.1:1"])
+    assert result.exit_code == 1
+    assert result.errors.startswith(
+        "this command needs the library uvicorn: pip install '.[console]'"
+    )
 
 
 @pytest.mark.parametrize("line", ["ann", "ann:plain", "ann:$2b$04$short", ":x", ""])

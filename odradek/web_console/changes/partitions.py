@@ -85,7 +85,9 @@ def plan_reassign(cluster: ShownCluster, form: PageArguments) -> PlannedChange:
         partial(_reassign, targets),
         {"partitions": {partition_text(key): replicas for key, replicas in targets.items()}},
         f"/topics/{path_part(name)}",
-        warning=f"About {size_text(moved_bytes)} are copied, without a throttle.",
+        warning=f"About {size_text(moved_bytes)} are copied, without a throttle."
+        if moved_bytes
+        else "",
     )
 
 
