@@ -23,6 +23,7 @@ from time import strftime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from odradek.broker.fsync import is_fsync_enabled
+from odradek.broker.node.audit_log import AuditLog, open_audit_log
 from odradek.broker.node.background import LONG_MS
 from odradek.broker.node.controlled_shutdown import ControlledShutdown, until_done
 from odradek.broker.node.coordination import (
@@ -133,6 +134,7 @@ class Node:
         self.listeners: list[BoundListener] = []
         self._tree_listener: TreeListener | None = None
         self._monitoring: Monitoring | None = None
+        self._audit_log: AuditLog | None = None
         self._standby_listener: StandbyListener | None = None
         self._metadata_directory: MetadataDirectory | None = None
         self._is_built = False
@@ -476,6 +478,7 @@ class Node:
             self.listeners.append(bound)
         self._tree_listener = bind_tree_listener(settings, self._platform)
         self._monitoring = bind_monitoring(settings)
+        self._audit_log = open_audit_log(settings.written)
         self._standby_listener = StandbyListener(self._loop, settings)
 
     def _close_metadata_directory(self) -> None:
@@ -487,6 +490,8 @@ class Node:
             self._tree_listener.close()
         if self._monitoring is not None:
             self._monitoring.close()
+        if self._audit_log is not None:
+            self._audit_log.close()
         if self._standby_listener is not None:
             self._standby_listener.close()
         for listener in self.listeners:

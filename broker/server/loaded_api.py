@@ -8,7 +8,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.broker.handlers.shared.handler import Handler
-from odradek.broker.handlers.shared.table import Api
+from odradek.broker.handlers.shared.table import ADMINISTRATIVE, Api
 from odradek.broker.server.transmit import Parts
 from odradek.protocol.api_keys import ApiKey, messages_of
 from odradek.protocol.compiler import decoder, parts_encoder, step_decoder, step_encoder
@@ -43,6 +43,11 @@ class LoadedApi:
         self.request, self.response = messages_of(api.key)
         if handler is None:
             handler = import_module(f"odradek.broker.handlers.{api.module}")
+            if api.key in ADMINISTRATIVE:
+                # Imported at the first such request: most starts need none of it.
+                from odradek.broker.server.audit import AuditedHandler
+
+                handler = AuditedHandler(api.key, handler)
         self.handler: Handler = handler
         self.decoders: dict[int, Callable[[memoryview, int], tuple[object, int]]] = {}
         self.encoders: dict[int, Callable[[object], Parts]] = {}

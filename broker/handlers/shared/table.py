@@ -138,6 +138,11 @@ HANDLERS: Final = (
     Api(75, 0, 0, "describe_topic_partitions", (DESCRIBE_TOPIC,)),
 )
 
+ADMINISTRATIVE: Final = frozenset(
+    (19, 20, 21, 30, 31, 33, 34, 37, 38, 39, 40, 42, 43, 44, 45, 47, 49, 51, 57)
+)
+"""The APIs whose requests are in the audit log (`broker/server/audit.py`)."""
+
 FIRST_REQUESTS: Final = (
     (1, (17, 16)),
     (0, (11, 10)),
