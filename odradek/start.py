@@ -567,6 +567,10 @@ def _run(
         address = dialled(addresses[0]) if addresses else ""
         report_ready(address, settings.log_dirs, None if control is None else control.address)
         print(format_line(options.log_format, line, fields), flush=True)
+        if "NOTIFY_SOCKET" in os.environ:
+            from odradek.tools import service_manager
+
+            service_manager.notify(service_manager.READY)
 
     set_up_logging(options.log_format, level=LOG_LEVELS[options.log_level])
     path = None if folder is None else folder.path

@@ -14,6 +14,7 @@ need_command npm npm
 need_command Burrow burrow
 need_command chromium chromium
 need_command promtool prometheus
+need_command systemd-analyze systemd
 need_file /usr/lib/postgresql postgresql
 need_command mariadbd mariadb-server
 need_file /usr/share/java/zookeeper.jar zookeeper
