@@ -218,6 +218,25 @@ def test_killed_backup_leaves_the_last_one_as_it_was(
         assert not list(place.rglob("*.tmp"))
 
 
+def test_killed_restore_is_repeated(source: BrokerProcess, backup: Path, tmp_path: Path) -> None:
+    with odradek_broker(tmp_path / "target", overrides=scene.SETTINGS) as target:
+        online = ["--from", str(backup), "--bootstrap-server", target.address]
+        scene.successful("restore", *online)
+        target.stop()
+        on_disk = ["--from", str(backup), "--to-log-dirs", str(target.data)]
+        process = subprocess.Popen(our_command("restore", on_disk))
+        wait_until("a new log", lambda: list(target.data.glob("*-delete")), timeout_s=60)
+        process.send_signal(signal.SIGKILL)
+        process.wait(scene.WAIT_S)
+        # The broker removes what was not finished.
+        target.start()
+        target.stop()
+        scene.successful("restore", *on_disk)
+        target.start()
+        scene.successful("restore", *online)
+        assert scene.read_all(target.address) == scene.read_all(source.address)
+
+
 def test_backup_in_a_bucket_is_restored(
     source: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
