@@ -16,6 +16,7 @@ from tests.cluster.acknowledged import read_all
 from tests.compose.engine import run
 from tests.compose.project import create_topic
 from tests.support.built_examples import built
+from tests.support.certificates import Authority
 from tests.support.programs import go_compiler
 
 PROGRAMS: Final = Path(__file__).parent / "testcontainers"
@@ -141,6 +142,40 @@ def test_container_serves_both_sides_of_its_network(
         inner = ["docker", "run", "--rm", "--network", network, "odradek", *consumer, *words]
         printed = subprocess.run(inner, capture_output=True, text=True, timeout=120, check=True)
         assert printed.stdout.split() == [str(number) for number in range(RECORDS)]
+        process.communicate("", timeout=READY_TIMEOUT_S)
+    assert process.returncode == 0, (tmp_path / "errors").read_text()
+
+
+@pytest.mark.parametrize("name", ["sasl-zookeeper", "sasl-kraft"])
+def test_listener_of_node_for_users_lets_them_in(name: str, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    store = authority.server().pkcs12()
+    configs = {
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(authority.trusted),
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "alice",
+        "sasl.password": "alice-secret",
+        "acks": "all",
+    }
+    with (
+        open(tmp_path / "errors", "w+") as errors,
+        subprocess.Popen(
+            [*LANGUAGES["node"].command, name],
+            cwd=folder_of("node"),
+            env={**environment(), "KEY_STORE": str(store)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        ) as process,
+    ):
+        assert process.stdout is not None
+        bootstrap = process.stdout.readline().strip()
+        assert bootstrap, (tmp_path / "errors").read_text()
+        producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0, **configs})
+        producer.produce("orders", b"one")
+        assert producer.flush(60) == 0
         process.communicate("", timeout=READY_TIMEOUT_S)
     assert process.returncode == 0, (tmp_path / "errors").read_text()
 

@@ -72,7 +72,7 @@ def test_entities_have_types_and_names(
             "127.0.0.1:1 cannot be reached: Connection refused\n",
         ),
         (
-            ["--zookeeper", "127.0.0.1:1", "--describe", "--broker", "1"],
+            ["--bootstrap-controller", "127.0.0.1:1", "--describe", "--broker", "1"],
             "Only --bootstrap-server is supported by this tool\n",
         ),
     ],

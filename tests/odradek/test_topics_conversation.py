@@ -16,6 +16,7 @@ from odradek.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 from odradek.tools.client import Client
+from tests.odradek.console_tools import our_tool_here
 from tests.odradek.topics_conversation import RECORDED, command_lines
 from tests.odradek.topics_tools import ApacheTool, masked, our_tool, play
 from tests.support.apache import apache_kafka
@@ -158,6 +159,19 @@ def test_brokers_are_found_through_zookeeper(apache_broker: str, coordinator: st
         ["--bootstrap-server", apache_broker, "--describe", "--topic", "zz6zz"]
     )
     assert masked(described.output).startswith("Topic: zz6zz\tTopicId: ID\tPartitionCount: 2\t")
+
+
+@pytest.mark.judge
+def test_credentials_of_users_are_stored_by_brokers_that_zookeeper_names(
+    apache_broker: str, coordinator: str
+) -> None:
+    user = ["--entity-type", "users", "--entity-name", "alice"]
+    added = ["--alter", "--add-config", "SCRAM-SHA-256=[password=alice-secret]"]
+    old = ["--zookeeper", f"{coordinator}{CHROOT}"]
+    result = our_tool_here("configs", [*old, *user, *added])
+    assert result.output == "Completed updating config for user alice.\n"
+    described = our_tool_here("configs", ["--bootstrap-server", apache_broker, "--describe", *user])
+    assert described.output.endswith("are SCRAM-SHA-256=iterations=4096\n")
 
 
 @pytest.mark.judge

@@ -2,8 +2,8 @@
 
 Exit codes: 0 success; 1 failure; 2 an invalid command line.  The reason is on stderr.
 Differs from Kafka: brokers that cannot be reached are reported at once; no stack trace is printed
-but its first line; an invalid command line exits with 2 instead of 1; --zookeeper is not supported;
-messages do not repeat configs that may be secrets.
+but its first line; an invalid command line exits with 2 instead of 1; --zookeeper finds the
+brokers, which get the requests; messages do not repeat configs that may be secrets.
 Source: Kafka 3.9's ConfigCommand.
 """
 
@@ -85,6 +85,11 @@ def without_secrets(arguments: Sequence[str]) -> list[str]:
 def _act(options: Options) -> None:
     kinds, names = entity_types(options), entity_names(options)
     bootstrap = options.value("bootstrap-server")
+    zookeeper = options.value("zookeeper")
+    if zookeeper is not None:
+        from odradek.tools.zookeeper import bootstrap_of
+
+        bootstrap = bootstrap_of(zookeeper)
     if bootstrap is None:
         raise ConfigsError("Only --bootstrap-server is supported by this tool")
     has_quotas = kinds[0] in QUOTA_TYPES

@@ -46,7 +46,7 @@ _BROKER_ID: Final = re.compile(r"[+-]?\d+")
 FLAGS: Final = (
     *command_line.CLIENT_FLAGS,
     Flag("bootstrap-controller", "Not supported: there are no KRaft controllers.", "host:port"),
-    Flag("zookeeper", "Not supported: only for users, and brokers that are down.", "host:port"),
+    Flag("zookeeper", "Find the brokers in their ZooKeeper (for users and brokers).", "host:port"),
     Flag("zk-tls-config-file", "With --zookeeper.", "file"),
     Flag("describe", "Print the dynamic configuration of the entity, or of all of its type."),
     Flag("alter", "Change the dynamic configuration of the entity."),
