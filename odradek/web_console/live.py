@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, suppress
 from typing import Final
 
 from starlette.requests import Request
@@ -49,24 +49,26 @@ class Streams:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._closing.wait(), seconds)
 
-    def respond(self, events: AsyncIterator[bytes]) -> Response:
+    def respond(self, events: AsyncGenerator[bytes, None]) -> Response:
         """A stream of events, or 503 when there are STREAMS_MAX."""
         if self._count >= STREAMS_MAX:
             return PlainTextResponse("The console serves too many live pages.\n", 503)
         self._count += 1
         return StreamingResponse(self._counted(events), media_type="text/event-stream")
 
-    async def _counted(self, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def _counted(self, events: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
         try:
-            async for data in events:
-                yield data
+            # What a stream holds is free as soon as its reader is gone.
+            async with aclosing(events):
+                async for data in events:
+                    yield data
         finally:
             self._count -= 1
 
 
 async def content_events(
     request: Request, streams: Streams, render: Callable[[], Awaitable[str]]
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes, None]:
     """Content when it differs from what was sent; an event `trouble` while it cannot be made.
 
     render  raises ToolError, ClientError

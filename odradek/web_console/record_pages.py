@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final
@@ -50,7 +50,7 @@ class RecordSearches:
 
     async def events(
         self, request: Request, cluster: ShownCluster, query: RecordQuery, render: RenderRows
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         """Rows that match as they are read, how far it is, and the end.
 
         render  HTML of rows

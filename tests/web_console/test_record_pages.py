@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from confluent_kafka import Producer
 from playwright.sync_api import Page, expect
 
 from tests.support.broker_process import BrokerProcess, odradek_broker
+from tests.support.compacted import wait_until
 from tests.web_console.console_process import (
     WAIT_S,
     ConsoleProcess,
@@ -170,6 +172,18 @@ def test_record_is_found_by_its_key_among_many(console: ConsoleProcess) -> None:
         (row,) = records(console, "many", key="key-31415", **{"from": origin})
         assert row["value"] == '{"n":31415}'
         assert time.monotonic() - started_s < SEARCH_MAX_S
+
+
+def test_searches_are_bounded_and_a_closed_one_frees_its_place(console: ConsoleProcess) -> None:
+    url = f"{console.url}/stream{path_of('new', **{'from': 'new'})}"
+    streams = [urllib.request.urlopen(url, timeout=WAIT_S) for _ in range(4)]
+    for stream in streams:
+        assert stream.readline() == b"event: progress\n"
+    status, text = console.get("/api" + path_of("mixed"))
+    assert (status, "searches for as many others" in text) == (503, True)
+    for stream in streams:
+        stream.close()
+    wait_until("a free place", lambda: console.get("/api" + path_of("mixed"))[0] == 200)
 
 
 def test_records_are_shown_with_a_permanent_link(console: ConsoleProcess, page: Page) -> None:
