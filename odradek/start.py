@@ -539,6 +539,14 @@ def _controller_node(options: argparse.Namespace) -> Callable[..., RunnableNode]
     return ControllerNode
 
 
+def _notify_service_manager() -> None:
+    """Say that clients are served, to systemd if it has started this process."""
+    if "NOTIFY_SOCKET" in os.environ:
+        from odradek.tools import service_manager
+
+        service_manager.notify(service_manager.READY)
+
+
 def _run(
     options: argparse.Namespace,
     folder: DataFolder | None,
@@ -567,10 +575,7 @@ def _run(
         address = dialled(addresses[0]) if addresses else ""
         report_ready(address, settings.log_dirs, None if control is None else control.address)
         print(format_line(options.log_format, line, fields), flush=True)
-        if "NOTIFY_SOCKET" in os.environ:
-            from odradek.tools import service_manager
-
-            service_manager.notify(service_manager.READY)
+        _notify_service_manager()
 
     set_up_logging(options.log_format, level=LOG_LEVELS[options.log_level])
     path = None if folder is None else folder.path

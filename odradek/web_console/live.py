@@ -53,10 +53,11 @@ class Streams:
         """A stream of events, or 503 when there are STREAMS_MAX."""
         if self._count >= STREAMS_MAX:
             return PlainTextResponse("The console serves too many live pages.\n", 503)
-        self._count += 1
         return StreamingResponse(self._counted(events), media_type="text/event-stream")
 
     async def _counted(self, events: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
+        # Counted here: what follows `yield` runs only if the client was still there at the start.
+        self._count += 1
         try:
             # What a stream holds is free as soon as its reader is gone.
             async with aclosing(events):
