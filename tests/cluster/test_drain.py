@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
+from confluent_kafka import Producer
 
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.tools.client import Client
+from odradek.tools.reassign_partitions.cluster import OngoingReassignment, list_reassignments
+from odradek.tools.steering.execution import throttled_topics
 from tests.cluster.acknowledged import check, producing
-from tests.odradek.console_tools import our_tool_here
+from tests.odradek.console_tools import our_command, our_tool_here
 from tests.support.apache import ToolResult
 from tests.support.broker_cluster import BrokerCluster, broker_cluster
 
@@ -138,3 +145,42 @@ def test_drain_that_the_cluster_cannot_bear_is_refused(
         assert done.exit_code == 1
         assert text in done.errors
     assert led(brokers, "alone") == [3]
+
+
+def test_drain_stops_when_a_broker_that_copies_is_killed(
+    cluster_topic: tuple[BrokerCluster, str],
+) -> None:
+    brokers, topic = cluster_topic
+    producer = Producer({"bootstrap.servers": brokers.bootstrap, "acks": "all"})
+    for number in range(300):
+        producer.produce(topic, b"v" * 10_000, partition=number % 12)
+    assert producer.flush(60) == 0
+    words = ["3", "--bootstrap-server", brokers.bootstrap, "--execute", "--throttle", "1000"]
+    process = subprocess.Popen(
+        our_command("drain", [*words, "--stall-timeout-ms", "9000"]),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        # Broker 3 leads nothing when its replicas move.
+        brokers.wait(lambda: len(moving(brokers)) > 2, "replicas move")
+        brokers.kill(4)
+        _, errors = process.communicate(timeout=120)
+    finally:
+        process.kill()
+        process.wait()
+        brokers.start(4)
+    brokers.wait_for_brokers()
+    assert process.returncode == 1
+    assert "no progress for 9000 ms of " in errors
+    assert "; not registered: 4" in errors
+    assert not moving(brokers)
+    with closing(Client(brokers.bootstrap)) as client:
+        assert throttled_topics(client, [topic]) == []
+
+
+def moving(brokers: BrokerCluster) -> dict[TopicPartition, OngoingReassignment]:
+    """The reassignments that copy replicas."""
+    with closing(Client(brokers.bootstrap)) as client:
+        return {key: row for key, row in list_reassignments(client).items() if row.adding}

@@ -123,7 +123,7 @@ def test_once_prints_brokers_rates_and_lag(cluster: BrokerCluster) -> None:
 class Terminal:
     """A process on a terminal of its own, and what it has drawn."""
 
-    def __init__(self, command: list[str]) -> None:
+    def __init__(self, command: list[str], kind: str) -> None:
         self._fd, child = pty.openpty()
         fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         self.process = subprocess.Popen(
@@ -133,7 +133,7 @@ class Terminal:
             stderr=child,
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # for SIGWINCH
-            env=os.environ | {"TERM": "xterm"},
+            env=os.environ | {"TERM": kind},
         )
         os.close(child)
         self._drawn = b""
@@ -172,7 +172,7 @@ class Terminal:
 
 def test_terminal_is_refreshed_sorted_and_left(cluster: BrokerCluster) -> None:
     words = ["--bootstrap-server", cluster.bootstrap, "--interval-ms", "300"]
-    terminal = Terminal(our_command("top", words))
+    terminal = Terminal(our_command("top", words), "xterm")
     try:
         terminal.wait_for("sort brokers by id.*controller.*readers")
         with load(cluster.bootstrap):
@@ -182,6 +182,17 @@ def test_terminal_is_refreshed_sorted_and_left(cluster: BrokerCluster) -> None:
         terminal.resize(5, 20)
         terminal.wait_for("Cluster")
         terminal.press("q")
+        assert terminal.end() == 0
+    finally:
+        terminal.close()
+
+
+@pytest.mark.parametrize("kind", ["dumb", "no-such-terminal", ""])
+def test_terminal_without_a_cursor_gets_the_page_once(cluster: BrokerCluster, kind: str) -> None:
+    words = ["--bootstrap-server", cluster.bootstrap, "--interval-ms", "100"]
+    terminal = Terminal(our_command("top", words), kind)
+    try:
+        terminal.wait_for("Groups 1, with lag 1")
         assert terminal.end() == 0
     finally:
         terminal.close()

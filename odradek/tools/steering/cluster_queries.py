@@ -9,14 +9,19 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
-from odradek.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
+from odradek.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+)
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.tools.client import Client
-from odradek.tools.errors import error_text, refused
+from odradek.tools.client import BrokerConnection, Client
+from odradek.tools.errors import refused, timed_out
 from odradek.tools.reassign_partitions.cluster import OngoingReassignment, list_reassignments
 from odradek.tools.steering.cluster_model import ClusterModel, ModelBroker, ModelPartition
 
@@ -35,7 +40,8 @@ class BrokerDisks(NamedTuple):
     sizes: dict[TopicPartition, int]
     """The size of each of its replicas."""
     disk_bytes: int
-    """What the logs use, and what is free for them; -1: unknown."""
+    """What the logs use, and what is free for them; -1: unknown, also while a directory is
+    offline."""
 
 
 class ClusterState(NamedTuple):
@@ -66,23 +72,21 @@ def partition_statuses(metadata: MetadataResponse) -> dict[TopicPartition, Parti
 
 
 def read_disks(client: Client, broker: MetadataResponseBroker) -> BrokerDisks:
-    """The log directories of a broker.
+    """The log directories of a broker, without those that are offline.
 
     raises  KafkaError, ClientError
     """
     response = client.connection(broker.node_id, broker.host, broker.port).request(
         ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse
     )
-    if not response.results and response.error_code:
-        raise refused(response.error_code)
+    if not response.results:
+        raise refused(response.error_code or ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     sizes: dict[TopicPartition, int] = {}
     free, is_known = 0, True
     for result in response.results:
         if result.error_code:
-            raise refused(
-                result.error_code,
-                f"broker {broker.node_id}, {result.log_dir}: {error_text(result.error_code)}",
-            )
+            is_known = False
+            continue
         is_known &= result.usable_bytes >= 0
         free += result.usable_bytes
         for topic in result.topics:
@@ -94,6 +98,44 @@ def read_disks(client: Client, broker: MetadataResponseBroker) -> BrokerDisks:
     return BrokerDisks(sizes, free + sum(sizes.values()) if is_known else -1)
 
 
+def read_metadata(connection: BrokerConnection) -> MetadataResponse:
+    """Brokers and all topics, as one broker knows them."""
+    request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+    return connection.request(ApiKey.METADATA, request, MetadataResponse)
+
+
+def read_agreed(
+    client: Client,
+) -> tuple[MetadataResponse, dict[TopicPartition, OngoingReassignment]]:
+    """Metadata and reassignments of one moment.
+
+    Brokers hear later than the controller that a reassignment has ended: their metadata alone would
+    count its old replicas.
+
+    raises  KafkaError when the brokers do not agree on the replicas in the time-out of the client;
+            ClientError
+    """
+
+    def attempt() -> tuple[MetadataResponse, dict[TopicPartition, OngoingReassignment]] | None:
+        ongoing = list_reassignments(client)
+        metadata = client.metadata()
+        replicas = _replicas(metadata)
+        for broker in metadata.brokers:
+            connection = client.connection(broker.node_id, broker.host, broker.port)
+            if _replicas(read_metadata(connection)) != replicas:
+                return None
+        return (metadata, ongoing) if list_reassignments(client) == ongoing else None
+
+    agreed = client.retry(attempt)
+    if agreed is None:
+        raise timed_out("The brokers do not agree on the replicas of partitions.")
+    return agreed
+
+
+def _replicas(metadata: MetadataResponse) -> dict[TopicPartition, tuple[int, ...]]:
+    return {key: status.replicas for key, status in partition_statuses(metadata).items()}
+
+
 def read_cluster(
     client: Client, *, sample_ms: int = 0, exclude: re.Pattern[str] | None = None
 ) -> ClusterState:
@@ -103,8 +145,7 @@ def read_cluster(
     exclude    matches the whole names of topics that are not to be moved
     raises     KafkaError, ClientError
     """
-    ongoing = list_reassignments(client)
-    metadata = client.metadata()
+    metadata, ongoing = read_agreed(client)
     brokers = sorted(metadata.brokers, key=lambda broker: broker.node_id)
     before, read_at_s = {}, time.monotonic()
     if sample_ms:

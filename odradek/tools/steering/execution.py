@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from odradek.protocol.topic_partition import TopicPartition
@@ -70,9 +71,9 @@ class PlanExecution:
         self._targets = {partition: tuple(target) for partition, target in targets.items()}
         self._ongoing = state.ongoing
         self._partitions = state.partitions
-        under_way = {row.partition: row.replicas for row in state.model.partitions}
+        self._under_way = {row.partition: row.replicas for row in state.model.partitions}
         self._all: dict[TopicPartition, tuple[int, ...]] = {
-            **{partition: under_way[partition] for partition in state.ongoing},
+            **{partition: self._under_way[partition] for partition in state.ongoing},
             **self._targets,
         }
         """Partition -> its replicas at the end."""
@@ -112,7 +113,8 @@ class PlanExecution:
             cancel_reassignments(self._client, self._report, self._moving)
             raise
         finally:
-            remove_throttles(self._client, {partition.topic for partition in self._all})
+            topics = {partition.topic for partition in self._all}
+            remove_throttles(self._client, topics, self._report)
         self._elect()
 
     def _throttle(self) -> None:
@@ -169,6 +171,7 @@ class PlanExecution:
         chosen = self._waiting[: max(0, self._limits.batch - len(self._moving))]
         if not chosen:
             return
+        self._check_unchanged(chosen)
         # Noted first: if the request is interrupted, they may be under way.
         self._moving.update(dict.fromkeys(chosen))
         errors = alter_reassignments(
@@ -179,15 +182,29 @@ class PlanExecution:
             partition = min(errors)
             raise ToolError(f"{partition_text(partition)} cannot be moved: {errors[partition]}")
 
+    def _check_unchanged(self, chosen: Sequence[TopicPartition]) -> None:
+        """Refuse to move what has other replicas than the plan was made of."""
+        topics = sorted({partition.topic for partition in chosen})
+        statuses = partition_statuses(self._client.metadata(topics))
+        for partition in chosen:
+            expected = [self._partitions[partition].replicas]
+            if partition in self._ongoing:
+                expected.append(self._under_way[partition])
+            if partition not in statuses or statuses[partition].replicas not in expected:
+                raise ToolError(
+                    f"{partition_text(partition)} has changed since the plan was made; run again"
+                )
+
     def _copied_bytes(self) -> int:
         brokers = {broker.node_id: broker for broker in self._client.metadata([]).brokers}
-        partial = {
-            node_id: read_disks(self._client, brokers[node_id]).sizes
-            for node_id in sorted(
-                {node_id for partition in self._moving for node_id in self._added[partition]}
-            )
-            if node_id in brokers
-        }
+        partial: dict[int, dict[TopicPartition, int]] = {}
+        for node_id in sorted(
+            {node_id for partition in self._moving for node_id in self._added[partition]}
+        ):
+            # Others go on while a broker is away.
+            with suppress(ClientError):
+                if node_id in brokers:
+                    partial[node_id] = read_disks(self._client, brokers[node_id]).sizes
         total = 0
         for partition, added in self._added.items():
             if partition in self._moving:
@@ -280,15 +297,20 @@ def cancel_reassignments(
     return current
 
 
-def remove_throttles(client: Client, topics: Iterable[str]) -> None:
-    """Delete the throttles of reassignments from topics, and from the brokers that are registered.
+def remove_throttles(client: Client, topics: Iterable[str], report: Callable[[str], None]) -> None:
+    """Delete the throttles of reassignments from topics, and from the brokers that respond.
 
+    A rate that is left at a broker has no effect: no topic names replicas for it.
     raises  ToolError, ClientError
     """
     for topic in throttled_topics(client, sorted(topics)):
         alter(client, Resource(TOPIC, topic), {}, (LEADER_REPLICAS, FOLLOWER_REPLICAS))
     for broker in sorted(broker.node_id for broker in client.metadata([]).brokers):
-        alter(client, Resource(BROKER, str(broker)), {}, (LEADER_RATE, FOLLOWER_RATE))
+        try:
+            alter(client, Resource(BROKER, str(broker)), {}, (LEADER_RATE, FOLLOWER_RATE))
+        except ClientError as error:
+            client.close()
+            report(f"The throttle of broker {broker} is left: {error}")
 
 
 def throttled_topics(client: Client, topics: Sequence[str]) -> list[str]:

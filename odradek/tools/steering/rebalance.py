@@ -14,12 +14,17 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
+from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
 from odradek.tools.cluster_status.render import partition_names
 from odradek.tools.errors import ToolError
 from odradek.tools.options import CLIENT_FLAGS, INT32_MAX, INT64_MAX, Flag, Options, OptionsError
 from odradek.tools.run_command import run_with_client
-from odradek.tools.steering.cluster_queries import ClusterState, read_cluster
+from odradek.tools.steering.cluster_queries import (
+    ClusterState,
+    partition_statuses,
+    read_cluster,
+)
 from odradek.tools.steering.execution import (
     STALL_TIMEOUT_MS,
     ExecutionLimits,
@@ -92,7 +97,7 @@ def _act(client: Client, options: Options) -> None:
         print(line)
     if not options.has("execute"):
         return
-    check_in_sync(state)
+    check_in_sync(client, state)
     with stopped_by_signals():
         elected = [row.partition for row in state.model.partitions if not row.is_excluded]
         PlanExecution(client, state, proposal.targets, limits, report, elected).run()
@@ -156,17 +161,22 @@ def check_registered(state: ClusterState) -> None:
         )
 
 
-def check_in_sync(state: ClusterState) -> None:
+def check_in_sync(client: Client, state: ClusterState) -> None:
     """Refuse to move replicas while others are not in sync.
 
-    raises  ToolError
+    raises  ToolError when they do not get in sync in the time-out of the client
     """
-    lagging = [
-        partition
-        for partition, now in state.partitions.items()
-        if partition not in state.ongoing and set(now.isr) != set(now.replicas)
-    ]
-    if lagging:
+    lagging: list[TopicPartition] = []
+
+    def is_in_sync() -> bool | None:
+        lagging[:] = [
+            partition
+            for partition, now in partition_statuses(client.metadata()).items()
+            if partition not in state.ongoing and set(now.isr) != set(now.replicas)
+        ]
+        return None if lagging else True
+
+    if client.retry(is_in_sync) is None:
         raise ToolError(
             f"{len(lagging)} partitions are under-replicated ({partition_names(lagging)}): "
             "nothing is moved"
@@ -181,7 +191,7 @@ def cancel(client: Client) -> None:
     if not cancel_reassignments(client, report):
         print("No partition reassignments found.")
     topics = [topic.name for topic in client.metadata().topics if topic.name is not None]
-    remove_throttles(client, topics)
+    remove_throttles(client, topics, report)
     print("Throttles deleted")
 
 

@@ -24,7 +24,7 @@ from odradek.tools.client import BrokerConnection, Client, ClientError
 from odradek.tools.errors import ToolError
 from odradek.tools.options import CLIENT_FLAGS, Flag, Options, OptionsError
 from odradek.tools.run_command import run_with_client
-from odradek.tools.steering.cluster_queries import partition_statuses
+from odradek.tools.steering.cluster_queries import partition_statuses, read_metadata
 from odradek.tools.steering.drain import check_leaves_enough
 from odradek.tools.steering.execution import lead_by_preferred
 from odradek.tools.steering.rebalance import positive, report, stopped_by_signals
@@ -194,12 +194,6 @@ class RollingRestart:
             if time.monotonic() > deadline:
                 raise ToolError(f"stopped {moment}: after {self._timeout_ms} ms {reason}")
             time.sleep(POLL_S)
-
-
-def read_metadata(connection: BrokerConnection) -> MetadataResponse:
-    """Brokers and all topics, as one broker knows them."""
-    request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-    return connection.request(ApiKey.METADATA, request, MetadataResponse)
 
 
 def serves(connection: BrokerConnection) -> bool:

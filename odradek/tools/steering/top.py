@@ -53,7 +53,7 @@ def _act(client: Client, options: Options) -> None:
     interval_s = positive(options, "interval-ms", INTERVAL_MS) / 1000
     client.set_timeout(RESPONSE_TIMEOUT_MS)
     first = take_sample(client)
-    if options.has("once") or not sys.stdout.isatty() or not os.environ.get("TERM"):
+    if options.has("once") or not is_terminal():
         time.sleep(interval_s)
         for line in page(take_sample(client), first):
             print(line)
@@ -66,6 +66,19 @@ def _act(client: Client, options: Options) -> None:
         curses.wrapper(show, samples)
     finally:
         samples.end()
+
+
+def is_terminal() -> bool:
+    """Whether stdout is a terminal that a page can be drawn on."""
+    if not sys.stdout.isatty() or not os.environ.get("TERM"):
+        return False
+    import curses
+
+    try:
+        curses.setupterm()
+    except curses.error:
+        return False
+    return bool(curses.tigetstr("cup"))
 
 
 def take_sample(client: Client) -> TopSample:
