@@ -119,9 +119,9 @@ class Exposition:
         name = family.name
         self._append(f"{name}_count{labels} {count}\n{name}_sum{labels} {total}\n")
 
-    def lone_count(self, family: Family, count: int) -> None:
+    def lone_count(self, family: Family, count: int, labels: str = "") -> None:
         """A summary of which nothing but the count is known."""
-        self._append(f"{family.name}_count {count}\n")
+        self._append(f"{family.name}_count{labels} {count}\n")
 
     def counters(self, family: Family, rows: Sequence[tuple[str, float]]) -> None:
         """A family of counters under both of its names."""

@@ -26,7 +26,7 @@ from odradek.broker.monitoring.group_metrics import write_groups
 from odradek.broker.monitoring.health import ClusterProblems
 from odradek.broker.monitoring.lag_times import LagTimes
 from odradek.broker.monitoring.node_metrics import NodeMetrics
-from odradek.broker.monitoring.process_metrics import GarbageTimes, read_process, write_process
+from odradek.broker.monitoring.process_metrics import read_process, write_process
 from odradek.broker.monitoring.request_metrics import RequestMetrics
 from odradek.broker.replication.partition import Partition
 from odradek.broker.services import Services
@@ -113,7 +113,6 @@ class Sources(NamedTuple):
     services: Services
     requests: RequestMetrics
     node: NodeMetrics
-    garbage: GarbageTimes
     lags: LagTimes
     held_bytes: Callable[[], int]
 
@@ -153,7 +152,7 @@ async def scrape(sources: Sources, *, is_open_metrics: bool) -> list[bytes]:
     services = sources.services
     _broker(exposition, sources)
     await sources.node.write(exposition)
-    write_process(exposition, await in_thread(read_process), sources.garbage)
+    write_process(exposition, await in_thread(read_process))
     await sources.requests.write(exposition, services.clock.monotonic_ms())
     await _cluster(exposition, services.controller.image, sources)
     await _partitions(exposition, sources)

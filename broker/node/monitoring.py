@@ -13,7 +13,6 @@ from odradek.broker.settings.listeners import parse_address
 
 if TYPE_CHECKING:
     from odradek.broker.monitoring.http_listener import HttpListener
-    from odradek.broker.monitoring.process_metrics import GarbageTimes
     from odradek.broker.node.parts import NodeParts
 
 METRICS_LISTENER: Final = "odradek.metrics.listener"
@@ -40,7 +39,6 @@ class Monitoring:
     def __init__(self, bound: BoundListener) -> None:
         self.bound = bound
         self._http: HttpListener | None = None
-        self._garbage: GarbageTimes | None = None
 
     async def listen(
         self,
@@ -54,7 +52,6 @@ class Monitoring:
         from odradek.broker.monitoring.lag_times import LagTimes
         from odradek.broker.monitoring.node_metrics import NodeMetrics, NodeSources
         from odradek.broker.monitoring.pages import Pages
-        from odradek.broker.monitoring.process_metrics import GarbageTimes
         from odradek.broker.monitoring.request_metrics import RequestMetrics
         from odradek.broker.monitoring.scrape import Sources
         from odradek.broker.server.request_times import RequestTimes
@@ -62,8 +59,6 @@ class Monitoring:
         services, server = parts.services, parts.server
         times = RequestTimes()
         server.dispatcher.count_times(times)
-        self._garbage = GarbageTimes()
-        self._garbage.begin()
         sources = Sources(
             services,
             RequestMetrics(times),
@@ -72,7 +67,6 @@ class Monitoring:
                 services.metrics,
                 services.controller,
             ),
-            self._garbage,
             LagTimes(),
             held_bytes=lambda: server.budget.held_bytes,
         )
@@ -84,8 +78,6 @@ class Monitoring:
 
     def close(self) -> None:
         """Close the listener and its connections."""
-        if self._garbage is not None:
-            self._garbage.close()
         if self._http is not None:
             self._http.close()
         self.bound.socket.close()

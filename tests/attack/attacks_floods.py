@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import resource
 import socket
 import struct
 import threading
 import time
 
+from odradek.broker.node.monitoring import METRICS_LISTENER
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -19,6 +21,7 @@ from tests.attack.attacks_requests import encoded
 from tests.attack.churn import COORDINATOR_LOADS, join_request
 from tests.attack.fuzz import fuzz
 from tests.attack.scene import MEBIBYTE, Scene, attack
+from tests.support.ports import free_port
 from tests.support.wire import Closed, Wire, frame
 
 IDLE_CONNECTIONS = 1_058
@@ -29,6 +32,10 @@ LOG_LINES_MAX = 40
 UNREAD_CONNECTIONS = 300
 BROKER_RESOURCE = 4
 HOUR_MS = 3_600_000
+SCRAPERS = 40
+"""The listener of metrics serves 32 at once."""
+SCRAPE = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+METRICS_PORT = free_port()
 OFTEN = {
     "log.flush.offset.checkpoint.interval.ms": "500",
     "replica.high.watermark.checkpoint.interval.ms": "500",
@@ -161,6 +168,29 @@ def fetches_that_wait(scene: Scene) -> None:
     topic = FetchTopic(topic="empty", partitions=[partition])
     request = FetchRequest(max_wait_ms=HOUR_MS, min_bytes=MEBIBYTE, topics=[topic])
     from_all(scene, encoded(request, 11) * 100)
+
+
+@attack(0, is_quick=True, overrides={METRICS_LISTENER: str(METRICS_PORT)})
+def scrapes_that_are_not_read(scene: Scene) -> None:
+    """Of 2,000 partitions: more connections than are served, and one that asks again and again."""
+    scene.topic("wide", scene.count(2_000))
+    address = ("127.0.0.1", METRICS_PORT)
+    ends_s = time.monotonic() + max(2.0, 15 * scene.scale)
+    bodies = 0
+    with scene.watched():
+        for _ in range(SCRAPERS):
+            hung = socket.create_connection(address, timeout=30)
+            scene.resources.enter_context(hung)
+            hung.sendall(SCRAPE)
+        while time.monotonic() < ends_s:
+            with (
+                contextlib.suppress(ConnectionResetError),
+                socket.create_connection(address, timeout=30) as scraper,
+            ):
+                scraper.sendall(SCRAPE)
+                while scraper.recv(1 << 16):
+                    bodies += 1
+    scene.figures["received"] = bodies
 
 
 def from_all(scene: Scene, content: bytes) -> None:

@@ -150,6 +150,7 @@ ABSENT: Final = frozenset(
         "container_cpu_usage_seconds_total",
         "container_memory_usage_bytes",
         "kubelet_volume_stats_available_bytes",
+        "jvm_gc_collection_seconds_sum",
         "jvm_memory_bytes_max",
         "jvm_memory_used_bytes",
         "kafka_log_log_tiersize",

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.client
 WAIT_S = 60.0
 PAGE = Path("docs/monitoring.md")
 SERVED_AT_LEAST = {
-    "Strimzi Kafka": 0.85,
+    "Strimzi Kafka": 0.8,
     "Strimzi Kafka Exporter": 1.0,
     "Kafka Exporter Overview": 1.0,
     "Kafka cluster": 0.7,
