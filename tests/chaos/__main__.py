@@ -1,7 +1,7 @@
 """Breaks a cluster of real processes for as long as asked, and checks what its clients saw.
 
     python -m tests.chaos [--minutes 60 | --runs N] [--keep-going] [--seed N] [--seconds 30]
-                          [--workload NAME] [--busy N]
+                          [--workload NAME] [--busy N] [--secured]
 
 Three brokers and three ZooKeeper servers, each in a network namespace of its own (needs root).  A
 run is a topic of its own with its clients, administrators' operations, and faults for `--seconds`;
@@ -9,7 +9,8 @@ a cluster is kept for `RUNS` runs.  Of the workloads, `records` is that of idemp
 `transactions` that of producers which send and poll in transactions, both with confluent-kafka;
 `java` and `java-transactions` are those of the Java client; `sizes` and `sized-transactions` have
 batches of all sizes (sized_workload.py).  Without `--workload` they take turns.  `--busy` runs
-processes beside them that do nothing but take processor time.
+processes beside them that do nothing but take processor time.  With `--secured`, brokers reach each
+other over SASL_SSL with SCRAM-SHA-512, in sessions of some seconds.
 
 Faults come in lanes (faults.py): brokers and disks, the network, ZooKeeper; those of one lane
 follow each other, and the lanes run at once.  Appends a line to `ledger.jsonl` for each run: when,
@@ -37,9 +38,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from random import Random
 from threading import Event
+
+from kazoo.client import KazooClient
 
 from tests.chaos.checker import anomalies
 from tests.chaos.disks import Disk, disks
@@ -55,10 +59,13 @@ from tests.chaos.transactional_workload import TIMEOUT_MS, TransactionalWorkload
 from tests.chaos.workload import PARTITIONS, Workload
 from tests.cluster.replicas import assert_identical
 from tests.cluster.stored_logs import damage_in
-from tests.support.broker_cluster import broker_cluster
+from tests.security.test_sasl_cluster import settings_of, store_user
+from tests.support.broker_cluster import BrokerCluster, broker_cluster
 from tests.support.busy_processes import busy_processes
+from tests.support.certificates import Authority
 from tests.support.ledger import append, commit
 from tests.support.machines import Machine
+from tests.support.ports import free_port
 from tests.support.stable_offsets import wait_until_stable
 from tests.support.zookeeper import connect_text, zookeeper_ensemble
 
@@ -89,8 +96,41 @@ WORKLOADS = {
 STABLE_S = 2 * TIMEOUT_MS / 1000 + 30
 
 
+def secure(zookeeper_connect: str | None, cluster: BrokerCluster) -> None:
+    """Let brokers use a listener of SASL_SSL among themselves.
+
+    zookeeper_connect  None: they use that of clients
+    """
+    if zookeeper_connect is None:
+        return
+    address, _, chroot = zookeeper_connect.partition("/")
+    client = KazooClient(hosts=address)
+    client.start()
+    client.ensure_path(f"/{chroot}")
+    client.stop()
+    store_user(zookeeper_connect, "inter", "between")
+    brokers = cluster.brokers.values()
+    hosts = [broker.address.rpartition(":")[0] for broker in brokers]
+    authority = Authority(next(iter(brokers)).folder.parent / "certificates")
+    pem = authority.issue("broker", hosts=hosts).pem
+    for broker, host in zip(brokers, hosts, strict=True):
+        settings = settings_of("SCRAM-SHA-512", broker.address)
+        listeners = f"PLAINTEXT://{broker.address},INTERNAL://{host}:{free_port()}"
+        broker.overrides |= settings | {
+            "listeners": listeners,
+            "advertised.listeners": listeners,
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:SASL_SSL",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(pem),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(authority.trusted),
+        }
+
+
 @contextmanager
-def scene(folder: Path, mounted: Mapping[int, Sequence[Disk]]) -> Iterator[Scene]:
+def scene(
+    folder: Path, mounted: Mapping[int, Sequence[Disk]], *, is_secured: bool
+) -> Iterator[Scene]:
     """A cluster that works."""
     servers = [f"z{number}" for number in BROKERS]
     syncs = {number: FailingSyncs(folder / f"broker-{number}") for number in BROKERS}
@@ -105,6 +145,7 @@ def scene(folder: Path, mounted: Mapping[int, Sequence[Disk]]) -> Iterator[Scene
         broker_cluster(
             folder,
             zookeeper_connect=connect_text(ensemble, "/chaos"),
+            prepare=partial(secure, connect_text(ensemble, "/chaos") if is_secured else None),
             overrides=SETTINGS,
             of_broker=log_directories,
             machines={
@@ -226,11 +267,11 @@ def run_cluster(
     """
     is_held = True
     with busy_processes(arguments.busy), disks(folder, BROKERS) as mounted:
-        with scene(folder, mounted) as found:
+        with scene(folder, mounted, is_secured=arguments.secured) as found:
             for number, seed in enumerate(itertools.islice(numbers, RUNS)):
                 kind = arguments.workload or tuple(WORKLOADS)[number % len(WORKLOADS)]
                 line = run_once(found, f"{kind}-{number}", seed, arguments.seconds, kind)
-                append(LEDGER, line)
+                append(LEDGER, line | {"secured": True} if arguments.secured else line)
                 is_held = line["verdict"] == "held"
                 if not is_held or time.monotonic() > deadline:
                     break
@@ -257,6 +298,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--workload", choices=tuple(WORKLOADS))
     parser.add_argument("--busy", type=int, default=0, help="processes that take processor time")
+    parser.add_argument("--secured", action="store_true", help="SASL_SSL between brokers")
     arguments = parser.parse_args(words)
     # Like Ctrl-C: processes, namespaces and mounts are removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -329,10 +329,12 @@ def broker_cluster(
     apache: Collection[int] = (),
     machines: Mapping[int, Machine] | None = None,
     controller: int | None = None,
+    prepare: Callable[[BrokerCluster], None] = lambda cluster: None,
 ) -> Iterator[BrokerCluster]:
     """Running brokers that know each other; the arguments are those of `BrokerCluster`.
 
     controller  the broker that is started before the others; None: all are started at once
+    prepare     called before any broker is started
     """
     cluster = BrokerCluster(
         folder,
@@ -344,6 +346,7 @@ def broker_cluster(
         machines=machines,
     )
     try:
+        prepare(cluster)
         if controller is not None:
             cluster.start(controller)
         cluster.start_all()
