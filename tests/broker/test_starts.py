@@ -40,6 +40,7 @@ from tests.scripts.talk import Talk
 from tests.support.broker_process import odradek_broker
 from tests.support.logs import batch as stored_batch
 from tests.support.logs import read_all
+from tests.support.pauses import pause
 from tests.support.ports import free_port
 from tests.support.processes import LoggedProcess
 
@@ -339,6 +340,7 @@ def test_sigterm_during_a_start_ends_it_in_order(data: Path, tmp_path: Path) -> 
         deadline_s = time.monotonic() + 30
         while mark.exists():
             assert time.monotonic() < deadline_s
+            pause()
         assert process.stop(timeout_s=30) == 0, process.tail()
         assert tree_of(data) == before
 

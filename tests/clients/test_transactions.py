@@ -22,6 +22,7 @@ from tests.clients.contract import WAIT_S, Client, transacted
 from tests.clients.libraries import NAMES
 from tests.support import tool_cache
 from tests.support.broker_process import odradek_broker
+from tests.support.pauses import pause
 from tests.support.processes import LoggedProcess, pause_process
 from tests.support.transactional_workers import (
     committed_values,
@@ -134,6 +135,7 @@ def wait_for_state(address: str, transactional_id: str, state: str) -> None:
     deadline_s = monotonic() + WAIT_S
     while (found := state_of(address, transactional_id)) != state:
         assert monotonic() < deadline_s, f"{transactional_id} is {found}"
+        pause()
 
 
 @pytest.mark.parametrize("is_commit", [True, False])

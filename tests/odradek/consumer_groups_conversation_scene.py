@@ -45,6 +45,7 @@ from odradek.protocol.stored.consumer_protocol import (
     ConsumerProtocolSubscription,
     TopicPartition,
 )
+from tests.support.pauses import pause
 from tests.support.wire import Wire
 
 Offsets = Mapping[str, Mapping[int, int]]
@@ -196,6 +197,7 @@ def _until(ask: Callable[[], Any], is_ready: Callable[[Any], bool]) -> Any:
         response = ask()
         if is_ready(response):
             return response
+        pause()
     raise AssertionError(f"the broker does not get ready: {response}")
 
 

@@ -18,6 +18,7 @@ from tests.odradek.comparison import comparable
 from tests.odradek.consumer_groups_conversation import apache_tool, our_tool, play
 from tests.odradek.consumer_groups_conversation_scene import scene
 from tests.support.apache_kraft import apache_kraft_node
+from tests.support.pauses import pause
 from tests.support.wire import Wire
 
 pytestmark = pytest.mark.judge
@@ -89,6 +90,7 @@ class Consumer:
                 owned = response.assignment.topic_partitions
                 self.heartbeat(owned)
                 return
+            pause()
         raise AssertionError("no partitions are assigned")
 
 

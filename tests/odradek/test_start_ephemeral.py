@@ -21,6 +21,7 @@ from odradek.protocol.schema import ZERO_UUID
 from odradek.testing import Security
 from tests.clients.kcat_client import run_kcat
 from tests.odradek.console_tools import our_tool_here
+from tests.support.pauses import pause
 from tests.support.ports import free_port
 from tests.support.processes import die_with_parent
 from tests.support.wire import Wire
@@ -62,6 +63,7 @@ def wait_until(state: Callable[[], bool], process: subprocess.Popen[str]) -> Non
     while not state():
         assert process.poll() is None, process.communicate()[0]
         assert monotonic() < deadline
+        pause()
 
 
 def read_ready_file(path: Path, process: subprocess.Popen[str]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from odradek.pipeline.report.failures import PartFailed
 from odradek.pipeline.spec.load import parse
 from tests.pipeline.topics import produce
 from tests.support.broker_process import BrokerProcess
+from tests.support.pauses import pause
 
 TIMEOUT_S = 60.0
 FILE = """\
@@ -70,6 +71,7 @@ def create_again(address: str, topic: str) -> None:
             is_marked_for_deletion = error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
             if not is_marked_for_deletion or monotonic() > deadline_s:
                 raise
+            pause()
         else:
             return
 

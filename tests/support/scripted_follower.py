@@ -40,6 +40,7 @@ from odradek.protocol.messages.produce import (
 )
 from tests.support.apache import apache_kafka
 from tests.support.node_thread import RunningNode, node_in_thread
+from tests.support.pauses import pause
 from tests.support.ports import free_port
 from tests.support.record_batches import plain_batch
 from tests.support.wire import Wire
@@ -161,6 +162,7 @@ class Replicated:
         deadline = time.monotonic() + PATIENCE_S
         while not condition():
             assert time.monotonic() < deadline, what
+            pause()
 
     def _create(self, replicas: tuple[int, ...], configs: Mapping[str, str]) -> None:
         topic = CreatableTopic(

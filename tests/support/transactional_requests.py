@@ -22,6 +22,7 @@ from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.protocol.records.builder import build_batch
 from odradek.protocol.records.record import Record
+from tests.support.pauses import pause
 from tests.support.wire import Wire
 
 TIMEOUT_MS: Final = 900_000
@@ -151,3 +152,4 @@ def until(ask: Callable[[], Any], is_ready: Callable[[Any], bool]) -> Any:
         if is_ready(response):
             return response
         assert monotonic() < deadline_s, f"the broker does not get ready: {response}"
+        pause()

@@ -30,6 +30,7 @@ from odradek.protocol.messages.produce import (
 )
 from tests.support.logs import batch
 from tests.support.node_thread import running_node
+from tests.support.pauses import pause
 from tests.support.wire import Wire
 
 PATIENCE_S = 60.0
@@ -129,6 +130,7 @@ def test_replica_is_moved_while_it_is_written_to(tmp_path: Path) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while list(found := described(wire)) != [target.name] or found[target.name].is_future_key:
             assert time.monotonic() < deadline, found
+            pause()
         assert produce(wire) == 0
         assert records(wire, 251) == 251 * len(one_record())
         assert move(wire, tmp_path / "third") == ErrorCode.LOG_DIR_NOT_FOUND

@@ -21,6 +21,7 @@ from odradek.storage.files.descriptors import Descriptors
 from odradek.storage.log_config import LogConfig
 from tests.storage.recovery.test_shared_directory import create_at_last
 from tests.support.apache import ApacheBroker, apache_kafka
+from tests.support.pauses import pause
 from tests.support.zookeeper import zookeeper
 
 pytestmark = pytest.mark.judge
@@ -102,6 +103,7 @@ def wait_until_cleaned(broker: ApacheBroker) -> None:
         broker.data.glob("compacted-0/*.deleted")
     ):
         assert monotonic() < deadline, checkpoint.read_text()
+        pause()
 
 
 def run(data: Path) -> subprocess.CompletedProcess[bytes]:

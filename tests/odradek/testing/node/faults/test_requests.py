@@ -27,6 +27,7 @@ from odradek.testing.node.faults.faults import Faults
 from odradek.testing.node.faults.rule import FaultRefused
 from odradek.testing.node.node import InstrumentedNode
 from tests.support.node_thread import RunningNode, node_in_thread
+from tests.support.pauses import pause
 
 with warnings.catch_warnings():
     # Its import calls a function that Python 3.11 deprecates and 3.13 does not.
@@ -233,6 +234,7 @@ def test_connections_that_wait_are_closed_with_their_fault(target: Target) -> No
     deadline_s = time.monotonic() + WAIT_S
     while target.hits(fault) < 1:
         assert time.monotonic() < deadline_s
+        pause()
     target.remove(fault)
     with pytest.raises(KafkaException) as caught:
         result.result(WAIT_S)
