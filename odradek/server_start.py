@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from odradek.bounded_files import system_error_text
@@ -51,7 +52,12 @@ def main(arguments: Sequence[str]) -> int:
         from odradek.start import main as start
         from odradek.started_lines import print_started_lines
 
-        return start(words, lambda address, log_dirs, control: print_started_lines(log_dirs[0]))
+        is_json = "--log-format=json" in words or ("--log-format", "json") in pairwise(words)
+        log_format = "json" if is_json else "plain"
+        return start(
+            words,
+            lambda address, log_dirs, control: print_started_lines(log_dirs[0], log_format),
+        )
     try:
         start_daemon(words, os.environ.get("LOG_DIR") or "logs")
     except OSError as error:

@@ -10,6 +10,7 @@ from typing import Final
 
 from odradek.bounded_files import read_file
 from odradek.runtime.java_properties import PropertiesError, parse_properties
+from odradek.runtime.logging import format_line
 from odradek.storage.checkpoints.meta_properties import BYTES_MAX, META_PROPERTIES_FILE
 
 STARTED: Final = (
@@ -20,11 +21,11 @@ STARTED: Final = (
 """What programs wait for in ZooKeeper mode, in KRaft mode, and Testcontainers."""
 
 
-def print_started_lines(log_dir: str) -> None:
-    """Print them for the node of a log directory."""
+def print_started_lines(log_dir: str, log_format: str = "plain") -> None:
+    """Print them for the node of a log directory, in the format of the log."""
     broker_id = _broker_id(log_dir)
     for line in STARTED:
-        print(line.format(broker_id=broker_id), flush=True)
+        print(format_line(log_format, line.format(broker_id=broker_id), {}), flush=True)
 
 
 def _broker_id(log_dir: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import stat
@@ -23,7 +24,7 @@ from tests.clients.kcat_client import run_kcat
 from tests.odradek.console_tools import our_tool_here
 from tests.support.pauses import pause
 from tests.support.ports import free_port
-from tests.support.processes import die_with_parent
+from tests.support.processes import LoggedProcess, die_with_parent
 from tests.support.wire import Wire
 
 WAIT_S = 60.0
@@ -287,3 +288,18 @@ def test_options_of_security_that_exclude_each_other_are_refused(
     assert process.returncode == 2
     assert expected in output.splitlines()[-1]
     assert not folders(tmp_path)
+
+
+def test_started_lines_of_a_server_start_are_in_the_format_of_the_log(tmp_path: Path) -> None:
+    command = [sys.executable, "-I", "-m", "odradek", "server-start", "--log-format", "json"]
+    settings = [
+        "broker.id=0",
+        f"log.dirs={tmp_path}/data",
+        f"listeners=PLAINTEXT://127.0.0.1:{free_port()}",
+    ]
+    words = [word for text in settings for word in ("--override", text)]
+    with LoggedProcess([*command, *words], log=tmp_path / "log", folder=tmp_path) as process:
+        process.wait_for_line("Transitioning from RECOVERY to RUNNING", timeout_s=WAIT_S)
+        assert process.stop(timeout_s=WAIT_S) == 0
+    messages = [json.loads(line)["message"] for line in (tmp_path / "log").read_text().splitlines()]
+    assert "[KafkaServer id=0] started (kafka.server.KafkaServer)" in messages
