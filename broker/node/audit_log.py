@@ -2,35 +2,114 @@
 
 Requests of administrators (`broker/server/audit.py`) and denials of the authorizer, one JSON object
 a line.  The file is as private as log directories; at FILE_BYTES_MAX it is renamed to `PATH.1`, and
-FILES_MAX old ones are kept.
+FILES_MAX old ones are kept.  One that something else has renamed or removed, as logrotate does, is
+made anew.  Lines that cannot be written are lost, and the log of the broker says so: requests and
+the stop do not wait for a full disk.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
-import sys
+import stat
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from contextlib import suppress
+from itertools import pairwise
+from typing import Final
 
 from odradek.broker.node.start_error import StartError
 from odradek.runtime.logging import timestamp
-
-if TYPE_CHECKING:
-    from logging.handlers import RotatingFileHandler
+from odradek.runtime.repeated_lines import RepeatedLines
 
 AUDIT_LOG: Final = "odradek.audit.log"
 LOGGERS: Final = ("odradek.audit", "odradek.audit.requests")
 FILE_BYTES_MAX: Final = 64 << 20
 FILES_MAX: Final = 9
 
-logger = logging.getLogger("odradek")
+logger = logging.getLogger("odradek.audit_log")
+logger.addFilter(RepeatedLines())
+
+
+class AuditFile(logging.Handler):
+    """A file that each line is appended to by one write."""
+
+    def __init__(self, path: str, *, bytes_max: int = FILE_BYTES_MAX) -> None:
+        """raises  OSError"""
+        super().__init__()
+        self._path = os.path.abspath(path)
+        self._bytes_max = bytes_max
+        self._is_torn = False
+        """Whether the file ends with a part of a line."""
+        self._descriptor = self._opened()
+        self.setFormatter(_AuditFormatter())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._write(f"{self.format(record)}\n".encode(errors="backslashreplace"))
+        except OSError as error:
+            reason = error.strerror or error
+            logger.error("a line of %s cannot be written: %s", self._path, reason)
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            with suppress(OSError):
+                os.close(descriptor)
+        super().close()
+
+    def _opened(self) -> int:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        return os.open(self._path, flags, 0o600)
+
+    def _write(self, line: bytes) -> None:
+        self._follow_path()
+        state = os.fstat(self._descriptor)
+        if stat.S_ISREG(state.st_mode) and 0 < state.st_size > self._bytes_max - len(line):
+            self._roll()
+        if self._is_torn:
+            line = b"\n" + line
+        written = os.write(self._descriptor, line)
+        self._is_torn = written < len(line)
+        if self._is_torn:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def _follow_path(self) -> None:
+        """Open the file anew where the path is no longer that of the open one."""
+        try:
+            if os.path.samestat(os.stat(self._path), os.fstat(self._descriptor)):
+                return
+        except OSError:
+            pass
+        self._reopen()
+
+    def _reopen(self) -> None:
+        """Take the file of the path; the open one stays where that cannot be opened."""
+        try:
+            descriptor = self._opened()
+        except OSError as error:
+            reason = error.strerror or error
+            logger.error("%s cannot be opened again, the old file is used: %s", self._path, reason)
+            return
+        os.close(self._descriptor)
+        self._descriptor, self._is_torn = descriptor, False
+
+    def _roll(self) -> None:
+        """Begin a new file; without the right to rename, the old one grows."""
+        names = [self._path, *(f"{self._path}.{number}" for number in range(1, FILES_MAX + 1))]
+        try:
+            for newer, older in reversed([*pairwise(names)]):
+                with suppress(FileNotFoundError):
+                    os.rename(newer, older)
+        except OSError as error:
+            logger.error("%s cannot be renamed: %s", self._path, error.strerror or error)
+        self._follow_path()
 
 
 class AuditLog:
     """An open file that the lines go to, and not to the log of the broker."""
 
-    def __init__(self, handler: RotatingFileHandler) -> None:
+    def __init__(self, handler: AuditFile) -> None:
         self._handler = handler
         self._levels = {name: logging.getLogger(name).level for name in LOGGERS}
         for name in LOGGERS:
@@ -57,22 +136,12 @@ def open_audit_log(written: Mapping[str, str]) -> AuditLog | None:
     path = written.get(AUDIT_LOG, "").strip()
     if not path:
         return None
-    # Imported where a broker has the log.
-    from logging.handlers import RotatingFileHandler
-
-    class Handler(RotatingFileHandler):
-        def handleError(self, record: logging.LogRecord) -> None:
-            logger.error("a line of %s cannot be written: %s", path, sys.exc_info()[1])
-
     try:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
-        handler = Handler(path, maxBytes=FILE_BYTES_MAX, backupCount=FILES_MAX, encoding="utf-8")
+        return AuditLog(AuditFile(path))
     except OSError as error:
         raise StartError(
             f"{AUDIT_LOG}: {path} cannot be written: {error.strerror or error}"
         ) from error
-    handler.setFormatter(_AuditFormatter())
-    return AuditLog(handler)
 
 
 class _AuditFormatter(logging.Formatter):
