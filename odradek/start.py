@@ -238,7 +238,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         parser.error("--data is for brokers of tests: it needs --ephemeral")
     if (options.snapshot or options.save) and not options.ephemeral:
         parser.error("--from and --save are for brokers of tests: they need --ephemeral")
-    if (options.sasl or options.tls) and not options.ephemeral:
+    if (options.sasl is not None or options.tls) and not options.ephemeral:
         parser.error("--sasl and --tls are for brokers of tests: they need --ephemeral")
     if options.user and not options.sasl:
         parser.error("--user is for --sasl")
@@ -256,11 +256,13 @@ def _security(
     parser: argparse.ArgumentParser, options: argparse.Namespace
 ) -> EphemeralSecurity | None:
     """What --sasl and --tls ask for."""
-    if not options.sasl and not options.tls:
+    if options.sasl is None and not options.tls:
         return None
     if options.config is not None:
         parser.error("--sasl and --tls make the listener: not with CONFIG")
     mechanisms = [name.strip() for name in (options.sasl or "").split(",") if name.strip()]
+    if options.sasl is not None and not mechanisms:
+        parser.error("--sasl names no mechanism")
     if (options.data or options.snapshot) and any("SCRAM" in name for name in mechanisms):
         parser.error("users of SCRAM are stored in new data: --sasl PLAIN for --data and --from")
     from odradek.ephemeral_security import EphemeralSecurity

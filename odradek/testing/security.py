@@ -6,6 +6,7 @@ with PLAIN: the handle is this user, and stores the credentials of SCRAM.
 
 from __future__ import annotations
 
+import re
 import secrets
 import ssl
 from collections.abc import Mapping, Sequence
@@ -205,5 +206,13 @@ def login_module_text(mechanism: str, **options: str) -> str:
     """The text of `sasl.jaas.config`."""
     name = "plain.PlainLoginModule" if mechanism == PLAIN else "scram.ScramLoginModule"
     escaped = {key: text.replace("\\", "\\\\").replace('"', '\\"') for key, text in options.items()}
-    words = [f'{key}="{text}"' for key, text in escaped.items()]
+    words = [f'{_option_name(key)}="{text}"' for key, text in escaped.items()]
     return " ".join((f"{_MODULES}.{name}", "required", *words)) + ";"
+
+
+def _option_name(name: str) -> str:
+    """A name as JAAS takes it: that of a user may have any characters."""
+    if re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII):
+        return name
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -227,9 +227,10 @@ def test_arguments_that_cannot_be_served_are_refused(
         (("--sasl", "PLAIN", "--user", "alice:alice-secret"), ("alice",)),
         (("--sasl", "SCRAM-SHA-256,SCRAM-SHA-512,PLAIN", "--tls"), ("alice",)),
         (("--sasl", "SCRAM-SHA-512", "--user", "carol", "--user", 'bob:b:"o\\b'), ("carol", "bob")),
+        (("--sasl", "PLAIN", "--user", "CN=a b,O=c:x", "--user", 'd"\\:y'), ("CN=a b,O=c", 'd"\\')),
         (("--tls",), ("client",)),
     ],
-    ids=["plain", "sasl-ssl", "scram", "tls"],
+    ids=["plain", "sasl-ssl", "scram", "strange-names", "tls"],
 )
 def test_users_and_certificates_are_made_at_the_start(
     start: Started, tmp_path: Path, options: tuple[str, ...], users: tuple[str, ...]
@@ -241,7 +242,7 @@ def test_users_and_certificates_are_made_at_the_start(
         file = str(clients / f"{user}.conf")
         run_kcat(["-F", file, "-P", "-t", "greetings"], user.encode() + b"\n")
         read = run_kcat(["-F", file, "-C", "-t", "greetings", "-e", "-q"])
-        assert user.encode() in read.split()
+        assert user.encode() in read.splitlines()
         words = ("--bootstrap-server", ready["bootstrap_servers"], "--list")
         file = str(clients / f"{user}.properties")
         described = our_tool_here("topics", [*words, "--command-config", file])
@@ -273,6 +274,9 @@ def test_each_mechanism_of_a_start_lets_the_user_in(start: Started, tmp_path: Pa
         (("--sasl", "PLAIN"), "they need --ephemeral"),
         (("--ephemeral", "--user", "alice"), "--user is for --sasl"),
         (("--ephemeral", "--sasl", "GSSAPI"), "mechanism GSSAPI: expected PLAIN, SCRAM-SHA-256"),
+        (("--sasl", ""), "they need --ephemeral"),
+        (("--ephemeral", "--sasl", ""), "--sasl names no mechanism"),
+        (("--ephemeral", "--sasl", " , ", "--tls"), "--sasl names no mechanism"),
         (("--ephemeral", "--sasl", "PLAIN,GSSAPI"), "mechanism GSSAPI: expected PLAIN"),
         (("--ephemeral", "--sasl", "PLAIN", "--user", "../x:y"), "users: the name of one is"),
         (("--ephemeral", "--sasl", "PLAIN", "--user", "admin"), "users: admin is made by"),
