@@ -34,6 +34,7 @@ SETTINGS = {
 }
 HOSTILE = "<img src=x onerror=\"document.title='run'\"><script>document.title='run'</script>"
 MANY = 100_000
+WIDE = 20
 SEARCH_MAX_S = 30.0
 """A bound on a search of MANY records, which takes 1 s, on a machine that is busy."""
 
@@ -41,9 +42,10 @@ SEARCH_MAX_S = 30.0
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     with odradek_broker(tmp_path_factory.mktemp("broker"), overrides=SETTINGS) as process:
-        create_topics(process.address, {"mixed": 1, "money": 1, "many": 3, "new": 1})
+        create_topics(process.address, {"mixed": 1, "money": 1, "many": 3, "new": 1, "wide": 4})
         produce_mixed(process.address)
         open_transaction = produce_transactions(process.address)
+        produce_wide(process.address)
         produce(process.address, "many", [(f"key-{i}", f'{{"n":{i}}}') for i in range(MANY)])
         yield process
         open_transaction.abort_transaction(WAIT_S)
@@ -64,6 +66,16 @@ def produce_mixed(address: str) -> None:
     for number, (key, value, headers) in enumerate(records):
         producer.produce("mixed", value, key, headers=headers, timestamp=1000 * (number + 1))
         assert producer.flush(WAIT_S) == 0
+
+
+def produce_wide(address: str) -> None:
+    """More bytes in each of four partitions than a few responses hold, each record in a batch."""
+    producer = Producer({"bootstrap.servers": address, "batch.num.messages": 1})
+    padding = "x" * 60_000
+    for number in range(WIDE):
+        for partition in range(4):
+            producer.produce("wide", f'{{"n":{number},"padding":"{padding}"}}', partition=partition)
+    assert producer.flush(WAIT_S) == 0
 
 
 def produce_transactions(address: str) -> Producer:
@@ -172,6 +184,14 @@ def test_record_is_found_by_its_key_among_many(console: ConsoleProcess) -> None:
         (row,) = records(console, "many", key="key-31415", **{"from": origin})
         assert row["value"] == '{"n":31415}'
         assert time.monotonic() - started_s < SEARCH_MAX_S
+
+
+def test_search_sees_partitions_that_full_responses_leave_out(console: ConsoleProcess) -> None:
+    for origin in ("beginning", "last"):
+        path = path_of("wide", **{"from": origin}, path=f"@.n == {WIDE - 1}")
+        response = console.json(path)
+        assert response["scanned"] == 4 * WIDE, origin
+        assert sorted(row["partition"] for row in response["records"]) == [0, 1, 2, 3], origin
 
 
 def test_searches_are_bounded_and_a_closed_one_frees_its_place(console: ConsoleProcess) -> None:

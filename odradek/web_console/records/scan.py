@@ -44,7 +44,7 @@ TOGETHER_MAX: Final = 5_000
 WAIT_MS: Final = 500
 """For new records."""
 EMPTY_MAX: Final = 3
-"""Responses without a batch, after which a range is taken for read."""
+"""Responses without any batch, after which a range is taken for read."""
 READ_COMMITTED: Final = 1
 
 
@@ -210,11 +210,13 @@ class RecordScan:
         if response.error_code:
             raise refused(response.error_code)
         by_partition = {row.key.partition: row for row in rows}
-        for topic_response in response.responses:
-            for data in topic_response.partitions:
-                yield from self._take(by_partition[data.partition_index], data)
+        answers = [data for topic in response.responses for data in topic.partitions]
+        # A full response leaves out the partitions at its end, which then have no batch.
+        is_full = any(data.records for data in answers)
+        for data in answers:
+            yield from self._take(by_partition[data.partition_index], data, is_full=is_full)
 
-    def _take(self, row: _Range, data: PartitionData) -> Iterator[ShownRecord]:
+    def _take(self, row: _Range, data: PartitionData, *, is_full: bool) -> Iterator[ShownRecord]:
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             # Retention has deleted what was to be read.
             row.position = max(row.position + 1, data.log_start_offset)
@@ -240,7 +242,7 @@ class RecordScan:
             row.empty = 0
         elif row.is_stable and row.position >= data.last_stable_offset:
             row.is_stable = self._query.origin == NEW
-        elif self._query.origin != NEW:
+        elif self._query.origin != NEW and not is_full:
             row.empty += 1
             if row.empty >= EMPTY_MAX:
                 row.position = row.end
