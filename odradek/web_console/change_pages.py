@@ -116,7 +116,8 @@ class ChangePages:
         async with request.form(max_files=0, max_fields=50, max_part_size=FORM_BYTES_MAX) as form:
             values = {name: value for name, value in form.items() if isinstance(value, str)}
         token = self.csrf_token(request.scope["user"])
-        if not hmac.compare_digest(values.pop("csrf", ""), token):
+        # As bytes: a text that is not ASCII cannot be compared.
+        if not hmac.compare_digest(values.pop("csrf", "").encode(), token.encode()):
             raise ChangeRefused("the form is not one of this console: load its page again")
         return PageArguments(values)
 

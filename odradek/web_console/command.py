@@ -113,6 +113,8 @@ def _act(options: Options) -> int:
         log_config=None,
         access_log=False,
         server_header=False,
+        # The log of changes names who connects, and not whom a header names.
+        proxy_headers=False,
         limit_concurrency=CONNECTIONS_MAX,
         timeout_graceful_shutdown=SHUTDOWN_S,
         ssl_certfile=options.value("tls-certificate"),

@@ -269,15 +269,21 @@ def test_change_is_confirmed_once_and_only_by_a_form_of_the_console(
     create = "/changes/create-topic"
     assert post(create, name=name)[0] == 403
     assert post(create, name=name, csrf="0" * 64)[0] == 403
+    assert post(create, name=name, csrf="é")[0] == 403
     assert post(create, {"Origin": "http://evil.example"}, name=name, csrf=csrf)[0] == 403
     assert post(create, {"Sec-Fetch-Site": "cross-site"}, name=name, csrf=csrf)[0] == 403
     assert post("/changes/format-disk", csrf=csrf)[0] == 400
+    for value in ("nan", "inf", "1e400", "many"):
+        fields = {"user": "eve", "quota": "consumer_byte_rate", "value": value}
+        assert post("/changes/quota", None, csrf=csrf, **fields)[0] == 400, value
     assert console.get(f"/clusters/c{create}?name={name}&csrf={csrf}")[0] == 405
     status, text = post(create, name=name, csrf=csrf)
     assert status == 200, text
     token = text.partition('name="token" value="')[2].partition('"')[0]
     assert post("/confirm", token=token)[0] == 403
-    assert post("/confirm", token=token, csrf=csrf)[0] == 200
+    forged = {"X-Forwarded-For": "192.0.2.7"}
+    assert post("/confirm", forged, token=token, csrf=csrf)[0] == 200
+    assert "192.0.2.7" not in console.process.log.read_text()
     assert post("/confirm", token=token, csrf=csrf)[0] == 400
     wait_until("the topic", lambda: console.get(f"/api/clusters/c/topics/{name}")[0] == 200)
     status, text = post(create, name=name, csrf=csrf)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Final
 
@@ -122,6 +123,8 @@ def plan_quota(cluster: ShownCluster, form: PageArguments) -> PlannedChange:
         raise PageArgumentError("a quota is of a user, a client id, both, or an address")
     quota = form.choice("quota", (*QUOTAS, *IP_QUOTAS))
     value = form.text("value")
+    if value and not _is_finite(value):
+        raise PageArgumentError(f"'value': {value} is not a number")
     entries = cluster.call(lambda client: quota_entries(client, kinds, names))
     before = {row.key: row.value for entry in entries for row in entry.values}
     entity = ", ".join(f"{kind} {name}" for kind, name in given)
@@ -133,6 +136,14 @@ def plan_quota(cluster: ShownCluster, form: PageArguments) -> PlannedChange:
         {"entity": entity, "quota": quota, "value": value or None},
         BACK,
     )
+
+
+def _is_finite(text: str) -> bool:
+    # A broker takes NaN for 0, which stops the client.
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def _change_quota(
