@@ -8,13 +8,19 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import create_autospec
 
 import pytest
 from confluent_kafka import Producer
 
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
+from odradek.tools.configs.resources import Resource
+from odradek.tools.errors import refused
 from odradek.tools.reassign_partitions.cluster import list_reassignments
+from odradek.tools.steering import execution
 from odradek.tools.steering.cluster_model import Load, loads_of, spread
 from odradek.tools.steering.cluster_queries import PartitionStatus, partition_statuses, read_cluster
 from odradek.tools.steering.execution import throttled_topics
@@ -197,6 +203,27 @@ def test_cancel_ends_the_moves_of_a_killed_run(cluster: BrokerCluster, tmp_path:
     )
     assert run(cluster, "--cancel").startswith("No partition reassignments found.\n")
     run(cluster, "--execute")
+
+
+def test_broker_that_refuses_keeps_no_throttle_of_another_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def alter_or_refuse(_: Client, resource: Resource, *_changes: object) -> None:
+        asked.append(resource.name)
+        if resource.name == "1":
+            raise refused(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    monkeypatch.setattr(execution, "alter", alter_or_refuse)
+    brokers = [MetadataResponseBroker(node_id=number, host="h", port=1) for number in range(3)]
+    client = create_autospec(Client, instance=True)
+    client.metadata.return_value = MetadataResponse(brokers=brokers, topics=[])
+    lines: list[str] = []
+    execution.remove_throttles(client, [], lines.append)
+    assert asked == ["0", "1", "2"]
+    (line,) = lines
+    assert line.startswith("The throttle of broker 1 is left: UNKNOWN_SERVER_ERROR: ")
 
 
 @pytest.mark.parametrize(

@@ -298,7 +298,7 @@ def cancel_reassignments(
 
 
 def remove_throttles(client: Client, topics: Iterable[str], report: Callable[[str], None]) -> None:
-    """Delete the throttles of reassignments from topics, and from the brokers that respond.
+    """Delete the throttles of reassignments from topics, and from the brokers that do it.
 
     A rate that is left at a broker has no effect: no topic names replicas for it.
     raises  ToolError, ClientError
@@ -308,7 +308,7 @@ def remove_throttles(client: Client, topics: Iterable[str], report: Callable[[st
     for broker in sorted(broker.node_id for broker in client.metadata([]).brokers):
         try:
             alter(client, Resource(BROKER, str(broker)), {}, (LEADER_RATE, FOLLOWER_RATE))
-        except ClientError as error:
+        except (ClientError, ToolError) as error:
             client.close()
             report(f"The throttle of broker {broker} is left: {error}")
 
