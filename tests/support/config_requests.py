@@ -10,6 +10,7 @@ from typing import Any
 from odradek.broker.handlers import alter_configs, describe_configs, incremental_alter_configs
 from odradek.broker.handlers.shared.handler import Context, Delayed, Reply
 from odradek.broker.purgatory import Purgatory
+from odradek.broker.services import no_stores
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.protocol.messages import alter_configs as alter_messages
 from odradek.protocol.messages import describe_configs as describe_messages
@@ -26,6 +27,7 @@ def context(settings: BrokerSettings, controller: Any, version: int = 1) -> Cont
     services = SimpleNamespace(
         settings=settings,
         authorizer=None,
+        check_stores=no_stores,
         controller=controller,
         purgatory=Purgatory(TimingWheel(0), BrokerMetrics(), Purgatory.run_notified),
     )
