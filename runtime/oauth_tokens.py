@@ -10,6 +10,7 @@ import base64
 import json
 import time
 from collections.abc import Callable, Mapping
+from math import isfinite, nan
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -57,8 +58,12 @@ def token_source(configs: Mapping[str, str], options: Mapping[str, str]) -> Call
     if url.startswith("file:"):
         return lambda: _from_file(url)
     if url:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        try:
+            parts = urlsplit(url)
+            is_served = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:
+            is_served = False
+        if not is_served:
             raise OAuthTokenError(f"{ENDPOINT}: expected a URL of http, https or file")
         if parts.username is not None or parts.password is not None:
             raise OAuthTokenError(f"{ENDPOINT}: a URL with a name and a password is not served")
@@ -135,7 +140,8 @@ def _from_endpoint(url: str, options: Mapping[str, str], configs: Mapping[str, s
             if response.status != OK:
                 raise OAuthTokenError(f"the token endpoint {url} responds with {response.status}")
             text = response.read(RESPONSE_BYTES_MAX)
-    except (OSError, HTTPException) as error:
+    except (OSError, HTTPException, UnicodeError) as error:
+        # UnicodeError: the host is not a name that DNS can have.
         raise OAuthTokenError(f"the token endpoint {url} cannot be reached: {error}") from None
     try:
         body = parse_json(text, bytes_max=RESPONSE_BYTES_MAX)
@@ -159,9 +165,10 @@ def _expiry_s(token: str) -> float:
         claims = parse_json(
             base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)), bytes_max=RESPONSE_BYTES_MAX
         )
-        return float(claims["exp"])
-    except (ValueError, KeyError, TypeError):
-        return time.time() + LIFETIME_S
+        expiry_s = float(claims["exp"])
+    except (ValueError, KeyError, TypeError, OverflowError):
+        expiry_s = nan
+    return expiry_s if isfinite(expiry_s) else time.time() + LIFETIME_S
 
 
 def _unsecured(options: Mapping[str, str]) -> Token:

@@ -72,7 +72,7 @@ def parse_add_scram(argument: str) -> ScramUser:
         is_quoted = len(value) >= 2 and value[0] == value[-1] == '"'
         fields[key] = value[1:-1] if is_quoted else value
     name = fields.pop("name", None)
-    if name is None:
+    if not name:
         raise ToolError("You must supply 'name' to add-scram")
     return ScramUser(name, mechanism, _credential(mechanism, fields))
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from base64 import b64encode
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -33,6 +36,14 @@ def test_token_of_an_endpoint_expires_as_it_says(provider: TokenProvider) -> Non
     assert provider.requests == [("Basic aWQ6Z2VoZWlt", "grant_type=client_credentials")]
 
 
+@pytest.mark.parametrize("expiry", ['"NaN"', "1e400", f"1{'0' * 400}", '"soon"'])
+def test_expiry_that_is_no_time_is_an_hour_from_now(tmp_path: Path, expiry: str) -> None:
+    claims = b64encode(f'{{"exp": {expiry}}}'.encode()).decode().rstrip("=")
+    (tmp_path / "token").write_text(f"a.{claims}.c")
+    expires_s = token_source({ENDPOINT: f"file:{tmp_path}/token"}, {})().expires_s
+    assert expires_s == pytest.approx(time.time() + 3600, abs=60)
+
+
 def test_redirection_is_not_followed(provider: TokenProvider) -> None:
     other = TokenProvider()
     with serving(other):
@@ -47,6 +58,9 @@ def test_redirection_is_not_followed(provider: TokenProvider) -> None:
     ("url", "options", "problem"),
     [
         ("ftp://127.0.0.1/token", OPTIONS, "http, https or file"),
+        ("http://[::1/token", OPTIONS, "http, https or file"),
+        ("http://127.0.0.1:port/token", OPTIONS, "http, https or file"),
+        (f"http://{'a' * 70}.example/token", OPTIONS, "cannot be reached"),
         ("http://id:geheim@127.0.0.1/token", OPTIONS, "a name and a password"),
         ("http://127.0.0.1/token", {"clientId": "id"}, "clientSecret is missing"),
         ("file:/nowhere/token", {}, "No such file"),
