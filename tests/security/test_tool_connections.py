@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from odradek.tools.security.errors import SecurityError
 from tests.odradek.console_tools import our_tool, our_tool_here
 from tests.security.secured import BROKERS, MODULES, Secured, jaas
 from tests.support.apache import ToolResult
+from tests.support.broker_process import odradek_broker
 from tests.support.certificates import PASSWORD, Authority
 
 CHOSEN = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"
@@ -208,3 +210,15 @@ def test_other_protocol_than_the_port_has_is_one_line(
     result = our_tool_here("topics", words)
     assert result.exit_code == 1
     assert reason in result.output, result
+
+
+def test_producer_without_a_right_reports_each_record_and_no_traceback(tmp_path: Path) -> None:
+    settings = {
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "super.users": "User:admin",
+    }
+    with odradek_broker(tmp_path, overrides=settings) as broker:
+        words = ["--bootstrap-server", broker.address, "--topic", "orders"]
+        sent = our_tool("console-producer", words, "first\nsecond\n")
+    assert "Traceback" not in sent.errors + sent.output
+    assert (sent.output + sent.errors).count("Error when sending message to topic orders") == 2

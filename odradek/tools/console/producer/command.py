@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from odradek.tools.console.errors import AuthenticationError, ConsoleError, exception_line, log
-from odradek.tools.console.library import LibraryMissingError, build
+from odradek.tools.console.library import LibraryMissingError, build, library
 from odradek.tools.console.producer.line_reader import LineReader, LineRecord, lines_of
 from odradek.tools.console.producer.options import (
     FLAGS,
@@ -134,6 +134,7 @@ class RecordSender:
         self._failure: str | None = None
         self._producer = build(PRODUCER, {**configs, "on_delivery": self._delivered})
         self._produce = self._producer.produce
+        self._library_error: type[Exception] = library().KafkaException
         self._is_closed = threading.Event()
         self._polling = threading.Thread(target=self._poll, daemon=True)
 
@@ -141,7 +142,7 @@ class RecordSender:
         """Report failed deliveries while the main thread waits for a line."""
         while not self._is_closed.is_set():
             # It concerns a later connection: records that it keeps back fail in time.
-            with suppress(AuthenticationError):
+            with suppress(AuthenticationError, self._library_error):
                 self._producer.poll(POLL_S)
 
     def send(self, record: LineRecord) -> None:
@@ -154,8 +155,7 @@ class RecordSender:
         if reason is not None:
             self._fail(record.key, record.value, reason)
         elif self.is_sync:
-            while self._producer.flush(POLL_S):
-                pass
+            self._flush()
         if self._failure is not None:
             raise ConsoleError("java.util.concurrent.ExecutionException", self._failure)
 
@@ -176,8 +176,18 @@ class RecordSender:
                         f"{self._max_block_ms} ms."
                     )
                 self._producer.poll(0.01)
+            except self._library_error as error:
+                return exception_line(error.args[0])
             else:
                 return None
+
+    def _flush(self) -> None:
+        """Deliver what is queued."""
+        is_over = False
+        while not is_over:
+            # A fatal error is raised once; then each record fails with it.
+            with suppress(self._library_error):
+                is_over = not self._producer.flush(POLL_S)
 
     def _find_topic(self) -> str | None:
         reason = missing_topic_reason(self._producer, self._topic, self._max_block_ms)
@@ -235,8 +245,7 @@ class RecordSender:
         if self._polling.is_alive():
             self._polling.join()
         try:
-            while self._producer.flush(POLL_S):
-                pass
+            self._flush()
         except AuthenticationError:
             self._producer.purge()
             raise
