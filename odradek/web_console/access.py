@@ -8,7 +8,6 @@ name of the console; and what changes something must come from a page of the con
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import ipaddress
@@ -60,7 +59,8 @@ class Users:
             return None
         try:
             name, _, password = base64.b64decode(encoded, validate=True).decode().partition(":")
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:
+            # Neither base64 nor UTF-8, or not even ASCII.
             return None
         digest = hmac.digest(self._key, encoded.encode(), hashlib.sha256)
         if digest in self._verified:

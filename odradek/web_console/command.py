@@ -94,6 +94,8 @@ def _act(options: Options) -> int:
             f"--listen {host}: others than this machine can reach it; it needs --users, or "
             "--insecure"
         )
+    if options.has("tls-key") and not options.has("tls-certificate"):
+        raise OptionsError("--tls-key needs --tls-certificate")
     configs = _configs(options)
     clusters = [
         ShownCluster(name, bootstrap, {**configs.get("", {}), **configs.get(name, {})})

@@ -86,6 +86,7 @@ def test_name_and_password_are_required(console: ConsoleProcess) -> None:
             login(name="eve"),
             login(password=PASSWORD + "x" * 100),
             {"Authorization": "Basic !!!"},
+            {"Authorization": "Basic \xe9"},
             {"Authorization": "Bearer x"},
         ):
             assert console.get(path, headers)[0] == 401, (path, headers)
@@ -148,6 +149,7 @@ def test_no_page_shows_a_secret(console: ConsoleProcess) -> None:
         (["--bootstrap-server", "cluster=127.0.0.1:2"], 2, "two clusters are called 'cluster'"),
         (["--bootstrap-server", "x=nowhere"], 1, "'nowhere' is not an address of a broker"),
         (["--tls-certificate", "/dev/null"], 1, "--tls-certificate"),
+        (["--tls-key", "/dev/null"], 2, "--tls-key needs --tls-certificate"),
         (["--schema-registry", "nowhere"], 1, "--schema-registry"),
     ],
 )
