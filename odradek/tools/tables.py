@@ -1,4 +1,4 @@
-"""Tables as Kafka's tools print them."""
+"""Tables as Kafka's tools print them, and names in tables of our own."""
 
 from __future__ import annotations
 
@@ -14,3 +14,8 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for line in table:
         print("".join(f"{text:{width}}\t" for text, width in zip(line, widths, strict=True)))
+
+
+def one_line(text: str) -> str:
+    """A name that any client may have chosen, without what moves the cursor of a terminal."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)

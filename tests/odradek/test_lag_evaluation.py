@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.tools.lag.evaluation import Commit, LagStatus, evaluate, partition_status, window
+from odradek.tools.lag.command import table
+from odradek.tools.lag.evaluation import (
+    Commit,
+    GroupLag,
+    LagStatus,
+    evaluate,
+    partition_status,
+    window,
+)
 
 PLACE = TopicPartition("t", 0)
 STEP_MS = 1_000
@@ -89,3 +97,9 @@ def test_window_has_the_newest_commit_of_each_interval(
     # A commit that is left out has a newer one within the interval.
     for at_ms, _ in rows:
         assert any(0 <= newer - at_ms < interval_ms for newer, _ in everything)
+
+
+def test_group_does_not_move_the_cursor_of_a_terminal() -> None:
+    group = "\x1b[2J\nqué"
+    _, row = table({group: GroupLag(group, LagStatus.OK, ())})
+    assert row.split()[:2] == [r"\x1b[2J\nqué", "OK"]

@@ -70,6 +70,12 @@ def test_page_shows_rates_of_two_samples_and_what_is_wrong() -> None:
     assert any(line.split() == ["readers", "unknown", "-"] for line in by_leaders)
 
 
+def test_group_does_not_move_the_cursor_of_a_terminal() -> None:
+    named = sample(12.0, 300, 70)._replace(lags={"\x1b[2J\nqué": 70})
+    (line,) = (line for line in page(named, None) if "qué" in line)
+    assert line.split() == [r"\x1b[2J\nqué", "70", "-"]
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
     folder = tmp_path_factory.mktemp("top")

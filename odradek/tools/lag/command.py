@@ -32,6 +32,7 @@ from odradek.tools.notifications import NOTIFY_FLAGS, open_notifier
 from odradek.tools.options import CLIENT_FLAGS, Flag, Options, parse_with, positive_number
 from odradek.tools.page_server import open_page_server
 from odradek.tools.run_command import run_command
+from odradek.tools.tables import one_line
 
 WHAT_IT_DOES: Final = "This tool says whether consumer groups keep up, by what they have committed."
 TIMEOUT_S: Final = 30.0
@@ -194,7 +195,7 @@ def table(verdicts: dict[str, GroupLag]) -> Iterator[str]:
     for verdict in verdicts.values():
         worst = verdict.worst
         last = ("-", "-", "-", "-") if worst is None else place(worst)
-        rows.append((verdict.group, verdict.status.name, str(verdict.total_lag), *last))
+        rows.append((one_line(verdict.group), verdict.status.name, str(verdict.total_lag), *last))
         rows.extend(
             ("", partition.status.name, "", *place(partition))
             for partition in verdict.partitions

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.cluster_status.render import partition_names, size_text
 from odradek.tools.steering.cluster_queries import BrokerDisks, PartitionStatus
+from odradek.tools.tables import one_line
 
 SORTS: Final = ("id", "bytes", "records", "leaders")
 """The orders of brokers, of which a key takes the next one."""
@@ -154,7 +155,7 @@ def _groups(now: TopSample, before: TopSample | None) -> Iterator[str]:
         change = "-"
         if before is not None and lag is not None and earlier is not None:
             change = f"{(lag - earlier) / (now.at_s - before.at_s):+.0f}/s"
-        table.append((group, "unknown" if lag is None else str(lag), change))
+        table.append((one_line(group), "unknown" if lag is None else str(lag), change))
     yield from _table(table)
     if len(behind) > GROUPS_MAX:
         yield f"and {len(behind) - GROUPS_MAX} more"
