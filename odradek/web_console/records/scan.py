@@ -210,10 +210,10 @@ class RecordScan:
         if response.error_code:
             raise refused(response.error_code)
         by_partition = {row.key.partition: row for row in rows}
-        answers = [data for topic in response.responses for data in topic.partitions]
+        parts = [data for topic in response.responses for data in topic.partitions]
         # A full response leaves out the partitions at its end, which then have no batch.
-        is_full = any(data.records for data in answers)
-        for data in answers:
+        is_full = any(data.records for data in parts)
+        for data in parts:
             yield from self._take(by_partition[data.partition_index], data, is_full=is_full)
 
     def _take(self, row: _Range, data: PartitionData, *, is_full: bool) -> Iterator[ShownRecord]:
