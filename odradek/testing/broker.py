@@ -13,13 +13,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from odradek.launcher import module_command
-from odradek.runtime.java_properties import properties_text
 from odradek.testing.connected import ConnectedBroker
 from odradek.testing.control import ControlClient
 from odradek.testing.faults import Disk
 from odradek.testing.handle import KafkaHandle
 from odradek.testing.security import PLAINTEXT, Security
-from odradek.tools.private_files import write_private
 
 if TYPE_CHECKING:
     from odradek.tools.security.client_security import ClientSecurity
@@ -189,6 +187,10 @@ class Broker(KafkaHandle):
         if self._security.protocol == PLAINTEXT:
             command += ["--port", port]
         else:
+            # Imported for a secured broker only: the others load nothing of the product.
+            from odradek.runtime.java_properties import properties_text
+            from odradek.tools.private_files import write_private
+
             # A file for its owner to read, since the arguments of a process can be seen by others.
             file = self._folder / SETTINGS_FILE
             write_private(file, properties_text(self._security.broker_settings(int(port))))

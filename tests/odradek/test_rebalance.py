@@ -194,13 +194,9 @@ def test_cancel_ends_the_moves_of_a_killed_run(cluster: BrokerCluster, tmp_path:
     assert printed.startswith("Cancelled: ")
     assert printed.endswith("Throttles deleted\n")
     assert_no_throttle(cluster)
-    assert replicas(cluster)[TopicPartition(topic, 0)] in (
-        before[TopicPartition(topic, 0)],
-        (1, 3),
-        (1, 4),
-        (2, 3),
-        (2, 4),
-    )
+    for partition, placed in replicas(cluster).items():
+        # Of a batch that moved, some may be at their targets.
+        assert len({*placed}) == len(before[partition]), partition
     assert run(cluster, "--cancel").startswith("No partition reassignments found.\n")
     run(cluster, "--execute")
 

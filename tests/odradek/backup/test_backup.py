@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.odradek.backup import scene
@@ -142,6 +142,17 @@ def test_damaged_backup_is_found_before_anything_is_written(
     assert [path for path in sorted(logs.rglob("*")) if path.name != ".lock"] == before
 
 
+def created(admin: AdminClient, name: str) -> bool:
+    """Create a topic, unless its deletion is under way."""
+    try:
+        admin.create_topics([NewTopic(name, 1, 1)])[name].result(scene.WAIT_S)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
+        return False
+    return True
+
+
 def test_incremental_backup_reads_what_is_new_and_notices_other_logs(tmp_path: Path) -> None:
     place = tmp_path / "backup"
     with odradek_broker(tmp_path / "broker") as broker:
@@ -165,7 +176,7 @@ def test_incremental_backup_reads_what_is_new_and_notices_other_logs(tmp_path: P
         assert "topic again does not exist any more: its backup stays" in result.errors
         (kept, new) = scene.manifest(place)["topics"]["grows"]["partitions"][0]["files"]
         assert (kept, new["base_offset"], new["end_offset"]) == (first, 3, 4)
-        admin.create_topics([NewTopic("again", 1, 1)])["again"].result(scene.WAIT_S)
+        wait_until("the topic is deleted", lambda: created(admin, "again"))
         produced_offset(address, "again")
         result = scene.tool("backup", *words, "--incremental")
         assert "was deleted and created again: its backup stays" in result.errors
