@@ -104,19 +104,35 @@ def go_compiler() -> str:
 def go_program(library: str) -> list[str]:
     """The command that runs the Go program on franz-go, sarama or kafka-go."""
     assert library in GO_LIBRARIES, library
-    sources = sorted((CLIENTS / "go").glob("*.go"))
+    return [_go("go", ".", "roundtrip"), library]
+
+
+def lags_program() -> list[str]:
+    """The command that shows lags, as programs that monitor Kafka do, by franz-go or sarama."""
+    return [_go("go-lags", "lags", "lags")]
+
+
+def _go(name: str, package: str, program: str) -> str:
+    """The program that a folder of the Go module is built to."""
     module = CLIENTS / "go"
+    sources = sorted((module / package).glob("*.go"))
 
     def make(folder: Path) -> None:
         tool_cache.run_tool(
-            [go_compiler(), "build", "-buildvcs=false", "-o", str(folder / "roundtrip"), "."],
+            [
+                go_compiler(),
+                "build",
+                "-buildvcs=false",
+                "-o",
+                str(folder / program),
+                f"./{package}",
+            ],
             folder=module,
             environment={**os.environ, "CGO_ENABLED": "0"},
         )
 
     mark = tool_cache.fingerprint([*sources, module / "go.mod", module / "go.sum"])
-    built = tool_cache.build_once(tool_cache.TOOLS / "programs" / "go", mark, make)
-    return [str(built / "roundtrip"), library]
+    return str(tool_cache.build_once(tool_cache.TOOLS / "programs" / name, mark, make) / program)
 
 
 def node_program() -> list[str]:
@@ -219,6 +235,7 @@ def main() -> None:
     for version in LOGIN_CLIENT_VERSIONS:
         print(" ".join(login_program(version)))
     print(" ".join(go_program(GO_LIBRARIES[0])))
+    print(" ".join(lags_program()))
     print(" ".join(node_program()))
 
 
