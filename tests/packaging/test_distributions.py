@@ -96,7 +96,8 @@ def test_wheel_has_licence_type_marker_and_data_files(wheel: Path) -> None:
 
 def test_wheel_publishes_no_extra_for_work_on_the_project(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        assert set(read_metadata(archive).get_all("Provides-Extra", [])) == {"pipeline", "tools"}
+        extras = set(read_metadata(archive).get_all("Provides-Extra", []))
+    assert extras == {"console", "pipeline", "s3", "tools"}
 
 
 def read_metadata(archive: zipfile.ZipFile) -> Message:

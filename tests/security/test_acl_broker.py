@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from kazoo.client import KazooClient
 
 from odradek.protocol.acl import AclOperation, AclPermissionType, PatternType, ResourceType
@@ -106,15 +106,20 @@ def test_apis_that_only_this_broker_serves_ask_too(running: Running) -> None:
 def test_consumer_that_is_connected_gains_and_loses_access(running: Running) -> None:
     running.administrator.create([entry(ResourceType.TOPIC, "seen", AclOperation.ALL, "127.0.0.1")])
     running.administrator.create_topic("seen")
+    producer = Producer({"bootstrap.servers": running.broker.address})
+    producer.produce("seen", b"v")
+    assert producer.flush(30.0) == 0
     consumer = Consumer({"bootstrap.servers": running.broker.address, "group.id": "unused"})
     consumer.assign([TopicPartition("seen", 0, 0)])
+    message = consumer.poll(30.0)
+    assert message is not None
+    assert message.value() == b"v"
 
     def refused() -> bool:
         message = consumer.poll(0.05)
         error = None if message is None else message.error()
         return error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
 
-    assert not refused()
     running.administrator.delete(["127.0.0.1"])
     # A fetch that waits has been permitted; the next one is not.
     wait_until("the consumer is refused", refused, timeout_s=30.0)

@@ -279,14 +279,3 @@ def test_settings_that_cannot_be_used_stop_the_start(
     with pytest.raises(InvalidValueError, match=text) as raised:
         mechanism({name: value for name, value in settings.items() if value is not None})
     assert "geheim" not in str(raised.value)
-
-
-def test_brokers_do_not_log_in_to_each_other_with_tokens() -> None:
-    prefix = "listener.name.sasl_plaintext.oauthbearer"
-    with pytest.raises(InvalidValueError, match=r"broker\.protocol: It is served for clients"):
-        make_settings({
-            "listeners": "SASL_PLAINTEXT://:9092", "sasl.enabled.mechanisms": "OAUTHBEARER",
-            "security.inter.broker.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
-            f"{prefix}.sasl.jaas.config": UNSECURED % 'unsecuredLoginStringClaim_sub="broker"',
-        })  # fmt: skip

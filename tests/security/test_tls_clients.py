@@ -145,7 +145,7 @@ def test_password_is_sent_over_tls(scene: Scene) -> None:
     values = [os.urandom(size) for size in (1, 20_000, 500_000)]
     produced(settings, "of-alice", values)
     assert consumed(settings, "of-alice", 3) == values
-    assert refusal(settings | {"sasl.password": "open"}) == KafkaError._AUTHENTICATION
+    assert refusal(settings | {"sasl.password": "open"}).code() == KafkaError._AUTHENTICATION
 
 
 def test_kafka_python_reads_what_it_has_written(scene: Scene) -> None:
@@ -171,15 +171,15 @@ def test_kafka_python_reads_what_it_has_written(scene: Scene) -> None:
     consumer.close()
 
 
-def refusal(settings: Mapping[str, Any]) -> int:
-    """The code of the first error that the client reports."""
+def refusal(settings: Mapping[str, Any]) -> KafkaError:
+    """The first error that the client reports."""
     errors: list[KafkaError] = []
     producer = Producer({**settings, "error_cb": errors.append})
     while not errors:
         producer.poll(1.0)
     # A producer whose connections fail ends only without work.
     producer.purge()
-    return int(errors[0].code())
+    return errors[0]
 
 
 SSL_ERRORS = (KafkaError._SSL, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
@@ -187,7 +187,8 @@ SSL_ERRORS = (KafkaError._SSL, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DO
 
 @pytest.mark.parametrize("listener", ["EXPIRED", "FUTURE", "ELSEWHERE"])
 def test_client_refuses_a_bad_certificate_of_the_server(scene: Scene, listener: str) -> None:
-    assert refusal(scene.librdkafka(listener)) == KafkaError._SSL
+    # Its code is _SSL or _TRANSPORT.
+    assert "certificate verify failed" in refusal(scene.librdkafka(listener)).str()
     # Nothing else is hurt.
     produced(scene.librdkafka("ONE_WAY"), "still", [b"v"])
 
@@ -202,7 +203,7 @@ def test_server_refuses_a_bad_certificate_of_the_client(scene: Scene, name: str)
         "other": scene.other.client(),
         "usage": authority.wrong_usage(),
     }
-    assert refusal(scene.librdkafka("REQUIRED", certificates[name])) in SSL_ERRORS
+    assert refusal(scene.librdkafka("REQUIRED", certificates[name])).code() in SSL_ERRORS
     scene.broker.process.wait_for_line(
         r"Failed authentication with 127\.0\.0\.1 on \w+ \(SSL handshake failed\)", timeout_s=WAIT_S
     )
@@ -211,13 +212,13 @@ def test_server_refuses_a_bad_certificate_of_the_client(scene: Scene, name: str)
 
 def test_requested_certificate_may_be_missing_but_not_bad(scene: Scene) -> None:
     produced(scene.librdkafka("REQUESTED"), "still", [b"v"])
-    assert refusal(scene.librdkafka("REQUESTED", scene.other.client())) in SSL_ERRORS
+    assert refusal(scene.librdkafka("REQUESTED", scene.other.client())).code() in SSL_ERRORS
 
 
 def test_plaintext_on_a_tls_port_and_tls_on_a_plaintext_port_are_closed(scene: Scene) -> None:
     process = scene.broker.process
     plain = {"bootstrap.servers": f"127.0.0.1:{scene.ports['ONE_WAY']}", "log_level": 0}
-    assert refusal(plain) in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+    assert refusal(plain).code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
     process.wait_for_line(
         "the client sent (a request of Kafka's protocol without TLS|HTTP)", timeout_s=WAIT_S
     )
@@ -227,7 +228,7 @@ def test_plaintext_on_a_tls_port_and_tls_on_a_plaintext_port_are_closed(scene: S
         browser.getresponse()
     browser.close()
     settings = scene.librdkafka("ONE_WAY") | {"bootstrap.servers": scene.broker.address}
-    assert refusal(settings) in SSL_ERRORS
+    assert refusal(settings).code() in SSL_ERRORS
     process.wait_for_line(
         "this is a TLS handshake; the listener speaks plaintext", timeout_s=WAIT_S
     )
