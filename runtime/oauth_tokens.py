@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from math import isfinite, nan
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -25,6 +27,8 @@ TRUST_STORE: Final = "ssl.truststore.location"
 TIMEOUT_MS: Final = 10_000
 OK: Final = 200
 RESPONSE_BYTES_MAX: Final = 1 << 20
+RESPONSE_MAX_S: Final = 60.0
+"""For a whole response; the time-outs of the settings are those of each read."""
 LIFETIME_S: Final = 3600
 UNSECURED_LOGIN: Final = "unsecuredLogin"
 """What options of unsecured tokens begin with."""
@@ -135,11 +139,12 @@ def _from_endpoint(url: str, options: Mapping[str, str], configs: Mapping[str, s
             assert connection.sock is not None, "it is connected"
             connection.sock.settimeout(_timeout_ms(configs, READ_TIMEOUT) / 1000)
             target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-            connection.request("POST", target, urlencode(fields), headers)
-            response = connection.getresponse()
+            with _ended_after(connection.sock, RESPONSE_MAX_S):
+                connection.request("POST", target, urlencode(fields), headers)
+                response = connection.getresponse()
+                text = response.read(RESPONSE_BYTES_MAX)
             if response.status != OK:
                 raise OAuthTokenError(f"the token endpoint {url} responds with {response.status}")
-            text = response.read(RESPONSE_BYTES_MAX)
     except (OSError, HTTPException, UnicodeError) as error:
         # UnicodeError: the host is not a name that DNS can have.
         raise OAuthTokenError(f"the token endpoint {url} cannot be reached: {error}") from None
@@ -151,6 +156,25 @@ def _from_endpoint(url: str, options: Mapping[str, str], configs: Mapping[str, s
     if not isinstance(token, str) or not token:
         raise OAuthTokenError(f"the token endpoint {url} sends no access_token")
     return Token(token, _expiry_s(token))
+
+
+@contextmanager
+def _ended_after(connected: socket.socket, seconds: float) -> Iterator[None]:
+    """Within, the connection ends after a time, whatever arrives on it."""
+    from threading import Timer
+
+    def end() -> None:
+        with suppress(OSError):
+            # That of TLS changes what a read in the other thread uses.
+            socket.socket.shutdown(connected, socket.SHUT_RDWR)
+
+    timer = Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _timeout_ms(configs: Mapping[str, str], name: str) -> int:

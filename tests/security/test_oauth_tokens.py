@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 import time
 from base64 import b64encode
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from odradek.broker.node.sasl import build_login
 from odradek.broker.node.start_error import StartError
 from odradek.broker.settings.load import make_settings
 from odradek.broker.settings.types import InvalidValueError
+from odradek.runtime import oauth_tokens
 from odradek.runtime.oauth_tokens import ENDPOINT, OAuthTokenError, token_source
 from odradek.runtime.randomness import SystemRandomness
 from tests.support.ports import free_port
@@ -72,6 +76,29 @@ def test_settings_that_give_no_token_are_refused(
     with pytest.raises(OAuthTokenError, match=problem) as error:
         token_source({ENDPOINT: url}, options)()
     assert "geheim" not in str(error.value)
+
+
+def test_endpoint_that_responds_byte_by_byte_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oauth_tokens, "RESPONSE_MAX_S", 0.3)
+    is_over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            connected, _ = server.accept()
+            with connected, suppress(OSError):
+                connected.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+                while not is_over.wait(0.01):
+                    connected.sendall(b"x")
+
+        dripping = threading.Thread(target=drip)
+        dripping.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/token"
+        try:
+            with pytest.raises(OAuthTokenError, match="the token endpoint .* sends no JSON"):
+                token_source({ENDPOINT: url}, OPTIONS)()
+        finally:
+            is_over.set()
+            dripping.join()
 
 
 def test_endpoint_that_is_not_there_is_reported() -> None:
