@@ -3,7 +3,7 @@
 Requests of administrators (`broker/server/audit.py`) and denials of the authorizer, one JSON object
 a line.  The file is as private as log directories; at FILE_BYTES_MAX it is renamed to `PATH.1`, and
 FILES_MAX old ones are kept.  One that something else has renamed or removed, as logrotate does, is
-made anew.  Lines that cannot be written are lost, and the log of the broker says so: requests and
+made again.  Lines that cannot be written are lost, and the log of the broker says so: requests and
 the stop do not wait for a full disk.
 """
 
@@ -75,7 +75,7 @@ class AuditFile(logging.Handler):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _follow_path(self) -> None:
-        """Open the file anew where the path is no longer that of the open one."""
+        """Open the file again where the path is no longer that of the open one."""
         try:
             if os.path.samestat(os.stat(self._path), os.fstat(self._descriptor)):
                 return

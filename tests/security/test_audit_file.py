@@ -26,7 +26,7 @@ def names(path: Path) -> list[str]:
     return [json.loads(line)["request"] for line in path.read_text().splitlines()]
 
 
-def test_renamed_and_removed_file_is_made_anew(tmp_path: Path) -> None:
+def test_renamed_and_removed_file_is_made_again(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     file = AuditFile(str(path))
     write(file, "first")

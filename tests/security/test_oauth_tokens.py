@@ -94,7 +94,7 @@ def test_endpoint_that_responds_byte_by_byte_has_an_end(monkeypatch: pytest.Monk
         dripping.start()
         url = f"http://127.0.0.1:{server.getsockname()[1]}/token"
         try:
-            with pytest.raises(OAuthTokenError, match="the token endpoint .* sends no JSON"):
+            with pytest.raises(OAuthTokenError, match=r"the token endpoint .* sends no JSON"):
                 token_source({ENDPOINT: url}, OPTIONS)()
         finally:
             is_over.set()

@@ -111,6 +111,8 @@ def test_keys_move_between_pages_and_rows(console: ConsoleProcess, page: Page) -
     expect(page.locator("tr.here")).to_contain_text(second)
     page.keyboard.press("Enter")
     expect(page.locator("h1")).to_contain_text(second)
+    # Keys are heard once the script of the page has run.
+    page.wait_for_load_state()
     page.keyboard.type("gt")
     page.wait_for_url("**/topics")
     page.keyboard.type("gg")
