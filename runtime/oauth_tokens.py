@@ -169,7 +169,6 @@ def _ended_after(connected: socket.socket, seconds: float) -> Iterator[None]:
             socket.socket.shutdown(connected, socket.SHUT_RDWR)
 
     timer = Timer(seconds, end)
-    timer.daemon = True
     timer.start()
     try:
         yield
