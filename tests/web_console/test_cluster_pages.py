@@ -150,6 +150,7 @@ def test_many_topics_are_shown_page_by_page(
     page.keyboard.press("]")
     expect(page.locator("tbody tr")).to_have_count(20)
     expect(page.locator("tbody tr").last).to_contain_text("many-119")
+    page.wait_for_load_state()
     page.keyboard.press("[")
     expect(page.locator("tbody tr").first).to_contain_text("many-000")
 

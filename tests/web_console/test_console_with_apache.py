@@ -5,16 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from tests.support.apache import apache_node
 from tests.support.compacted import wait_until
-from tests.web_console.console_process import commit, create_topics, produce, web_console
+from tests.web_console.console_process import WAIT_S, commit, create_topics, produce, web_console
 
 pytestmark = [pytest.mark.client, pytest.mark.judge]
 
 
+def controller(address: str) -> int:
+    """The id of the controller, as a new client learns it; -1: there is none."""
+    client = AdminClient({"bootstrap.servers": address})
+    return int(client.list_topics(timeout=WAIT_S).controller_id)
+
+
 def test_pages_show_what_a_broker_of_apache_kafka_has(tmp_path: Path) -> None:
     with apache_node(tmp_path) as node:
+        # A client that has met no controller looks for it again after minutes.
+        wait_until("there is a controller", lambda: controller(node.address) >= 0)
         create_topics(node.address, {"orders": 2})
         produce(node.address, "orders", [("k1", "v1"), ("k2", "v2")])
         commit(node.address, "billing", "orders", 0)
