@@ -14,7 +14,7 @@ import pytest
 
 from odradek.broker.server import connection
 from odradek.runtime import loop_watch
-from tests.sim.find_planted import SEEDS_MAX
+from tests.sim.find_planted import SEEDS_MAX, seeds_max
 from tests.sim.plan import LONG_FROM, make_plan
 from tests.sim.planted import BUGS
 from tests.sim.planted_groups import GROUP_BUGS
@@ -137,7 +137,7 @@ def test_planted_bugs_are_found() -> None:
     of_coordinators = sorted({*TRANSACTION_BUGS, *GROUP_BUGS})
     chosen.append(random.Random(drawn_by).choice(of_coordinators))
     print(f"drawn by {drawn_by}: {chosen}")
-    found = {name: seeds_until_found(name, SEEDS_MAX) for name in chosen}
+    found = {name: seeds_until_found(name, seeds_max(name)) for name in chosen}
     assert all(found.values()), (drawn_by, found)
 
 
