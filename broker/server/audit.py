@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from odradek.broker.handlers.shared.handler import Context, Handler, Outcome, Reply
 from odradek.broker.purgatory import Delayed
@@ -33,6 +33,20 @@ from odradek.protocol.acl import pascal_case
 from odradek.protocol.api_keys import ApiKey, messages_of
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.work import CoroutineObject, Later
+
+if TYPE_CHECKING:
+    from odradek.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
+    from odradek.protocol.messages.alter_configs import AlterConfigsRequest
+    from odradek.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
+    from odradek.protocol.messages.alter_user_scram_credentials import (
+        AlterUserScramCredentialsRequest,
+    )
+    from odradek.protocol.messages.create_acls import CreateAclsRequest
+    from odradek.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
+    from odradek.protocol.messages.delete_acls import DeleteAclsRequest
+    from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
+    from odradek.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+    from odradek.protocol.messages.offset_delete import OffsetDeleteRequest
 
 TARGETS_MAX: Final = 20
 CODES_MAX: Final = 5_000
@@ -55,51 +69,52 @@ def _names(field: str, name: str = "name") -> NamesOf:
     return lambda request: (str(getattr(row, name)) for row in getattr(request, field) or ())
 
 
-def _deleted_topics(request: Any) -> Iterator[str]:
+def _deleted_topics(request: DeleteTopicsRequest) -> Iterator[str]:
     yield from request.topic_names
     yield from (str(topic.name or topic.topic_id) for topic in request.topics)
 
 
-def _acls(request: Any) -> Iterator[str]:
+def _acls(request: CreateAclsRequest) -> Iterator[str]:
     return (f"{row.principal} on {row.resource_name}" for row in request.creations)
 
 
-def _acl_filters(request: Any) -> Iterator[str]:
+def _acl_filters(request: DeleteAclsRequest) -> Iterator[str]:
     return (
         f"{row.principal_filter or 'any'} on {row.resource_name_filter or 'any'}"
         for row in request.filters
     )
 
 
-def _configs(request: Any) -> Iterator[str]:
+def _configs(request: AlterConfigsRequest | IncrementalAlterConfigsRequest) -> Iterator[str]:
     for resource in request.resources:
-        names = ",".join(row.name for row in islice(resource.configs, TARGETS_MAX))
+        names = ",".join(row.name for row in resource.configs[:TARGETS_MAX])
         yield f"{resource.resource_type}:{resource.resource_name}: {names}"
 
 
-def _quotas(request: Any) -> Iterator[str]:
+def _quotas(request: AlterClientQuotasRequest) -> Iterator[str]:
     for entry in request.entries:
         yield ",".join(f"{row.entity_type}={row.entity_name}" for row in entry.entity)
 
 
-def _users(request: Any) -> Iterator[str]:
-    return (row.name for row in (*request.deletions, *request.upsertions))
+def _users(request: AlterUserScramCredentialsRequest) -> Iterator[str]:
+    yield from (row.name for row in request.deletions)
+    yield from (row.name for row in request.upsertions)
 
 
-def _log_dirs(request: Any) -> Iterator[str]:
+def _log_dirs(request: AlterReplicaLogDirsRequest) -> Iterator[str]:
     return (f"{topic.name} to {row.path}" for row in request.dirs for topic in row.topics)
 
 
-def _group(request: Any) -> Iterator[str]:
+def _group(request: OffsetDeleteRequest) -> Iterator[str]:
     yield request.group_id
 
 
-def _owner(request: Any) -> Iterator[str]:
+def _owner(request: CreateDelegationTokenRequest) -> Iterator[str]:
     if request.owner_principal_name:
         yield f"{request.owner_principal_type}:{request.owner_principal_name}"
 
 
-def _nothing(request: Any) -> Iterator[str]:
+def _nothing(request: object) -> Iterator[str]:
     return iter(())
 
 
@@ -137,13 +152,13 @@ class AuditedHandler:
         self.failed = handler.failed
 
     @cached_property
-    def _read_codes(self) -> Callable[[Any], Iterator[int]]:
+    def _read_codes(self) -> Callable[[object], Iterator[int]]:
         # Imported when the first line is written.
         from odradek.broker.server.request_times import code_reader
 
         return code_reader(messages_of(self._api_key)[1])
 
-    def run(self, context: Context, request: Any) -> Outcome | Later[Outcome]:
+    def run(self, context: Context, request: object) -> Outcome | Later[Outcome]:
         """Decide as the handler does, and log what came of it."""
         if not logger.isEnabledFor(logging.INFO):
             return self._handler.run(context, request)
@@ -176,7 +191,7 @@ class AuditedHandler:
             )
         return outcome
 
-    def _waited(self, line: dict[str, object], make: Callable[[], Any]) -> Any:
+    def _waited(self, line: dict[str, object], make: Callable[[], object]) -> object:
         try:
             response = make()
         except (BrokerError, CoordinationError) as error:
@@ -188,13 +203,13 @@ class AuditedHandler:
             self._log_response(line, response)
         return response
 
-    async def _awaited_response(self, line: dict[str, object], making: Later[Any]) -> Any:
+    async def _awaited_response(self, line: dict[str, object], making: Later[object]) -> object:
         response = await making
         if response is not None:
             self._log_response(line, response)
         return response
 
-    def _line(self, context: Context, request: Any) -> dict[str, object]:
+    def _line(self, context: Context, request: object) -> dict[str, object]:
         names = self._targets(request)
         targets = [name[:SHOWN_MAX] for name in islice(names, TARGETS_MAX)]
         line: dict[str, object] = {
@@ -209,7 +224,7 @@ class AuditedHandler:
             line["target_count"] = len(targets) + more
         return line
 
-    def _log_response(self, line: dict[str, object], response: Any) -> None:
+    def _log_response(self, line: dict[str, object], response: object) -> None:
         self._log(line, Counter(islice(self._read_codes(response), CODES_MAX)))
 
     def _log_error(self, line: dict[str, object], error: Exception) -> None:

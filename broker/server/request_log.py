@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 from time import monotonic_ns
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from odradek.broker.server.call import Call
@@ -93,7 +93,7 @@ def log_request(call: Timed, response: object | None) -> None:
     logger.log(level, "Completed request:%s", json.dumps(_fields(call, response, now_ns)))
 
 
-def _fields(call: Timed, response: object | None, now_ns: int) -> dict[str, Any]:
+def _fields(call: Timed, response: object | None, now_ns: int) -> dict[str, object]:
     header, connection = call.header, call.connection
     parked_ns = call.parked_ns or now_ns
     return {
@@ -129,11 +129,11 @@ class MessageText:
         self._version = version
         self._left = ELEMENTS_MAX
 
-    def of(self, message: object | None) -> dict[str, Any] | None:
+    def of(self, message: object | None) -> dict[str, object] | None:
         """The fields of a message or structure; None without one."""
         if message is None:
             return None
-        shown: dict[str, Any] = {}
+        shown: dict[str, object] = {}
         for field in schema_of(type(message)).fields:
             if self._version not in field.versions:
                 continue
@@ -148,7 +148,7 @@ class MessageText:
                 shown[name] = self._value(value)
         return shown
 
-    def _value(self, value: Any) -> Any:
+    def _value(self, value: object) -> object:
         if isinstance(value, list | tuple):
             first = value[: max(0, self._left)]
             self._left -= len(first)

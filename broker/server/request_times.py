@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from odradek.broker.handlers.shared.table import Api
 from odradek.protocol.api_keys import ApiKey, messages_of
@@ -29,9 +29,9 @@ UNSERVED: Final = -1
 CODES_MAX: Final = 5_000
 """Error codes of one response that are counted: to read them takes 0.3 ms."""
 
-CountCodes = Callable[[Any, defaultdict[int, int]], int]
+CountCodes = Callable[[object, defaultdict[int, int]], int]
 """(response, count by code): counts its error codes other than NONE; returns how many are NONE."""
-ReadCodes = Callable[[Any], Iterator[int]]
+ReadCodes = Callable[[object], Iterator[int]]
 """(response) -> its error codes."""
 
 

@@ -108,4 +108,6 @@ def test_passwords_and_bytes_are_not_shown_and_lists_are_cut() -> None:
     groups = DeleteGroupsRequest(groups_names=[str(number) for number in range(ELEMENTS_MAX + 7)])
     names = MessageText(2).of(groups)
     assert names is not None
-    assert names["groupsNames"][ELEMENTS_MAX:] == ["and 7 more"]
+    shown_names = names["groupsNames"]
+    assert isinstance(shown_names, list)
+    assert shown_names[ELEMENTS_MAX:] == ["and 7 more"]
