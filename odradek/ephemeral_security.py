@@ -4,9 +4,9 @@ What clients need is in a folder that is removed with the data, for its owner to
 
     ca.pem            the authority that clients trust, with --tls
     USER.properties   how a user connects, for Kafka's tools and ours
-    USER.conf         likewise, for librdkafka: `kcat -F`
+    USER.conf         how the user connects, for librdkafka: `kcat -F`
 
-Without --sasl there is no user, and the name of the last two is `client`.
+With --tls alone no user exists, and the name of the last two is `client`.
 """
 
 from __future__ import annotations

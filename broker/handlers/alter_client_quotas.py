@@ -19,8 +19,7 @@ from odradek.broker.security.acl.permission import ALTER_CLUSTER_CONFIGS
 from odradek.controller.coordination.errors import CoordinationError
 from odradek.controller.znodes.dynamic_configs import IPS
 from odradek.controller.znodes.zk_data import DEFAULT_ENTITY
-from odradek.protocol.error_texts import ERROR_TEXTS
-from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.errors import ERROR_TEXTS, BrokerError, ErrorCode
 from odradek.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntryData,

@@ -37,8 +37,7 @@ from odradek.broker.settings.dynamic import DEFAULT_ENTITY, DynamicSettings
 from odradek.broker.settings.load import with_dynamic
 from odradek.broker.topics import is_valid_topic_name
 from odradek.protocol.acl import CLUSTER_NAME
-from odradek.protocol.error_texts import ERROR_TEXTS
-from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.errors import ERROR_TEXTS, BrokerError, ErrorCode
 from odradek.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

@@ -14,8 +14,7 @@ from odradek.broker.handlers.shared.authorization import is_authorized
 from odradek.broker.handlers.shared.handler import Context, Reply
 from odradek.broker.security.acl.permission import READ_TOPIC
 from odradek.broker.topics import is_valid_topic_name
-from odradek.protocol.error_texts import ERROR_TEXTS
-from odradek.protocol.errors import ErrorCode
+from odradek.protocol.errors import ERROR_TEXTS, ErrorCode
 from odradek.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,

@@ -29,8 +29,7 @@ from odradek.broker.security.acl.permission import (
 )
 from odradek.broker.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from odradek.protocol.acl import CLUSTER_NAME
-from odradek.protocol.error_texts import ERROR_TEXTS
-from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.errors import ERROR_TEXTS, BrokerError, ErrorCode
 from odradek.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,

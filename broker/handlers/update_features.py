@@ -20,8 +20,7 @@ from odradek.controller.active.feature_updates import FeatureResults
 from odradek.controller.coordination.errors import CoordinationError
 from odradek.controller.decide.features import FeatureUpdate, UpgradeType
 from odradek.controller.znodes.zk_data import BadZnode
-from odradek.protocol.error_texts import ERROR_TEXTS
-from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.errors import ERROR_TEXTS, BrokerError, ErrorCode
 from odradek.protocol.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,

@@ -85,7 +85,7 @@ class MeteredCall(Call):
         throttle_ms = decided_ms
         spent_ns = self._throttle.take_ns()
         key = self.header.api_key
-        if key in EXEMPT or (key == ApiKey.FETCH and self._is_of_follower()):
+        if key in EXEMPT or (key == ApiKey.FETCH and is_of_follower(self.request)):
             return throttle_ms
         user, client_id = self.connection.principal.name, self.header.client_id or ""
         now_ms = self._monotonic_ms()
@@ -99,10 +99,11 @@ class MeteredCall(Call):
             self._throttle.mute(throttle_ms, now_ms)
         return throttle_ms
 
-    def _is_of_follower(self) -> bool:
-        request: Any = self.request
-        if request is None:
-            return False
-        state = request.replica_state
-        replica_id: int = request.replica_id if state is None else state.replica_id
-        return replica_id >= 0
+
+def is_of_follower(request: Any) -> bool:
+    """Whether a Fetch is that of a replica."""
+    if request is None:
+        return False
+    state = request.replica_state
+    replica_id: int = request.replica_id if state is None else state.replica_id
+    return replica_id >= 0

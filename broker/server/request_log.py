@@ -30,35 +30,8 @@ UNKNOWN: Final = "unknown"
 logger = logging.getLogger("odradek.requests")
 
 
-class LoggedCall(TimedCall):
-    """A request that is timed and logged."""
-
-    __slots__ = ()
-
-    def encoded(self, response: object) -> Parts:
-        """The parts of the response's frame."""
-        parts = super().encoded(response)
-        log_request(self, response)
-        return parts
-
-    def on_response(self, response: object) -> None:
-        """The response is encoded in slices."""
-        super().on_response(response)
-        log_request(self, response)
-
-    def respond_encoded(self, body: bytes) -> None:
-        """Send an encoded body."""
-        super().respond_encoded(body)
-        log_request(self, _decoded(self, body))
-
-    def on_no_response(self) -> None:
-        """A Produce with acks=0 has ended."""
-        super().on_no_response()
-        log_request(self, None)
-
-
-class LoggedMeteredCall(TimedMeteredCall):
-    """A request that is counted for quotas, timed and logged."""
+class Logged(Timed):
+    """What logs a request, whether or not it is metered."""
 
     __slots__ = ()
 
@@ -76,6 +49,24 @@ class LoggedMeteredCall(TimedMeteredCall):
         """A Produce with acks=0 has ended."""
         super().on_no_response()
         log_request(self, None)
+
+
+class LoggedCall(Logged, TimedCall):
+    """A request that is timed and logged."""
+
+    __slots__ = ()
+
+    def encoded(self, response: object) -> Parts:
+        """The parts of the response's frame."""
+        parts = super().encoded(response)
+        log_request(self, response)
+        return parts
+
+
+class LoggedMeteredCall(Logged, TimedMeteredCall):
+    """A request that is counted for quotas, timed and logged."""
+
+    __slots__ = ()
 
 
 def _decoded(call: Call, body: bytes) -> object:

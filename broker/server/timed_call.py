@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import monotonic_ns
-from typing import Any
 
 from odradek.broker.quota.client_quotas import ClientQuotas
 from odradek.broker.server.call import Call
 from odradek.broker.server.connection import Connection
 from odradek.broker.server.loaded_api import LoadedApi
-from odradek.broker.server.metered_call import MeteredCall
+from odradek.broker.server.metered_call import MeteredCall, is_of_follower
 from odradek.broker.server.request_times import (
     BUCKETS,
     UNIT_SHIFT,
@@ -160,12 +159,3 @@ class TimedMeteredCall(Timed, MeteredCall):
         if throttle_ms:
             self.loaded.times.throttled.record_ns(throttle_ms * 1_000_000)
         return throttle_ms
-
-
-def is_of_follower(request: Any) -> bool:
-    """Whether a Fetch is that of a replica."""
-    if request is None:
-        return False
-    state = request.replica_state
-    replica_id: int = request.replica_id if state is None else state.replica_id
-    return replica_id >= 0

@@ -149,7 +149,7 @@ class Samples(threading.Thread):
         self._interval_s = interval_s
         self._ended = threading.Event()
         self.latest: tuple[TopSample, TopSample | None, str | None] = (first, None, None)
-        """The last sample, the one before it, and why there is no later one."""
+        """The last sample, the sample before, and why there is no later one."""
         self.failure: Exception | None = None
         """An error that no broker causes."""
 
