@@ -77,9 +77,6 @@ class BrokerMetrics:
     failed_isr_updates: int = 0
     """AlterPartition responses with an error for a partition."""
     storage_errors: int = 0
-    fetch_sessions: int = 0
-    """Gauge: incremental fetch sessions."""
-    fetch_sessions_evicted: int = 0
     compactions: int = 0
     """Completed cleanings of logs."""
     compaction_read_bytes: int = 0

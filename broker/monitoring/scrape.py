@@ -78,7 +78,6 @@ BROKER_COUNTERS: Final = (
     ("isr_shrinks", "kafka_server_replicamanager_isrshrinks"),
     ("isr_expands", "kafka_server_replicamanager_isrexpands"),
     ("failed_isr_updates", "kafka_server_replicamanager_failedisrupdates"),
-    ("fetch_sessions_evicted", "kafka_server_fetchsessioncache_incrementalfetchsessionevictions"),
     ("connections_opened", "odradek_connections_opened"),
     ("connections_closed", "odradek_connections_closed"),
     ("connections_refused", "odradek_connections_refused"),
@@ -94,7 +93,6 @@ BROKER_COUNTERS: Final = (
 """(attribute of BrokerMetrics, name of the metric without `_total`)."""
 BROKER_GAUGES: Final = (
     ("delayed_requests", "odradek_delayed_requests"),
-    ("fetch_sessions", "kafka_server_fetchsessioncache_numincrementalfetchsessions"),
     ("loop_lag_ms", "odradek_loop_lag_milliseconds"),
     ("loop_lag_max_ms", "odradek_loop_lag_max_milliseconds"),
     ("loop_callback_max_ms", "odradek_loop_callback_max_milliseconds"),
@@ -168,6 +166,16 @@ def _broker(exposition: Exposition, sources: Sources) -> None:
         exposition.counters(counter(name, described(attribute)), [("", value)])
     for attribute, name in BROKER_GAUGES:
         exposition.metric(gauge(name, described(attribute)), getattr(metrics, attribute))
+    sessions = sources.services.fetch_sessions
+    present = gauge(
+        "kafka_server_fetchsessioncache_numincrementalfetchsessions", "Incremental fetch sessions."
+    )
+    exposition.metric(present, len(sessions))
+    evicted = counter(
+        "kafka_server_fetchsessioncache_incrementalfetchsessionevictions",
+        "Incremental fetch sessions that were evicted.",
+    )
+    exposition.counters(evicted, [("", sessions.evicted)])
     for name in ("produce", "fetch"):
         family = counter(
             f"kafka_server_brokertopicmetrics_{name}messageconversions",

@@ -6,7 +6,9 @@ import http.client
 import json
 import socket
 import subprocess
+import warnings
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +30,12 @@ from odradek.broker.node.monitoring import METRICS_LISTENER
 from tests.support.broker_process import BrokerProcess, odradek_broker
 from tests.support.compacted import wait_until
 from tests.support.ports import free_port
+
+with warnings.catch_warnings():
+    # Its import reads resources in a deprecated way.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka import KafkaConsumer
+    from kafka import TopicPartition as KafkaTopicPartition
 
 pytestmark = pytest.mark.client
 
@@ -179,6 +187,24 @@ def test_requests_are_counted_by_api_version_error_and_time(
     assert value("errors_total", request="Produce", error="NONE") == sum(produced.values())
     assert value("errors_total", request="Metadata", error="UNKNOWN_TOPIC_OR_PARTITION") >= 1
     assert value("errorspersec", request="Metadata", error="UNKNOWN_TOPIC_OR_PARTITION") >= 1
+
+
+def test_incremental_fetch_sessions_are_counted(served: tuple[BrokerProcess, int]) -> None:
+    broker, port = served
+
+    def count() -> float:
+        text = get(port, "/metrics").text
+        return samples(text)["kafka_server_fetchsessioncache_numincrementalfetchsessions", ()]
+
+    assert count() == 0, "librdkafka fetches without sessions"
+    with closing(KafkaConsumer(bootstrap_servers=broker.address)) as consumer:
+        consumer.assign([KafkaTopicPartition("events", 1)])
+
+        def has_session() -> bool:
+            consumer.poll(100)
+            return count() == 1
+
+        wait_until("an incremental fetch session", has_session)
 
 
 def test_open_metrics_and_json_have_the_samples_of_the_text(
