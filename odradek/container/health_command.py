@@ -19,7 +19,6 @@ from odradek.broker.settings.load import load_settings
 from odradek.broker.settings.types import SettingsError
 from odradek.container.sources import DEFAULT, read_config
 from odradek.container.zookeeper_config import zookeeper_properties
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.tools.client import Client, ClientError
 
@@ -83,4 +82,4 @@ def _check(listener: Listener) -> None:
         _connect(address.host, address.port)
         return
     with closing(Client(address.address, timeout_ms=TIMEOUT_MS)) as client:
-        client.any_broker(ApiKey.METADATA, MetadataRequest(topics=[]), MetadataResponse)
+        client.any_broker(MetadataRequest(topics=[]), MetadataResponse)

@@ -6,7 +6,6 @@ import time
 from contextlib import closing
 from typing import Final
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.tools.client import Client, ClientError
 
@@ -20,7 +19,7 @@ def wait_for_brokers(bootstrap: str, count: int, timeout_s: float) -> str | None
         try:
             with closing(Client(bootstrap)) as client:
                 request = MetadataRequest(topics=[])
-                response = client.any_broker(ApiKey.METADATA, request, MetadataResponse)
+                response = client.any_broker(request, MetadataResponse)
             reason = f"{len(response.brokers)} of {count} brokers have registered"
             if len(response.brokers) >= count:
                 return None

@@ -18,7 +18,6 @@ from odradek.demo.claims import Claim, DemoError
 from odradek.demo.lost_responses import LostResponses
 from odradek.demo.one_broker import address_of, create_topics, run_demo, with_broker
 from odradek.demo.read_back import read_all
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
@@ -166,7 +165,7 @@ def _send_by_hand(address: str) -> SentByHand:
     """
     with closing(Client(address)) as client:
         asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-        given = client.any_broker(ApiKey.INIT_PRODUCER_ID, asked, InitProducerIdResponse)
+        given = client.any_broker(asked, InitProducerIdResponse)
         first, repeated, gap, last = (
             _produce(client, given.producer_id, given.producer_epoch, sequence)
             for sequence in (0, 0, 5, 1)
@@ -195,7 +194,7 @@ def _produce(
             )
         ],
     )
-    response = client.any_broker(ApiKey.PRODUCE, request, ProduceResponse, PRODUCE_VERSION)
+    response = client.any_broker(request, ProduceResponse, PRODUCE_VERSION)
     return response.responses[0].partition_responses[0]
 
 

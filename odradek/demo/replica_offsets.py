@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -66,10 +65,8 @@ class DemoCluster:
             configs=[CreatableTopicConfig(name=key, value=text) for key, text in configs.items()],
         )
         response = self._client.controller(
-            ApiKey.CREATE_TOPICS,
             CreateTopicsRequest(topics=[new], timeout_ms=CREATE_TIMEOUT_MS, validate_only=False),
             CreateTopicsResponse,
-            errors_of=lambda response: [result.error_code for result in response.topics],
         )
         (created,) = response.topics
         if created.error_code:
@@ -104,9 +101,7 @@ class DemoCluster:
                 )
             ],
         )
-        response = self._client.broker(broker_id).request(
-            ApiKey.LIST_OFFSETS, request, ListOffsetsResponse
-        )
+        response = self._client.broker(broker_id).request(request, ListOffsetsResponse)
         return response.topics[0].partitions[0].offset
 
     def close(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -83,7 +82,7 @@ def _partitions(client: Client) -> Iterator[MetadataResponsePartition]:
     request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
     for broker in client.metadata([]).brokers:
         connection = client.connection(broker.node_id, broker.host, broker.port)
-        for topic in connection.request(ApiKey.METADATA, request, MetadataResponse).topics:
+        for topic in connection.request(request, MetadataResponse).topics:
             yield from topic.partitions
 
 
@@ -94,19 +93,10 @@ def elect_preferred(client: Client, partitions: list[TopicPartitions] | None = N
     raises      ClientError; KafkaError
     """
     response = client.controller(
-        ApiKey.ELECT_LEADERS,
         ElectLeadersRequest(
             election_type=PREFERRED, topic_partitions=partitions, timeout_ms=TIMEOUT_MS
         ),
         ElectLeadersResponse,
-        errors_of=lambda response: [
-            response.error_code,
-            *(
-                result.error_code
-                for topic in response.replica_election_results
-                for result in topic.partition_result
-            ),
-        ],
     )
     if response.error_code not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED):
         raise refused(response.error_code, "no leader was elected")

@@ -7,7 +7,6 @@ from contextlib import suppress
 from difflib import get_close_matches
 from typing import Final, NamedTuple
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.create_topics import (
     CreatableTopic,
@@ -98,12 +97,7 @@ def create_topic(
         ],
         timeout_ms=REQUEST_TIMEOUT_MS,
     )
-    response = client.controller(
-        ApiKey.CREATE_TOPICS,
-        request,
-        CreateTopicsResponse,
-        errors_of=lambda response: (topic.error_code for topic in response.topics),
-    )
+    response = client.controller(request, CreateTopicsResponse)
     (result,) = response.topics
     if result.error_code:
         raise refused(result.error_code, f"{name}: {result.error_message or result.error_code}")
@@ -119,7 +113,7 @@ def _is_known(client: Client, topic: str) -> bool:
     )
     for broker in client.metadata([]).brokers:
         connection = client.connection(broker.node_id, broker.host, broker.port)
-        (topic_metadata,) = connection.request(ApiKey.METADATA, request, MetadataResponse).topics
+        (topic_metadata,) = connection.request(request, MetadataResponse).topics
         if topic_metadata.error_code or any(
             partition.leader_id < 0 for partition in topic_metadata.partitions
         ):
@@ -157,7 +151,7 @@ def groups_with_members(client: Client) -> list[str]:
     groups = []
     for broker in client.metadata([]).brokers:
         connection = client.connection(broker.node_id, broker.host, broker.port)
-        response = connection.request(ApiKey.LIST_GROUPS, ListGroupsRequest(), ListGroupsResponse)
+        response = connection.request(ListGroupsRequest(), ListGroupsResponse)
         if response.error_code and response.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             raise refused(response.error_code)
         groups += [
@@ -203,9 +197,7 @@ def _partitions_of(client: Client, topic: str) -> list[TopicPartition]:
             with suppress(ClientError):
                 connection = client.connection(broker.node_id, broker.host, broker.port)
                 request = MetadataRequest(topics=None)
-                for topic_metadata in connection.request(
-                    ApiKey.METADATA, request, MetadataResponse
-                ).topics:
+                for topic_metadata in connection.request(request, MetadataResponse).topics:
                     others.add(topic_metadata.name or "")
         if topic in others:
             raise
@@ -272,7 +264,7 @@ def _fetch(
             isolation_level=READ_COMMITTED if committed else 0,
             topics=[FetchTopic(topic=partition.topic, partitions=[fetch_partition])],
         )
-        response = connection.request(ApiKey.FETCH, request, FetchResponse, NAMED_TOPICS_VERSION)
+        response = connection.request(request, FetchResponse, NAMED_TOPICS_VERSION)
         data = response.responses[0].partitions[0]
         if data.error_code in RETRIED:
             return None

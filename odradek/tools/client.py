@@ -11,7 +11,7 @@ import math
 import re
 import socket
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from odradek.bounded_files import system_error_text
@@ -96,6 +96,25 @@ def parse_bootstrap(text: str) -> list[tuple[str, int]]:
     return addresses
 
 
+def key_of(request: type) -> ApiKey:
+    """The API of a class of requests."""
+    key = schema_of(request).api_key
+    assert key is not None, f"{request.__name__} is a request"
+    return ApiKey(key)
+
+
+def error_codes(message: Any) -> Iterator[int]:
+    """The error codes of a response and of the structures in it."""
+    for declared in schema_of(type(message)).fields:
+        value = getattr(message, declared.name)
+        if declared.name == "error_code":
+            yield value
+        elif isinstance(value, list):
+            for element in value:
+                if hasattr(type(element), "__schema__"):
+                    yield from error_codes(element)
+
+
 class BrokerConnection:
     """A connection to one broker.  Each receive blocks for at most `timeout_ms`."""
 
@@ -125,9 +144,7 @@ class BrokerConnection:
             self._socket.settimeout(timeout_ms / 1000)
             if security is not None:
                 self._encrypt(security, host)
-            first = self._exchange(
-                ApiKey.API_VERSIONS, 0, ApiVersionsRequest(), ApiVersionsResponse
-            )
+            first = self._exchange(0, ApiVersionsRequest(), ApiVersionsResponse)
             self.api_versions = {
                 row.api_key: (row.min_version, row.max_version) for row in first.api_keys
             }
@@ -151,9 +168,7 @@ class BrokerConnection:
     def _authenticate(self, login: SaslLogin) -> None:
         self._login, self._authenticates_at_s = login, math.inf
         handshake = self.request(
-            ApiKey.SASL_HANDSHAKE,
-            SaslHandshakeRequest(mechanism=login.mechanism),
-            SaslHandshakeResponse,
+            SaslHandshakeRequest(mechanism=login.mechanism), SaslHandshakeResponse
         )
         if handshake.error_code:
             offered = ", ".join(handshake.mechanisms) or "none"
@@ -167,9 +182,7 @@ class BrokerConnection:
             token = next(exchange)
             while True:
                 response = self.request(
-                    ApiKey.SASL_AUTHENTICATE,
-                    SaslAuthenticateRequest(auth_bytes=token),
-                    SaslAuthenticateResponse,
+                    SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse
                 )
                 if response.error_code:
                     reason = response.error_message or "the broker gives no reason"
@@ -182,33 +195,30 @@ class BrokerConnection:
         except SecurityError as error:
             raise ClientError(f"{self.address}: authentication failed: {error}") from error
 
-    def version_of(self, key: ApiKey, request: type) -> int:
+    def version_of(self, request: type) -> int:
         """The newest version of an API that both sides support.
 
         raises  NotServedError when there is none
         """
-        ours = schema_of(request).versions
+        key, ours = key_of(request), schema_of(request).versions
         least, most = self.api_versions.get(key, (1, 0))
         version = min(most, ours.last)
         if version < max(least, ours.first):
             raise NotServedError(f"{self.address} does not serve {key.name.lower()}")
         return version
 
-    def request(
-        self, key: ApiKey, request: Any, response: type[Response], version_max: int = 2**15
-    ) -> Response:
+    def request(self, request: Any, response: type[Response], version_max: int = 2**15) -> Response:
         """Send a request and wait for its response.
 
         raises  ClientError, also when the broker supports no version <= `version_max`
         """
-        version = min(self.version_of(key, type(request)), version_max)
+        version = min(self.version_of(type(request)), version_max)
         if self._login is not None and time.monotonic() >= self._authenticates_at_s:
             self._authenticate(self._login)
-        return self._exchange(key, version, request, response)
+        return self._exchange(version, request, response)
 
-    def _exchange(
-        self, key: ApiKey, version: int, request: Any, response: type[Response]
-    ) -> Response:
+    def _exchange(self, version: int, request: Any, response: type[Response]) -> Response:
+        key = key_of(type(request))
         self._correlation_id += 1
         header = encode_request_header(key, version, self._correlation_id, self._client_id)
         frame = header + encoder(type(request), version)(request)
@@ -275,29 +285,21 @@ class Client:
         self._brokers: dict[int, BrokerConnection] = {}
 
     def any_broker(
-        self, key: ApiKey, request: Any, response: type[Response], version_max: int = 2**15
+        self, request: Any, response: type[Response], version_max: int = 2**15
     ) -> Response:
         """Send a request to the broker that the bootstrap addresses led to."""
-        return self._bootstrap().request(key, request, response, version_max)
+        return self._bootstrap().request(request, response, version_max)
 
     def any(self) -> BrokerConnection:
         """The connection to the broker that the bootstrap addresses led to."""
         return self._bootstrap()
 
-    def controller(
-        self,
-        key: ApiKey,
-        request: Any,
-        response: type[Response],
-        *,
-        errors_of: Callable[[Response], Iterable[int]],
-    ) -> Response:
+    def controller(self, request: Any, response: type[Response]) -> Response:
         """Send a request to the controller; wait for the next one for up to `timeout_ms`.
 
         It is sent again after NOT_CONTROLLER, and when the broker that metadata names is gone.  So
         what a controller did just before it died may be refused the second time, as with Kafka's
         admin client.
-        errors_of  the error codes of a response
         """
         self._bootstrap()
         deadline = time.monotonic() + self._timeout_ms / 1000
@@ -306,8 +308,8 @@ class Client:
             try:
                 connection = self._controller()
                 if connection is not None:
-                    result = connection.request(key, request, response)
-                    if is_late or ErrorCode.NOT_CONTROLLER not in errors_of(result):
+                    result = connection.request(request, response)
+                    if is_late or ErrorCode.NOT_CONTROLLER not in error_codes(result):
                         return result
                 elif is_late:
                     raise ClientError("the cluster has no controller at the moment")
@@ -332,16 +334,14 @@ class Client:
 
         key_type  GROUP or TRANSACTION
         """
-        version = self._bootstrap().version_of(ApiKey.FIND_COORDINATOR, FindCoordinatorRequest)
+        version = self._bootstrap().version_of(FindCoordinatorRequest)
         if version >= COORDINATORS_AT_ONCE:
             together = FindCoordinatorRequest(coordinator_keys=list(keys), key_type=key_type)
-            return self.any_broker(
-                ApiKey.FIND_COORDINATOR, together, FindCoordinatorResponse
-            ).coordinators
+            return self.any_broker(together, FindCoordinatorResponse).coordinators
         rows = []
         for key in keys:
             request = FindCoordinatorRequest(key=key, key_type=key_type)
-            coordinator = self.any_broker(ApiKey.FIND_COORDINATOR, request, FindCoordinatorResponse)
+            coordinator = self.any_broker(request, FindCoordinatorResponse)
             rows.append(
                 Coordinator(
                     key=key,
@@ -374,7 +374,7 @@ class Client:
         if names is not None:
             topics = [MetadataRequestTopic(name=name, topic_id=ZERO_UUID) for name in names]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-        response = self.any_broker(ApiKey.METADATA, request, MetadataResponse)
+        response = self.any_broker(request, MetadataResponse)
         self._known = [(broker.host, broker.port) for broker in response.brokers]
         return response
 

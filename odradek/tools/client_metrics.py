@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Final
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
@@ -155,9 +154,7 @@ def _names(client: Client) -> list[str]:
     """
     request = ListConfigResourcesRequest(resource_types=[METRICS_SUBSCRIPTION])
     try:
-        response = client.any_broker(
-            ApiKey.LIST_CONFIG_RESOURCES, request, ListConfigResourcesResponse
-        )
+        response = client.any_broker(request, ListConfigResourcesResponse)
     except NotServedError as error:
         raise ToolError(NOT_LISTED) from error
     if response.error_code:

@@ -16,7 +16,6 @@ from contextlib import closing
 from datetime import UTC, datetime
 from typing import Final
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.create_delegation_token import (
     CreatableRenewers,
     CreateDelegationTokenRequest,
@@ -161,7 +160,6 @@ def _create(client: Client, options: Options) -> None:
     owners = _principals(options, "owner-principal")
     owner_type, owner = owners[0] if owners else (None, None)
     token = client.any_broker(
-        ApiKey.CREATE_DELEGATION_TOKEN,
         CreateDelegationTokenRequest(
             owner_principal_type=owner_type,
             owner_principal_name=owner,
@@ -222,7 +220,6 @@ def _renew(client: Client, options: Options) -> None:
     period_ms = _number(options, "renew-time-period")
     print(f"Calling renew token operation with hmac :{text} , renew-time-period :{period_ms}")
     response = client.any_broker(
-        ApiKey.RENEW_DELEGATION_TOKEN,
         RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=period_ms),
         RenewDelegationTokenResponse,
     )
@@ -237,7 +234,6 @@ def _expire(client: Client, options: Options) -> None:
     period_ms = _number(options, "expiry-time-period")
     print(f"Calling expire token operation with hmac :{text} , expire-time-period :{period_ms}")
     response = client.any_broker(
-        ApiKey.EXPIRE_DELEGATION_TOKEN,
         ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=period_ms),
         ExpireDelegationTokenResponse,
     )
@@ -254,7 +250,6 @@ def _describe(client: Client, options: Options) -> None:
     else:
         print("Calling describe token operation for current user.")
     response = client.any_broker(
-        ApiKey.DESCRIBE_DELEGATION_TOKEN,
         DescribeDelegationTokenRequest(
             owners=[
                 DescribeDelegationTokenOwner(principal_type=kind, principal_name=name)

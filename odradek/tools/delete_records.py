@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -143,7 +142,7 @@ def _delete_on_leader(
         topics=[DeleteRecordsTopic(name=name, partitions=rows) for name, rows in topics.items()],
         timeout_ms=TIMEOUT_MS,
     )
-    response = connection.request(ApiKey.DELETE_RECORDS, request, DeleteRecordsResponse)
+    response = connection.request(request, DeleteRecordsResponse)
     return {
         TopicPartition(topic.name, row.partition_index): (
             refused(row.error_code) if row.error_code else row.low_watermark

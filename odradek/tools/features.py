@@ -19,7 +19,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Final
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.protocol.messages.update_features import (
     FeatureUpdateKey,
@@ -90,9 +89,7 @@ def _run(arguments: Sequence[str]) -> int:
 def describe(client: Client) -> None:
     """Print the supported and the finalized levels."""
     request = ApiVersionsRequest(client_software_name="odradek-tools", client_software_version="1")
-    response = client.any().request(
-        ApiKey.API_VERSIONS, request, ApiVersionsResponse, FEATURES_VERSION
-    )
+    response = client.any().request(request, ApiVersionsResponse, FEATURES_VERSION)
     levels = {feature.name: feature.max_version_level for feature in response.finalized_features}
     epoch = response.finalized_features_epoch
     shown = "-" if epoch < 0 else str(epoch)
@@ -176,12 +173,7 @@ def _request(
         ],
         validate_only=is_dry,
     )
-    response = client.controller(
-        ApiKey.UPDATE_FEATURES,
-        request,
-        UpdateFeaturesResponse,
-        errors_of=lambda response: [response.error_code],
-    )
+    response = client.controller(request, UpdateFeaturesResponse)
     if response.error_code:
         text = response.error_message or error_text(response.error_code)
         return dict.fromkeys(levels, text)

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Final
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -199,19 +198,7 @@ def request_election(
         ],
         timeout_ms=TIMEOUT_MS,
     )
-    response = client.controller(
-        ApiKey.ELECT_LEADERS,
-        request,
-        ElectLeadersResponse,
-        errors_of=lambda response: [
-            response.error_code,
-            *(
-                result.error_code
-                for topic in response.replica_election_results
-                for result in topic.partition_result
-            ),
-        ],
-    )
+    response = client.controller(request, ElectLeadersResponse)
     if response.error_code:
         _fail(response.error_code)
     return {

@@ -12,7 +12,6 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
@@ -85,7 +84,7 @@ def _ids(brokers: Sequence[int]) -> str:
 
 def _query(client: Client, broker: int) -> list[DescribeLogDirsResult]:
     response = client.broker(broker).request(
-        ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse
+        DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse
     )
     if not response.results:
         raise refused(response.error_code or ErrorCode.CLUSTER_AUTHORIZATION_FAILED)

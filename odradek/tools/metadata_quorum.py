@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Final
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.describe_quorum import (
     DescribeQuorumNode,
     DescribeQuorumRequest,
@@ -109,9 +108,7 @@ def _quorum(client: Client) -> DescribeQuorumResponse:
     partition = DescribeQuorumRequestPartitionData(partition_index=0)
     topic = DescribeQuorumRequestTopicData(topic_name=METADATA_TOPIC, partitions=[partition])
     try:
-        response = client.any_broker(
-            ApiKey.DESCRIBE_QUORUM, DescribeQuorumRequest(topics=[topic]), DescribeQuorumResponse
-        )
+        response = client.any_broker(DescribeQuorumRequest(topics=[topic]), DescribeQuorumResponse)
     except NotServedError as error:
         raise ToolError(NOT_SERVED) from error
     if response.error_code:

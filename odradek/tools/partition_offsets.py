@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -148,9 +147,7 @@ def _ask_leader(
         replica_id=-1,
         topics=[ListOffsetsTopic(name=name, partitions=rows) for name, rows in topics.items()],
     )
-    response = connection.request(
-        ApiKey.LIST_OFFSETS, request, ListOffsetsResponse, LIST_OFFSETS_VERSION
-    )
+    response = connection.request(request, ListOffsetsResponse, LIST_OFFSETS_VERSION)
     offsets: dict[TopicPartition, int] = {}
     for topic in response.topics:
         for row in topic.partitions:

@@ -20,7 +20,6 @@ from contextlib import closing
 from typing import Any, Final
 
 from odradek.bounded_files import read_file
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
@@ -191,7 +190,7 @@ def _remove_members(client: Client, group: str, *, is_forced: bool) -> None:
     )
 
     def ask(connection: BrokerConnection, keys: list[str], _: Coordinator) -> dict[str, Any]:
-        response = connection.request(ApiKey.LEAVE_GROUP, request, LeaveGroupResponse)
+        response = connection.request(request, LeaveGroupResponse)
         if response.error_code in RETRIED:
             return {}
         codes = [response.error_code, *(member.error_code for member in response.members)]
@@ -399,12 +398,7 @@ def _delete_topics(client: Client, names: Sequence[str]) -> None:
         topic_names=list(names),
         timeout_ms=DELETE_TIMEOUT_MS,
     )
-    response = client.controller(
-        ApiKey.DELETE_TOPICS,
-        request,
-        DeleteTopicsResponse,
-        errors_of=lambda response: [result.error_code for result in response.responses],
-    )
+    response = client.controller(request, DeleteTopicsResponse)
     failed = [result for result in response.responses if result.error_code]
     for result in failed:
         reason = refused(result.error_code, result.error_message)

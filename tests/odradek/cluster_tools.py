@@ -24,7 +24,6 @@ from pathlib import Path
 from time import monotonic, sleep, time
 from typing import Any, Final
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -272,7 +271,7 @@ def _is_stored(client: Client, topic: str, partition: int, request: ProduceReque
     if not leaders or leaders[0] < 0:
         return False
     connection = client.broker(leaders[0])
-    response = connection.request(ApiKey.PRODUCE, request, ProduceResponse, PRODUCE_VERSION)
+    response = connection.request(request, ProduceResponse, PRODUCE_VERSION)
     return not response.responses[0].partition_responses[0].error_code
 
 
@@ -285,12 +284,7 @@ def _wait(is_done: Callable[[], bool]) -> None:
 
 def _is_settled(client: Client) -> bool:
     request = ListPartitionReassignmentsRequest(timeout_ms=30_000, topics=None)
-    moving = client.controller(
-        ApiKey.LIST_PARTITION_REASSIGNMENTS,
-        request,
-        ListPartitionReassignmentsResponse,
-        errors_of=lambda response: [response.error_code],
-    )
+    moving = client.controller(request, ListPartitionReassignmentsResponse)
     if moving.topics or moving.error_code:
         return False
     metadata = client.metadata()
@@ -309,7 +303,7 @@ def _is_settled(client: Client) -> bool:
 def _image(client: Client, broker_id: int) -> list[Any] | None:
     """The partitions as a broker knows them; None when a replica is not in sync."""
     request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-    response = client.broker(broker_id).request(ApiKey.METADATA, request, MetadataResponse)
+    response = client.broker(broker_id).request(request, MetadataResponse)
     image: list[Any] = [len(response.brokers)]
     for topic in sorted(response.topics, key=lambda topic: topic.name or ""):
         for one in sorted(topic.partitions, key=lambda one: one.partition_index):
@@ -325,7 +319,7 @@ def _is_replicated(client: Client, topic: str, partition: int, replicas: str) ->
         allow_auto_topic_creation=False,
     )
     responses = [
-        client.broker(broker.node_id).request(ApiKey.METADATA, request, MetadataResponse)
+        client.broker(broker.node_id).request(request, MetadataResponse)
         for broker in client.metadata([]).brokers
     ]
     return all(
@@ -351,9 +345,7 @@ def _is_configured(client: Client, entity: str, name: str, value: str, count: st
     )
     brokers = [broker.node_id for broker in client.metadata([]).brokers]
     for broker in [int(entity)] if is_broker else brokers:
-        response = client.broker(broker).request(
-            ApiKey.DESCRIBE_CONFIGS, request, DescribeConfigsResponse
-        )
+        response = client.broker(broker).request(request, DescribeConfigsResponse)
         rows = response.results[0].configs
         synonyms = rows[0].synonyms if rows else []
         sources = ["null" if one.value is None else one.value for one in synonyms]
@@ -365,4 +357,4 @@ def _is_configured(client: Client, entity: str, name: str, value: str, count: st
 def _describe_directories(client: Client, broker_id: int) -> Sequence[DescribeLogDirsResult]:
     request = DescribeLogDirsRequest(topics=None)
     connection = client.broker(broker_id)
-    return connection.request(ApiKey.DESCRIBE_LOG_DIRS, request, DescribeLogDirsResponse).results
+    return connection.request(request, DescribeLogDirsResponse).results

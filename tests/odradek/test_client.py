@@ -128,7 +128,7 @@ def test_response_with_another_correlation_id_is_an_error() -> None:
         client = Client(broker.bootstrap)
         request = CreateTopicsRequest(topics=[])
         with pytest.raises(ClientError, match="its correlation id is 77"):
-            client.any_broker(ApiKey.CREATE_TOPICS, request, CreateTopicsResponse)
+            client.any_broker(request, CreateTopicsResponse)
         client.close()
 
 
@@ -136,9 +136,7 @@ def test_api_without_a_common_version_is_an_error() -> None:
     with scripted_broker({}) as broker:
         client = Client(broker.bootstrap)
         with pytest.raises(NotServedError, match="does not serve delete_topics"):
-            client.any_broker(
-                ApiKey.DELETE_TOPICS, DeleteTopicsRequest(timeout_ms=1), DeleteTopicsResponse
-            )
+            client.any_broker(DeleteTopicsRequest(timeout_ms=1), DeleteTopicsResponse)
         client.close()
 
 
@@ -177,12 +175,7 @@ def test_cluster_without_a_controller_times_out() -> None:
     with scripted_broker({ApiKey.METADATA: [lost], ApiKey.CREATE_TOPICS: [created(0)]}) as broker:
         client = Client(broker.bootstrap, timeout_ms=250)
         with pytest.raises(ClientError, match="no controller at the moment"):
-            client.controller(
-                ApiKey.CREATE_TOPICS,
-                CreateTopicsRequest(topics=[]),
-                CreateTopicsResponse,
-                errors_of=lambda response: [one.error_code for one in response.topics],
-            )
+            client.controller(CreateTopicsRequest(topics=[]), CreateTopicsResponse)
         client.close()
 
 
@@ -214,12 +207,7 @@ def test_request_asks_other_brokers_when_the_one_of_the_bootstrap_is_gone() -> N
         ]
         with scripted_broker({ApiKey.METADATA: first, ApiKey.API_VERSIONS: gone}) as broker:
             client = Client(broker.bootstrap)
-            response = client.controller(
-                ApiKey.CREATE_TOPICS,
-                CreateTopicsRequest(topics=[]),
-                CreateTopicsResponse,
-                errors_of=lambda response: [one.error_code for one in response.topics],
-            )
+            response = client.controller(CreateTopicsRequest(topics=[]), CreateTopicsResponse)
             client.close()
     assert [topic.name for topic in response.topics] == ["a"]
 
@@ -233,12 +221,7 @@ def test_controller_that_stays_unreachable_is_an_error_after_the_time_out() -> N
     with scripted_broker({ApiKey.METADATA: [lost], ApiKey.CREATE_TOPICS: [created(0)]}) as broker:
         client = Client(broker.bootstrap, timeout_ms=250)
         with pytest.raises(ClientError, match=f"{old[1]} cannot be reached: Connection refused"):
-            client.controller(
-                ApiKey.CREATE_TOPICS,
-                CreateTopicsRequest(topics=[]),
-                CreateTopicsResponse,
-                errors_of=lambda response: [one.error_code for one in response.topics],
-            )
+            client.controller(CreateTopicsRequest(topics=[]), CreateTopicsResponse)
         client.close()
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -126,7 +125,7 @@ def make_internal_topic(address: str) -> None:
     """Look up a coordinator, and wait until its internal topic can be described."""
     client = Client(address)
     request = FindCoordinatorRequest(key="group", key_type=0, coordinator_keys=["group"])
-    client.any_broker(ApiKey.FIND_COORDINATOR, request, FindCoordinatorResponse)
+    client.any_broker(request, FindCoordinatorResponse)
     for _ in range(POLLS_MAX):
         topics = client.metadata(["__consumer_offsets"]).topics
         if topics[0].partitions and all(one.leader_id == 0 for one in topics[0].partitions):

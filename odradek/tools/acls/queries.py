@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.create_acls import (
     AclCreation,
     CreateAclsRequest,
@@ -46,9 +45,7 @@ def create_acls(client: Client, pattern: AclPattern, rules: Iterable[AclRule]) -
         )
         for rule in rules
     ]
-    response = client.any_broker(
-        ApiKey.CREATE_ACLS, CreateAclsRequest(creations=creations), CreateAclsResponse
-    )
+    response = client.any_broker(CreateAclsRequest(creations=creations), CreateAclsResponse)
     for row in response.results:
         if row.error_code:
             raise refused(row.error_code, row.error_message)
@@ -61,9 +58,7 @@ def delete_acls(client: Client, pattern: AclPattern, rules: Sequence[AclRule]) -
     raises  ToolError, ClientError
     """
     filters = [_filter(pattern, rule) for rule in rules] or [_filter(pattern, None)]
-    response = client.any_broker(
-        ApiKey.DELETE_ACLS, DeleteAclsRequest(filters=filters), DeleteAclsResponse
-    )
+    response = client.any_broker(DeleteAclsRequest(filters=filters), DeleteAclsResponse)
     for row in response.filter_results:
         if row.error_code:
             raise refused(row.error_code, row.error_message)
@@ -101,7 +96,7 @@ def describe_acls(client: Client, pattern: AclPattern | None) -> dict[AclPattern
         operation=ANY,
         permission_type=ANY,
     )
-    response = client.any_broker(ApiKey.DESCRIBE_ACLS, request, DescribeAclsResponse)
+    response = client.any_broker(request, DescribeAclsResponse)
     if response.error_code:
         raise refused(response.error_code, response.error_message)
     return {

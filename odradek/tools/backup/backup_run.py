@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -154,9 +153,7 @@ class BackupRun:
                 resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None
             )
             response = self._client.any_broker(
-                ApiKey.DESCRIBE_CONFIGS,
-                DescribeConfigsRequest(resources=[resource]),
-                DescribeConfigsResponse,
+                DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse
             )
             for result in response.results:
                 if result.error_code:

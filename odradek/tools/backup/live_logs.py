@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Final
 from uuid import UUID
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.fetch import (
     FetchPartition,
@@ -77,9 +76,7 @@ class LogReader:
         request = OffsetForLeaderEpochRequest(
             topics=[OffsetForLeaderTopic(topic=self._place.topic, partitions=[partition])]
         )
-        response = self._connection().request(
-            ApiKey.OFFSET_FOR_LEADER_EPOCH, request, OffsetForLeaderEpochResponse
-        )
+        response = self._connection().request(request, OffsetForLeaderEpochResponse)
         row = response.topics[0].partitions[0]
         if row.error_code:
             raise self._failed(row.error_code)
@@ -153,7 +150,7 @@ class LogReader:
         while True:
             is_late = time.monotonic() >= deadline
             try:
-                response = self._connection().request(ApiKey.FETCH, request, FetchResponse)
+                response = self._connection().request(request, FetchResponse)
             except ClientError:
                 self._client.close()
                 if is_late:

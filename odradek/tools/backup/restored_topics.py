@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.create_topics import (
     CreatableTopic,
@@ -120,10 +119,8 @@ class RestoredTopics:
             if name in names
         ]
         response = self._client.controller(
-            ApiKey.CREATE_TOPICS,
             CreateTopicsRequest(topics=topics, timeout_ms=TIMEOUT_MS, validate_only=False),
             CreateTopicsResponse,
-            errors_of=lambda response: [topic.error_code for topic in response.topics],
         )
         existing = []
         for topic in response.topics:
@@ -183,7 +180,6 @@ class RestoredTopics:
             for name, topic in self._manifest.topics.items()
         ]
         response = self._client.any_broker(
-            ApiKey.INCREMENTAL_ALTER_CONFIGS,
             IncrementalAlterConfigsRequest(resources=resources, validate_only=False),
             IncrementalAlterConfigsResponse,
         )

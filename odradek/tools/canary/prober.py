@@ -6,7 +6,6 @@ import time
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import BrokerError
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from odradek.protocol.messages.produce import (
@@ -94,7 +93,7 @@ class Prober:
             ],
         )
         began = time.monotonic()
-        response = connection.request(ApiKey.PRODUCE, request, ProduceResponse, PRODUCE_VERSION)
+        response = connection.request(request, ProduceResponse, PRODUCE_VERSION)
         produce_ms = (time.monotonic() - began) * 1_000
         row = response.responses[0].partition_responses[0]
         if row.error_code:
@@ -133,7 +132,7 @@ class Prober:
                 )
             ],
         )
-        response = connection.request(ApiKey.FETCH, request, FetchResponse)
+        response = connection.request(request, FetchResponse)
         code = response.error_code
         if not code:
             data = response.responses[0].partitions[0]

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -141,10 +140,8 @@ class CanaryTopic:
             assignments=[CreatePartitionsAssignment(broker_ids=replicas) for replicas in new],
         )
         response = self._client.controller(
-            ApiKey.CREATE_PARTITIONS,
             CreatePartitionsRequest(topics=[row], timeout_ms=TIMEOUT_MS, validate_only=False),
             CreatePartitionsResponse,
-            errors_of=lambda response: [result.error_code for result in response.results],
         )
         for result in response.results:
             if result.error_code:
@@ -164,10 +161,8 @@ class CanaryTopic:
             ],
         )
         response = self._client.controller(
-            ApiKey.CREATE_TOPICS,
             CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=False),
             CreateTopicsResponse,
-            errors_of=lambda response: [row.error_code for row in response.topics],
         )
         for row in response.topics:
             if row.error_code not in (0, ErrorCode.TOPIC_ALREADY_EXISTS):

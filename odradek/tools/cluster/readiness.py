@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.tools.client import Client, ClientError
 
@@ -30,9 +29,7 @@ def _knows_all(address: str, count: int, security: ClientSecurity | None) -> boo
     try:
         client = Client(address, timeout_ms=TIMEOUT_MS, security=security)
         try:
-            response = client.any_broker(
-                ApiKey.METADATA, MetadataRequest(topics=[]), MetadataResponse
-            )
+            response = client.any_broker(MetadataRequest(topics=[]), MetadataResponse)
         finally:
             client.close()
     except ClientError:

@@ -29,7 +29,6 @@ from time import monotonic, sleep
 from typing import Final, NamedTuple
 
 from odradek.launcher import module_command
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -255,7 +254,7 @@ def _sees_topic(address: str, properties: Mapping[str, str]) -> bool:
     request = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
     try:
         with closing(new_client(address, properties)) as client:
-            response = client.any_broker(ApiKey.METADATA, request, MetadataResponse)
+            response = client.any_broker(request, MetadataResponse)
     except ClientError:
         return False
     return not any(topic.error_code for topic in response.topics)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -108,7 +107,7 @@ def config_values(
             for name in names
         ]
     )
-    response = connection.request(ApiKey.DESCRIBE_CONFIGS, request, DescribeConfigsResponse)
+    response = connection.request(request, DescribeConfigsResponse)
     values: dict[str, str] = {}
     for result in response.results:
         if result.error_code:
@@ -136,7 +135,7 @@ def _under_min_isr(
 def _directories(client: Client, broker: MetadataResponseBroker) -> list[LogDirectoryStatus] | str:
     try:
         response = _connection(client, broker).request(
-            ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse
+            DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse
         )
     except ClientError as error:
         return str(error)

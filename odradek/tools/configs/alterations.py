@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntryData,
@@ -107,13 +106,11 @@ def _alter_quotas(
         for kind, name in zip(kinds, names, strict=True)
     ]
     response = client.controller(
-        ApiKey.ALTER_CLIENT_QUOTAS,
         AlterClientQuotasRequest(
             entries=[AlterClientQuotasRequestEntryData(entity=entity, ops=operations)],
             validate_only=False,
         ),
         AlterClientQuotasResponse,
-        errors_of=lambda response: [row.error_code for row in response.entries],
     )
     for row in response.entries:
         if row.error_code:

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from odradek.broker.settings.types import double_text
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_client_quotas import (
     ComponentData,
@@ -58,9 +57,7 @@ def quota_entries(
             ComponentData(entity_type=ENTITIES[kind], match_type=match_type, match=name or None)
         )
     request = DescribeClientQuotasRequest(components=components, strict=True)
-    response = client.any().request(
-        ApiKey.DESCRIBE_CLIENT_QUOTAS, request, DescribeClientQuotasResponse
-    )
+    response = client.any().request(request, DescribeClientQuotasResponse)
     if response.error_code:
         raise refused(response.error_code, response.error_message)
     return response.entries or ()
@@ -84,9 +81,7 @@ def credential_lines(client: Client, names: Sequence[str]) -> Iterator[str]:
     raises  ToolError, ClientError
     """
     request = DescribeUserScramCredentialsRequest(users=[UserName(name=name) for name in names])
-    response = client.any().request(
-        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, request, DescribeUserScramCredentialsResponse
-    )
+    response = client.any().request(request, DescribeUserScramCredentialsResponse)
     if response.error_code:
         raise refused(response.error_code, response.error_message)
     for result in response.results:

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from odradek.controller.decide.topics import check_name
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import BrokerError
 from odradek.protocol.messages import alter_configs, incremental_alter_configs
 from odradek.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -103,9 +102,7 @@ def describe(
         ],
         include_synonyms=with_synonyms,
     )
-    response = _connection(client, resource).request(
-        ApiKey.DESCRIBE_CONFIGS, request, DescribeConfigsResponse
-    )
+    response = _connection(client, resource).request(request, DescribeConfigsResponse)
     (result,) = response.results
     if result.error_code:
         raise refused(result.error_code, result.error_message)
@@ -155,9 +152,7 @@ def alter(
         ],
         validate_only=False,
     )
-    response = _connection(client, resource).request(
-        ApiKey.INCREMENTAL_ALTER_CONFIGS, request, IncrementalAlterConfigsResponse
-    )
+    response = _connection(client, resource).request(request, IncrementalAlterConfigsResponse)
     _check(response.responses)
 
 
@@ -179,9 +174,7 @@ def replace(client: Client, resource: Resource, configs: Mapping[str, str]) -> N
         ],
         validate_only=False,
     )
-    response = _connection(client, resource).request(
-        ApiKey.ALTER_CONFIGS, request, AlterConfigsResponse
-    )
+    response = _connection(client, resource).request(request, AlterConfigsResponse)
     _check(response.responses)
 
 

@@ -11,7 +11,6 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -63,12 +62,7 @@ def store_scram_credential(client: Client, user: str, mechanism: str, password: 
 
 
 def _send(client: Client, request: AlterUserScramCredentialsRequest) -> None:
-    response = client.controller(
-        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
-        request,
-        AlterUserScramCredentialsResponse,
-        errors_of=lambda response: [row.error_code for row in response.results],
-    )
+    response = client.controller(request, AlterUserScramCredentialsResponse)
     for row in response.results:
         if row.error_code:
             raise refused(row.error_code, row.error_message)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from odradek.protocol.messages.find_coordinator import Coordinator
@@ -80,9 +79,7 @@ def committed_of(
 def _ask_for_offsets(
     connection: BrokerConnection, groups: list[str], _: Coordinator
 ) -> dict[str, Any]:
-    version = min(
-        connection.version_of(ApiKey.OFFSET_FETCH, OffsetFetchRequest), NAMED_TOPICS_VERSION
-    )
+    version = min(connection.version_of(OffsetFetchRequest), NAMED_TOPICS_VERSION)
     offsets: dict[str, Any] = {}
     for together in [groups] if version >= GROUPS_AT_ONCE else [[group] for group in groups]:
         request = OffsetFetchRequest(
@@ -90,7 +87,7 @@ def _ask_for_offsets(
             topics=None,
             groups=[OffsetFetchRequestGroup(group_id=group, topics=None) for group in together],
         )
-        response = connection.request(ApiKey.OFFSET_FETCH, request, OffsetFetchResponse, version)
+        response = connection.request(request, OffsetFetchResponse, version)
         if version < GROUPS_AT_ONCE:
             offsets |= _offsets_of(together[0], response)
         for part in response.groups:
@@ -148,9 +145,7 @@ def commit(
     )
 
     def ask(connection: BrokerConnection, keys: list[str], _: Coordinator) -> dict[str, Any]:
-        response = connection.request(
-            ApiKey.OFFSET_COMMIT, request, OffsetCommitResponse, NAMED_TOPICS_VERSION
-        )
+        response = connection.request(request, OffsetCommitResponse, NAMED_TOPICS_VERSION)
         codes = {
             TopicPartition(topic.name, partition.partition_index): partition.error_code
             for topic in response.topics
@@ -176,7 +171,7 @@ def delete_groups(client: Client, groups: Iterable[str]) -> dict[str, KafkaError
 
     def ask(connection: BrokerConnection, keys: list[str], _: Coordinator) -> dict[str, Any]:
         request = DeleteGroupsRequest(groups_names=keys)
-        response = connection.request(ApiKey.DELETE_GROUPS, request, DeleteGroupsResponse)
+        response = connection.request(request, DeleteGroupsResponse)
         return {
             row.group_id: refused(row.error_code) if row.error_code else None
             for row in response.results
@@ -206,7 +201,7 @@ def delete_offsets(
     )
 
     def ask(connection: BrokerConnection, keys: list[str], _: Coordinator) -> dict[str, Any]:
-        response = connection.request(ApiKey.OFFSET_DELETE, request, OffsetDeleteResponse)
+        response = connection.request(request, OffsetDeleteResponse)
         if response.error_code in RETRIED:
             return {}
         if response.error_code:

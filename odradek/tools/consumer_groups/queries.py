@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import decoder
 from odradek.protocol.decode_error import DecodeError
 from odradek.protocol.errors import ErrorCode
@@ -91,7 +90,7 @@ def _groups_of(
     client: Client, connection: BrokerConnection, request: ListGroupsRequest, failed: str
 ) -> list[ListedGroup]:
     """The groups of one broker, of any protocol type."""
-    version = connection.version_of(ApiKey.LIST_GROUPS, ListGroupsRequest)
+    version = connection.version_of(ListGroupsRequest)
     for filters, since, what in (
         (request.states_filter, STATES_FILTER_VERSION, "states"),
         (request.types_filter, TYPES_FILTER_VERSION, "type"),
@@ -104,7 +103,7 @@ def _groups_of(
             )
 
     def attempt() -> ListGroupsResponse | None:
-        response = connection.request(ApiKey.LIST_GROUPS, request, ListGroupsResponse)
+        response = connection.request(request, ListGroupsResponse)
         return None if response.error_code in RETRIED else response
 
     response = client.retry(attempt)
@@ -144,9 +143,7 @@ def _describe_new(
         group_ids=keys, include_authorized_operations=False
     )
     try:
-        response = connection.request(
-            ApiKey.CONSUMER_GROUP_DESCRIBE, request, module.ConsumerGroupDescribeResponse
-        )
+        response = connection.request(request, module.ConsumerGroupDescribeResponse)
     except NotServedError:
         classic.update(keys)
         return {}
@@ -182,7 +179,6 @@ def _describe_classic(
     connection: BrokerConnection, keys: list[str], where: Coordinator
 ) -> dict[str, Any]:
     response = connection.request(
-        ApiKey.DESCRIBE_GROUPS,
         describe_groups.DescribeGroupsRequest(groups=keys),
         describe_groups.DescribeGroupsResponse,
         DESCRIBE_GROUPS_VERSION,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import (
     FetchPartition,
@@ -73,7 +72,7 @@ def _fetch(
             max_bytes=MAX_BYTES,
             topics=[topic],
         )
-        response = leader.request(ApiKey.FETCH, request, FetchResponse)
+        response = leader.request(request, FetchResponse)
         if response.error_code:
             raise refused(response.error_code)
         data = response.responses[0].partitions[0]

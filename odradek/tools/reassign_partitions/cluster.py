@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -51,10 +50,8 @@ def list_reassignments(
             for name, indexes in by_topic(partitions).items()
         ]
     response = client.controller(
-        ApiKey.LIST_PARTITION_REASSIGNMENTS,
         ListPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=topics),
         ListPartitionReassignmentsResponse,
-        errors_of=lambda response: [response.error_code],
     )
     if response.error_code:
         raise refused(response.error_code, response.error_message)
@@ -85,10 +82,8 @@ def alter_reassignments(
         for name, indexes in by_topic(sorted(targets)).items()
     ]
     response = client.controller(
-        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
         AlterPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=topics),
         AlterPartitionReassignmentsResponse,
-        errors_of=lambda response: [response.error_code],
     )
     if response.error_code:
         text = response.error_message or error_text(response.error_code)

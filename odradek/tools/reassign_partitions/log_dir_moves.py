@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -86,7 +85,7 @@ def find_states(
             for name, partitions in by_topic(_partitions(replicas)).items()
         ]
         response = client.broker(broker).request(
-            ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=topics), DescribeLogDirsResponse
+            DescribeLogDirsRequest(topics=topics), DescribeLogDirsResponse
         )
         for result in response.results:
             if result.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
@@ -167,9 +166,7 @@ def _start(
                 for path, moved in directories.items()
             ]
         )
-        response = client.broker(broker).request(
-            ApiKey.ALTER_REPLICA_LOG_DIRS, request, AlterReplicaLogDirsResponse
-        )
+        response = client.broker(broker).request(request, AlterReplicaLogDirsResponse)
         for topic in response.results:
             for partition in topic.partitions:
                 replica = TopicPartitionReplica(broker, topic.topic_name, partition.partition_index)

@@ -12,7 +12,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.decode_error import DecodeError
 from odradek.protocol.messages.fetch import (
     FetchPartition,
@@ -68,7 +67,7 @@ class Fetcher:
         """One request; every partition is empty when the broker does not respond."""
         results = dict.fromkeys(self._partitions, Fetched())
         try:
-            response = self._connect().request(ApiKey.FETCH, self._request(offsets), FetchResponse)
+            response = self._connect().request(self._request(offsets), FetchResponse)
         except ClientError:
             self.close()
             time.sleep(RETRY_PAUSE_MS / 1000)

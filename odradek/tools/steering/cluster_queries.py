@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
@@ -77,7 +76,7 @@ def read_disks(client: Client, broker: MetadataResponseBroker) -> BrokerDisks:
     raises  KafkaError, ClientError
     """
     response = client.connection(broker.node_id, broker.host, broker.port).request(
-        ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse
+        DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse
     )
     if not response.results:
         raise refused(response.error_code or ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -101,7 +100,7 @@ def read_disks(client: Client, broker: MetadataResponseBroker) -> BrokerDisks:
 def read_metadata(connection: BrokerConnection) -> MetadataResponse:
     """Brokers and all topics, as one broker knows them."""
     request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-    return connection.request(ApiKey.METADATA, request, MetadataResponse)
+    return connection.request(request, MetadataResponse)
 
 
 def read_agreed(

@@ -14,7 +14,6 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -200,7 +199,7 @@ def serves(connection: BrokerConnection) -> bool:
     """Whether a connection is still the one of a running broker."""
     request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
     try:
-        connection.request(ApiKey.METADATA, request, MetadataResponse)
+        connection.request(request, MetadataResponse)
     except ClientError:
         return False
     return True

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Final
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -105,12 +104,7 @@ def create(client: Client, options: Options) -> None:
     request = CreateTopicsRequest(
         topics=[_new_topic(spec)], timeout_ms=TIMEOUT_MS, validate_only=False
     )
-    response = client.controller(
-        ApiKey.CREATE_TOPICS,
-        request,
-        CreateTopicsResponse,
-        errors_of=lambda response: [topic.error_code for topic in response.topics],
-    )
+    response = client.controller(request, CreateTopicsResponse)
     for topic in response.topics:
         if topic.error_code == ErrorCode.TOPIC_ALREADY_EXISTS and options.has("if-not-exists"):
             return
@@ -170,10 +164,8 @@ def alter(client: Client, options: Options) -> None:
         for name in names
     ]
     response = client.controller(
-        ApiKey.CREATE_PARTITIONS,
         CreatePartitionsRequest(topics=topics, timeout_ms=TIMEOUT_MS, validate_only=False),
         CreatePartitionsResponse,
-        errors_of=lambda response: [result.error_code for result in response.results],
     )
     for result in response.results:
         check(result.error_code, result.error_message)
@@ -189,12 +181,7 @@ def delete(client: Client, options: Options) -> None:
         topic_names=names,
         timeout_ms=TIMEOUT_MS,
     )
-    response = client.controller(
-        ApiKey.DELETE_TOPICS,
-        request,
-        DeleteTopicsResponse,
-        errors_of=lambda response: [result.error_code for result in response.responses],
-    )
+    response = client.controller(request, DeleteTopicsResponse)
     for result in response.responses:
         check(result.error_code, result.error_message)
 

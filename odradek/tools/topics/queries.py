@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 from uuid import UUID
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -139,9 +138,7 @@ def _describe_in_pages(
             response_partition_limit=partitions_max,
             cursor=cursor,
         )
-        response = client.any_broker(
-            ApiKey.DESCRIBE_TOPIC_PARTITIONS, request, DescribeTopicPartitionsResponse
-        )
+        response = client.any_broker(request, DescribeTopicPartitionsResponse)
         for topic in response.topics:
             check(topic.error_code)
             assert topic.name is not None, "a topic without an error has its name"
@@ -176,7 +173,7 @@ def describe_configs(client: Client, names: Iterable[str]) -> dict[str, dict[str
             for name in names
         ]
     )
-    response = client.any_broker(ApiKey.DESCRIBE_CONFIGS, request, DescribeConfigsResponse)
+    response = client.any_broker(request, DescribeConfigsResponse)
     configs: dict[str, dict[str, Config]] = {}
     for result in response.results:
         check(result.error_code, result.error_message)
@@ -205,12 +202,7 @@ def reassignments_of(
         ],
     )
     try:
-        response = client.controller(
-            ApiKey.LIST_PARTITION_REASSIGNMENTS,
-            request,
-            ListPartitionReassignmentsResponse,
-            errors_of=lambda response: [response.error_code],
-        )
+        response = client.controller(request, ListPartitionReassignmentsResponse)
     except NotServedError:
         return {}
     if response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -134,16 +133,14 @@ def list_transactions(
 
     def ask(node_id: int) -> list[TransactionListing] | None:
         connection = client.connection(node_id, brokers[node_id].host, brokers[node_id].port)
-        version = connection.version_of(ApiKey.LIST_TRANSACTIONS, ListTransactionsRequest)
+        version = connection.version_of(ListTransactionsRequest)
         if version < BY_DURATION and duration_ms >= 0:
             raise AdminError(
                 "Duration filter can be set only when using API version 1 or higher. If client is "
                 "connected to an older broker, do not specify duration filter or set duration "
                 "filter to -1."
             )
-        response = connection.request(
-            ApiKey.LIST_TRANSACTIONS, request, ListTransactionsResponse, BY_DURATION
-        )
+        response = connection.request(request, ListTransactionsResponse, BY_DURATION)
         if response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return None
         if response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
@@ -177,9 +174,7 @@ def describe_transactions(
     def attempt() -> bool | None:
         for node_id, connection, ids in _coordinators(client, names, descriptions):
             request = DescribeTransactionsRequest(transactional_ids=ids)
-            response = connection.request(
-                ApiKey.DESCRIBE_TRANSACTIONS, request, DescribeTransactionsResponse
-            )
+            response = connection.request(request, DescribeTransactionsResponse)
             for state in response.transaction_states:
                 if state.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                     descriptions[state.transactional_id] = None
@@ -239,9 +234,7 @@ def fence_producer(client: Client, transactional_id: str) -> None:
 
     def attempt() -> bool | None:
         for _, connection, _ in _coordinators(client, [transactional_id], {}):
-            response = connection.request(
-                ApiKey.INIT_PRODUCER_ID, request, InitProducerIdResponse, FENCING_VERSION
-            )
+            response = connection.request(request, InitProducerIdResponse, FENCING_VERSION)
             if response.error_code in (*COORDINATOR_MOVES, ErrorCode.CONCURRENT_TRANSACTIONS):
                 continue
             _check_id("InitProducerId", transactional_id, response.error_code)
@@ -264,9 +257,7 @@ def describe_producers(
         left = [partition for partition in partitions if partition not in producers]
         by_broker = _leaders(client, left) if broker_id is None else {broker_id: left}
         for node_id, led in by_broker.items():
-            response = client.broker(node_id).request(
-                ApiKey.DESCRIBE_PRODUCERS, _by_topic(led), DescribeProducersResponse
-            )
+            response = client.broker(node_id).request(_by_topic(led), DescribeProducersResponse)
             for topic in response.topics:
                 for partition in topic.partitions:
                     key = TopicPartition(topic.name, partition.partition_index)
@@ -363,7 +354,6 @@ def abort_transaction(client: Client, spec: AbortSpec) -> None:
     def attempt() -> bool | None:
         for node_id in _leaders(client, [spec.partition]):
             response = client.broker(node_id).request(
-                ApiKey.WRITE_TXN_MARKERS,
                 WriteTxnMarkersRequest(markers=[marker]),
                 WriteTxnMarkersResponse,
                 MARKERS_VERSION,

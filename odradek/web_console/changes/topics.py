@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any, Final
 
 from odradek.bounded_parsing import UnreadableText, parse_integer
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -76,10 +75,8 @@ def plan_create_topic(cluster: ShownCluster, form: PageArguments) -> PlannedChan
 
 def _create_topic(topic: CreatableTopic, validate_only: bool, client: Client) -> list[str]:
     response = client.controller(
-        ApiKey.CREATE_TOPICS,
         CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=validate_only),
         CreateTopicsResponse,
-        errors_of=lambda response: [row.error_code for row in response.topics],
     )
     for row in response.topics:
         if row.error_code:
@@ -109,12 +106,7 @@ def _delete_topic(name: str, client: Client) -> list[str]:
         topic_names=[name],
         timeout_ms=TIMEOUT_MS,
     )
-    response = client.controller(
-        ApiKey.DELETE_TOPICS,
-        request,
-        DeleteTopicsResponse,
-        errors_of=lambda response: [row.error_code for row in response.responses],
-    )
+    response = client.controller(request, DeleteTopicsResponse)
     for row in response.responses:
         if row.error_code:
             raise refused(row.error_code, row.error_message)

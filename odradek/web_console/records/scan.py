@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 from uuid import UUID
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.fetch import (
     FetchPartition,
@@ -206,7 +205,7 @@ class RecordScan:
         )
         # A topic without an id is asked for by name.
         version_max = 12 if self._topic_id == NO_ID else 2**15
-        response = connection.request(ApiKey.FETCH, request, FetchResponse, version_max)
+        response = connection.request(request, FetchResponse, version_max)
         if response.error_code:
             raise refused(response.error_code)
         by_partition = {row.key.partition: row for row in rows}

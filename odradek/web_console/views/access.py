@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
@@ -62,9 +61,7 @@ def _acl_rows(client: Client) -> list[dict[str, Any]]:
 
 def _user_rows(client: Client) -> list[dict[str, Any]]:
     response = client.any_broker(
-        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
-        DescribeUserScramCredentialsRequest(users=None),
-        DescribeUserScramCredentialsResponse,
+        DescribeUserScramCredentialsRequest(users=None), DescribeUserScramCredentialsResponse
     )
     if response.error_code not in (0, ErrorCode.RESOURCE_NOT_FOUND):
         raise refused(response.error_code, response.error_message)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -34,7 +33,7 @@ def read_configs(cluster: ShownCluster, kind: int, name: str) -> list[dict[str, 
             resource_type=kind, resource_name=name, configuration_keys=None
         )
         request = DescribeConfigsRequest(resources=[resource])
-        return connection.request(ApiKey.DESCRIBE_CONFIGS, request, DescribeConfigsResponse)
+        return connection.request(request, DescribeConfigsResponse)
 
     (result,) = cluster.call(ask).results
     if result.error_code:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Final, NamedTuple
 
-from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
@@ -83,9 +82,7 @@ def _ask_log_directories(metadata: MetadataResponse, client: Client) -> Director
     for broker in metadata.brokers:
         try:
             response = client.connection(broker.node_id, broker.host, broker.port).request(
-                ApiKey.DESCRIBE_LOG_DIRS,
-                DescribeLogDirsRequest(topics=None),
-                DescribeLogDirsResponse,
+                DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse
             )
         except ClientError as error:
             by_broker[broker.node_id] = str(error)
