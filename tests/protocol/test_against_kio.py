@@ -45,15 +45,15 @@ CONTENT_OF_CONTROL_RECORDS = {
 
 def kio_classes() -> dict[tuple[str, int], Any]:
     """By name and version."""
-    found = {}
+    classes = {}
     for versions in schema_name_map.values():
         for version, paths in versions.items():
             for path in paths.values():
                 cls = resolve_name(path)
                 is_undeclared = getattr(cls, "__api_key__", None) in UNDECLARED
                 if cls.__name__ not in CONTENT_OF_CONTROL_RECORDS and not is_undeclared:
-                    found[cls.__name__, version] = cls
-    return found
+                    classes[cls.__name__, version] = cls
+    return classes
 
 
 KIO = kio_classes()

@@ -212,12 +212,12 @@ def test_every_declared_version_is_one_of_apache_kafka(name: str) -> None:
 
 
 def test_every_declared_message_is_one_of_apache_kafka() -> None:
-    known = {
+    upstream_names = {
         OTHER_MESSAGE.get(name, name)
         for release in upstream_schemas.RELEASES
         for name in upstream_schemas.schemas(release)
     }
-    assert declared_classes().keys() <= known
+    assert declared_classes().keys() <= upstream_names
 
 
 @pytest.mark.parametrize("key", ApiKey)

@@ -26,6 +26,8 @@ OWN_FILE: Final = re.compile(
 )
 """A folder, a file, or `path:name`."""
 PRONOUNS: Final = {"one", "found", "said", "known", "wanted"}
+NAMED_BY_NOUNS: Final = ("tests/protocol/", "tests/runtime/", "tests/storage/")
+"""The folders of tests whose variables the rule of the product is for, too."""
 CAMEL_CASE: Final = re.compile(r"[A-Z]+[a-z]\w*")
 SAYS_NOTHING: Final = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
 MANAGERS: Final = {"storage/directories/log_manager.py"}
@@ -154,8 +156,11 @@ def test_names_of_types_are_defined_once_inside_pipelines() -> None:
 
 
 def test_variables_are_called_by_nouns() -> None:
+    tests = (file for file in python("tests") if file.is_in(*NAMED_BY_NOUNS))
     offenders = [
-        f"{file.name}:{line}: {name}" for file in product() for line, name in pronouns(file)
+        f"{file.name}:{line}: {name}"
+        for file in (*product(), *tests)
+        for line, name in pronouns(file)
     ]
     assert not offenders, "\n".join(offenders)
 

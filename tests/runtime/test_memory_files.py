@@ -277,19 +277,19 @@ def test_after_a_crash_a_file_is_what_it_was_after_some_change_since_the_sync(
             possible.clear()
         possible.append(file.read_at(0, 1000))
     files.crash(SeededRandomness(seed))
-    found = files.read("/data/log")
+    content = files.read("/data/log")
     # A torn write shows a prefix of the new bytes, then those of before or zeros.
-    assert found in possible or any(
-        _is_between(found, before, after) for before, after in pairwise(possible)
+    assert content in possible or any(
+        _is_between(content, before, after) for before, after in pairwise(possible)
     )
 
 
-def _is_between(found: bytes, before: bytes, after: bytes) -> bool:
-    if not min(len(before), len(after)) <= len(found) <= max(len(before), len(after)):
+def _is_between(content: bytes, before: bytes, after: bytes) -> bool:
+    if not min(len(before), len(after)) <= len(content) <= max(len(before), len(after)):
         return False
     return all(
         byte in (before[index : index + 1] or b"\0")
         or byte in (after[index : index + 1] or b"\0")
         or byte == 0
-        for index, byte in enumerate(found)
+        for index, byte in enumerate(content)
     )

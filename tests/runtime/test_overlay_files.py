@@ -41,7 +41,7 @@ def perform(files: MemoryFileSystem | OverlayFileSystem, words: tuple[object, ..
     """The outcome of one operation: None, or the type of its error."""
     folder = "/d" if files.is_directory("/d") else "/e"
     kind, *rest = words
-    paths = [f"{folder}/{one}" for one in rest if isinstance(one, str)]
+    paths = [f"{folder}/{name}" for name in rest if isinstance(name, str)]
     try:
         match kind, rest:
             case "append", [_, bytes(data)]:
@@ -66,14 +66,14 @@ def perform(files: MemoryFileSystem | OverlayFileSystem, words: tuple[object, ..
 def state(files: MemoryFileSystem | OverlayFileSystem) -> dict[str, tuple[int, bytes, bytes]]:
     """Per path: size, content, and some bytes of the middle."""
     folder = "/d" if files.is_directory("/d") else "/e"
-    found = {}
+    contents = {}
     for name in files.list(folder):
         path = f"{folder}/{name}"
         assert files.exists(path)
-        found[path] = (files.size(path), files.read(path), files.open(path).read_at(3, 8))
+        contents[path] = (files.size(path), files.read(path), files.open(path).read_at(3, 8))
     assert [name for name in NAMES if files.exists(f"{folder}/{name}")] == files.list(folder)
     assert files.list_files(folder) == (files.list(folder), [])
-    return found
+    return contents
 
 
 @given(operations)
@@ -95,8 +95,10 @@ def test_changes_are_listed_in_their_order() -> None:
     overlay.open("/d/a").append([b"z"])
     overlay.rename("/d/a", "/d/c")
     overlay.remove("/d/b")
-    found = [(one.kind, one.path, one.size, one.former_size) for one in overlay.changes]
-    assert found == [
+    changes = [
+        (change.kind, change.path, change.size, change.former_size) for change in overlay.changes
+    ]
+    assert changes == [
         (TRUNCATED, "/d/a", 4, 10),
         (WRITTEN, "/d/a", 7, 0),
         (RENAMED, "/d/a", 0, 0),

@@ -37,12 +37,12 @@ def test_next_procedure_waits_for_a_suspended_one() -> None:
     async def quick() -> None:
         trace.append("quick")
 
-    one = procedures.submit(slow)
-    two = procedures.submit(quick)
+    slow_result = procedures.submit(slow)
+    quick_result = procedures.submit(quick)
     assert trace == ["slow begins"]
     first.resolve(7)
-    assert one.result() == 7
-    assert two.is_done
+    assert slow_result.result() == 7
+    assert quick_result.is_done
     assert trace == ["slow begins", "slow ends", "quick"]
 
 
@@ -90,12 +90,12 @@ def test_coordination_error_fails_the_pending_and_the_next_procedure_runs() -> N
     async def fine() -> int:
         return 1
 
-    one = procedures.submit(failing)
-    two = procedures.submit(fine)
+    failed = procedures.submit(failing)
+    following = procedures.submit(fine)
     gate.fail(NoNode("/a"))
     with pytest.raises(NoNode):
-        one.result()
-    assert two.result() == 1
+        failed.result()
+    assert following.result() == 1
 
 
 def test_other_exception_is_raised_in_the_caller_and_the_next_procedure_runs() -> None:
@@ -174,12 +174,12 @@ def test_work_before_clients_are_served_is_done_within_the_call() -> None:
 
 
 def test_settled_waits_for_all_and_keeps_their_order() -> None:
-    one: Pending[int] = Pending()
-    two: Pending[int] = Pending()
-    everything = settled([one, Pending.of(0), two])
-    two.fail(NoNode("/b"))
+    resolved: Pending[int] = Pending()
+    failed: Pending[int] = Pending()
+    everything = settled([resolved, Pending.of(0), failed])
+    failed.fail(NoNode("/b"))
     assert not everything.is_done
-    one.resolve(1)
+    resolved.resolve(1)
     first, middle, last = everything.result()
     assert (first.result(), middle.result()) == (1, 0)
     with pytest.raises(NoNode):

@@ -62,11 +62,11 @@ def test_known_connection_does_not_wait_behind_many_unknown_ones(
     for other in others:
         scheduler.add_first(other)
     iterations.run()
-    known, unknown = Work(is_long=False), Work(is_long=False)
+    known_work, unknown = Work(is_long=False), Work(is_long=False)
     scheduler.add_first(unknown)
-    scheduler.add_first(known, is_known=True)
+    scheduler.add_first(known_work, is_known=True)
     iterations.run()
-    assert (known.slices, unknown.slices) == (1, 0)
+    assert (known_work.slices, unknown.slices) == (1, 0)
     while not unknown.slices:
         iterations.run()
     assert all(other.slices for other in others), "in the order of arrival"
@@ -75,18 +75,18 @@ def test_known_connection_does_not_wait_behind_many_unknown_ones(
 def test_each_kind_gets_a_slice_of_every_round(
     iterations: Iterations, scheduler: Scheduler
 ) -> None:
-    known = [Work(is_long=True) for _ in range(OTHERS)]
+    known_works = [Work(is_long=True) for _ in range(OTHERS)]
     first = [Work(is_long=True) for _ in range(OTHERS)]
     waiting = Work(is_long=True)
     scheduler.add(waiting)
     for number in range(OTHERS):
-        scheduler.add_first(known[number], is_known=True)
+        scheduler.add_first(known_works[number], is_known=True)
         scheduler.add_first(first[number])
     for turn in range(1, 4):
         began_ns = monotonic_ns()
         iterations.run()
         took_ns = monotonic_ns() - began_ns
-        assert sum(one.slices for one in known) >= turn
-        assert sum(one.slices for one in first) >= turn
+        assert sum(work.slices for work in known_works) >= turn
+        assert sum(work.slices for work in first) >= turn
         assert waiting.slices >= 1
         assert took_ns >= ROUND_NS * 3 // 4

@@ -158,9 +158,9 @@ def test_late_timer_fires_after_what_has_arrived_meanwhile(
     peers[0].send(b"x")
     loop.run_forever()
     driver.close()
-    for one in ours:
-        loop.remove_reader(one)
-    for one in (*ours, *peers):
-        one.close()
+    for connection in ours:
+        loop.remove_reader(connection)
+    for connection in (*ours, *peers):
+        connection.close()
     loop.close()
     assert order == ["arrived", "timer"]

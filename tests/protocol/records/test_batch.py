@@ -70,7 +70,7 @@ def test_our_own_batches_are_those_of_the_other_library() -> None:
         Record(None, b"vv", timestamp_ms=1005),
     ]
     assert build_batch(two, leader_epoch=0) == TWO_RECORDS
-    one = build_batch(
+    batch = build_batch(
         [Record(b"k", b"v", timestamp_ms=1000)],
         leader_epoch=0,
         producer_id=7,
@@ -78,7 +78,7 @@ def test_our_own_batches_are_those_of_the_other_library() -> None:
         base_sequence=10,
         is_transactional=True,
     )
-    assert one == TRANSACTIONAL
+    assert batch == TRANSACTIONAL
 
 
 def test_sequence_zero_follows_the_largest() -> None:
@@ -135,9 +135,9 @@ def test_error_distinguishes_other_formats_from_garbage(magic: int, code: ErrorC
 
 def test_consecutive_batches_are_all_returned() -> None:
     data = b"".join(bytes(plain_batch(count, base_offset=100 * count)) for count in (1, 2, 3))
-    found = list(iterate_batches(memoryview(data)))
-    assert [batch.base_offset for batch in found] == [100, 200, 300]
-    assert sum(batch.size for batch in found) == len(data)
+    batches = list(iterate_batches(memoryview(data)))
+    assert [batch.base_offset for batch in batches] == [100, 200, 300]
+    assert sum(batch.size for batch in batches) == len(data)
     assert list(iterate_batches(memoryview(b""))) == []
 
 
@@ -182,9 +182,9 @@ def test_append_time_is_set_in_place_with_a_new_checksum() -> None:
 
 @given(record_lists, st.integers(0, 2**60), st.data())
 def test_any_flipped_bit_after_the_checksum_is_found(
-    wanted: list[Record], base_offset: int, data: st.DataObject
+    records: list[Record], base_offset: int, data: st.DataObject
 ) -> None:
-    batch = build_batch(wanted, base_offset=base_offset)
+    batch = build_batch(records, base_offset=base_offset)
     assert has_valid_crc(parsed(batch))
     bit = data.draw(st.integers(17 * 8, len(batch) * 8 - 1))
     batch[bit // 8] ^= 1 << bit % 8

@@ -34,18 +34,18 @@ FORMATS = [(magic, codec) for magic in (0, 1) for codec in (0, 1, 2, 3) if (magi
 
 
 def message_set(
-    magic: int, codec: int, wanted: list[tuple[bytes | None, bytes | None, int]]
+    magic: int, codec: int, records: list[tuple[bytes | None, bytes | None, int]]
 ) -> bytes:
     builder = kafka.record.MemoryRecordsBuilder(
         magic=magic, compression_type=codec, batch_size=1 << 20
     )
-    for key, value, timestamp_ms in wanted:
+    for key, value, timestamp_ms in records:
         builder.append(timestamp_ms, key, value)
     builder.close()
     data = bytearray(builder.buffer())
     if codec and magic:
         # What a broker does: the entry gets the offset of the last record in it.
-        struct.pack_into(">q", data, 0, len(wanted) - 1)
+        struct.pack_into(">q", data, 0, len(records) - 1)
     return bytes(data)
 
 
@@ -55,13 +55,13 @@ def read(data: bytes, *, allow_partial: bool = False) -> list[Record]:
 
 @given(st.sampled_from(FORMATS), contents)
 def test_sets_of_another_library_are_read(
-    form: tuple[int, int], wanted: list[tuple[bytes | None, bytes | None, int]]
+    form: tuple[int, int], records: list[tuple[bytes | None, bytes | None, int]]
 ) -> None:
     magic, codec = form
-    data = message_set(magic, codec, wanted)
+    data = message_set(magic, codec, records)
     expected = [
         Record(key, value, timestamp_ms=timestamp_ms if magic else -1, offset=offset)
-        for offset, (key, value, timestamp_ms) in enumerate(wanted)
+        for offset, (key, value, timestamp_ms) in enumerate(records)
     ]
     assert read(data) == expected
 
@@ -149,10 +149,10 @@ def test_sets_that_cannot_be_are_corrupt(data: bytes) -> None:
 @given(st.sampled_from(FORMATS), contents, st.data())
 def test_flipped_bits_are_found(
     form: tuple[int, int],
-    wanted: list[tuple[bytes | None, bytes | None, int]],
+    records: list[tuple[bytes | None, bytes | None, int]],
     data: st.DataObject,
 ) -> None:
-    damaged = bytearray(message_set(*form, wanted))
+    damaged = bytearray(message_set(*form, records))
     first_size = 12 + int.from_bytes(damaged[8:12], "big")
     bit = data.draw(st.integers(8 * 8, first_size * 8 - 1))
     damaged[bit // 8] ^= 1 << bit % 8

@@ -25,11 +25,11 @@ from tests.support.record_batches import (
 
 @given(record_lists, st.sampled_from(CODECS), st.sampled_from(CODECS))
 def test_recompression_keeps_records_and_header(
-    wanted: list[Record], source: int, target: int
+    records: list[Record], source: int, target: int
 ) -> None:
     batch = parsed(
         build_batch(
-            wanted,
+            records,
             codec=source,
             producer_id=9,
             producer_epoch=2,

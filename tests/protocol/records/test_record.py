@@ -31,27 +31,27 @@ from tests.support.record_batches import (
 
 @given(record_lists, st.integers(0, 2**62), st.sampled_from(CODECS))
 def test_built_batch_is_decoded_to_the_same_records(
-    wanted: list[Record], base_offset: int, codec: int
+    originals: list[Record], base_offset: int, codec: int
 ) -> None:
-    batch = parsed(build_batch(wanted, base_offset=base_offset, codec=codec))
-    found = list(decode_records(batch))
-    assert [record.offset for record in found] == list(
-        range(base_offset, base_offset + len(wanted))
+    batch = parsed(build_batch(originals, base_offset=base_offset, codec=codec))
+    records = list(decode_records(batch))
+    assert [record.offset for record in records] == list(
+        range(base_offset, base_offset + len(originals))
     )
-    for record, original in zip(found, wanted, strict=True):
+    for record, original in zip(records, originals, strict=True):
         assert record.key == original.key
         assert record.value == original.value
         assert record.headers == original.headers
         assert record.timestamp_ms == original.timestamp_ms
-    assert batch.record_count == len(wanted)
-    assert batch.next_offset == base_offset + len(wanted)
-    assert batch.max_timestamp_ms == max(record.timestamp_ms for record in wanted)
+    assert batch.record_count == len(originals)
+    assert batch.next_offset == base_offset + len(originals)
+    assert batch.max_timestamp_ms == max(record.timestamp_ms for record in originals)
 
 
 def test_offsets_with_gaps_are_kept() -> None:
-    wanted = [Record(b"k", b"v", timestamp_ms=5, offset=offset) for offset in (100, 103, 110)]
-    batch = parsed(build_batch(wanted, base_offset=98))
-    assert list(decode_records(batch)) == wanted
+    records = [Record(b"k", b"v", timestamp_ms=5, offset=offset) for offset in (100, 103, 110)]
+    batch = parsed(build_batch(records, base_offset=98))
+    assert list(decode_records(batch)) == records
     assert batch.last_offset == 110
 
 
@@ -169,9 +169,9 @@ def test_records_that_kafka_tolerates_are_decoded(
 
 @given(record_lists, st.sampled_from(CODECS), st.data())
 def test_flipped_bits_and_truncations_raise_only_broker_errors(
-    wanted: list[Record], codec: int, data: st.DataObject
+    originals: list[Record], codec: int, data: st.DataObject
 ) -> None:
-    damaged = build_batch(wanted, codec=codec)
+    damaged = build_batch(originals, codec=codec)
     for _ in range(data.draw(st.integers(1, 4))):
         bit = data.draw(st.integers(23 * 8, len(damaged) * 8 - 1))
         damaged[bit // 8] ^= 1 << bit % 8
@@ -181,28 +181,28 @@ def test_flipped_bits_and_truncations_raise_only_broker_errors(
     seal(memoryview(damaged))
     batch = parsed(damaged)
     try:
-        found = list(decode_records(batch, output_bytes_max=1_000_000))
+        records = list(decode_records(batch, output_bytes_max=1_000_000))
     except BrokerError:
         return
-    assert len(found) == batch.record_count
+    assert len(records) == batch.record_count
 
 
 @given(st.binary(max_size=200), st.integers(-5, 20))
 def test_reader_and_scanner_agree_on_any_bytes(body: bytes, count: int) -> None:
     batch = parsed(batch_around(body, count))
     try:
-        found = list(decode_records(batch)) if count else None
+        records = list(decode_records(batch)) if count else None
     except BrokerError:
         with pytest.raises(BrokerError):
             scan_records(batch, body)
         return
-    if found is None:
+    if records is None:
         return
     summary = scan_records(batch, body)
-    times = [record.timestamp_ms for record in found]
+    times = [record.timestamp_ms for record in records]
     assert summary.max_timestamp_ms == max([-1, *times])
     assert summary.has_consecutive_offsets == (
-        [record.offset for record in found] == list(range(count))
+        [record.offset for record in records] == list(range(count))
     )
 
 

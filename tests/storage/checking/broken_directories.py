@@ -54,7 +54,7 @@ def fill(log: Log) -> None:
             ended = marker(producer_id=5, is_commit=is_commit, timestamp_ms=time_ms)
             _append(log, ended, leader_epoch)
         else:
-            one = batch(
+            new_batch = batch(
                 time_ms,
                 value=random.randbytes(500),
                 codec=number % 5,
@@ -62,7 +62,7 @@ def fill(log: Log) -> None:
                 producer_epoch=1,
                 base_sequence=number - (number + 6) // 10,
             )
-            _append(log, one, leader_epoch)
+            _append(log, new_batch, leader_epoch)
 
 
 def stopped_directory(
@@ -103,16 +103,17 @@ def check(files: MemoryFileSystem) -> Verdict:
 
 def content(files: FileSystem) -> dict[str, bytes]:
     """Every file in the directory and its folders."""
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     for name in files.list(DATA):
         path = f"{DATA}/{name}"
         if files.is_directory(path):
-            found |= {
-                f"{path}/{one}": files.read(f"{path}/{one}") for one in files.list_files(path).files
+            contents |= {
+                f"{path}/{name}": files.read(f"{path}/{name}")
+                for name in files.list_files(path).files
             }
         else:
-            found[path] = files.read(path)
-    return found
+            contents[path] = files.read(path)
+    return contents
 
 
 def segment_path(base_offset: int, suffix: str = ".log") -> str:

@@ -124,9 +124,9 @@ def check(data: Path) -> tuple[int, dict[str, object]]:
 
 def content(folder: Path) -> dict[str, bytes]:
     return {
-        str(one.relative_to(folder)): one.read_bytes()
-        for one in sorted(folder.rglob("*"))
-        if one.is_file()
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
     }
 
 
@@ -140,10 +140,10 @@ def start_for_real(data: Path) -> list[str]:
         Descriptors(files, report=lambda event: reports.append(event.text)),
         file_delete_delay_ms=60_000,
     )
-    (found,) = manager.open_directories().values()
-    assert found.cluster_id is not None
-    assert found.broker_id is not None
-    manager.claim(broker_id=found.broker_id, cluster_id=found.cluster_id, date="")
+    (properties,) = manager.open_directories().values()
+    assert properties.cluster_id is not None
+    assert properties.broker_id is not None
+    manager.claim(broker_id=properties.broker_id, cluster_id=properties.cluster_id, date="")
     manager.load(lambda _: LogConfig(), now_ms=NOW_MS)
     return reports
 
@@ -176,7 +176,7 @@ def test_clean_directory_has_no_finding_and_killed_one_is_repaired_as_the_trial_
             assert isinstance(findings, list)
             assert code == 1, findings
             assert ("start", "there was no clean stop") in [
-                (one["kind"], one["text"]) for one in findings
+                (finding["kind"], finding["text"]) for finding in findings
             ]
             assert not printed["lost_bytes"]
 
@@ -192,19 +192,19 @@ def test_clean_directory_has_no_finding_and_killed_one_is_repaired_as_the_trial_
                 }
                 overlay.close()
             reports = start_for_real(data)
-            assert without_times(reports) == without_times([one.text for one in trial.events])
+            assert without_times(reports) == without_times([event.text for event in trial.events])
             assert content(data) == expected
 
 
 def content_names(files: OverlayFileSystem, data: str) -> list[str]:
     """Files of the directory and of its folders."""
-    found: list[str] = []
+    names: list[str] = []
     for name in files.list(data):
         if files.is_directory(f"{data}/{name}"):
-            found += [f"{name}/{one}" for one in files.list(f"{data}/{name}")]
+            names += [f"{name}/{file_name}" for file_name in files.list(f"{data}/{name}")]
         else:
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def without_times(reports: list[str]) -> list[str]:

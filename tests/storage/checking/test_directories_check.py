@@ -96,7 +96,9 @@ AFTER_A_CLEAN_STOP: dict[str, Row] = {
     ),
     "repeated batch": (repeat_last_batch, OFFSETS, DAMAGE, segment_path(158), 179, "leaves"),
     "lost segment": (
-        remove(*(segment_path(80, one) for one in (".log", ".index", ".timeindex", ".txnindex"))),
+        remove(
+            *(segment_path(80, suffix) for suffix in (".log", ".index", ".timeindex", ".txnindex"))
+        ),
         *(OFFSETS, DAMAGE, segment_path(119), 80, "leaves"),
     ),
     "lost .log file": (
@@ -387,7 +389,9 @@ def found_as_named(files: MemoryFileSystem, row: Row) -> None:
     damage, kind, severity, path, offset, start = row
     damage(files)
     verdict = check(files)
-    named = [one for one in verdict.findings if (one.kind, one.path) == (kind, path)]
+    named = [
+        finding for finding in verdict.findings if (finding.kind, finding.path) == (kind, path)
+    ]
     assert named, verdict.findings
     if offset is not None:
         assert named[0].offset == offset
@@ -437,19 +441,26 @@ def test_any_flipped_byte_in_the_folder_of_a_log_is_found(seed: int) -> None:
     flip(f"{FOLDER}/{name}", position)(files)
     verdict = check(files)
     assert verdict.severity > NOTE, (name, position)
-    assert "orders-0" in [one.partition for one in verdict.findings] or name == "partition.metadata"
+    assert (
+        "orders-0" in [finding.partition for finding in verdict.findings]
+        or name == "partition.metadata"
+    )
     start_does_what_the_trial_did(files)
 
 
 def test_truncation_is_counted_as_loss() -> None:
     files = stopped_directory(is_clean=False)
-    segments = [one for one in files.list(FOLDER) if one.endswith(".log")]
-    before = sum(files.size(f"{FOLDER}/{one}") for one in segments)
+    segments = [name for name in files.list(FOLDER) if name.endswith(".log")]
+    before = sum(files.size(f"{FOLDER}/{segment}") for segment in segments)
     flip(segment_path(189), 200)(files)
     verdict = check(files)
     start_does_what_the_trial_did(files)
-    left = [one for one in files.list(FOLDER) if one.endswith(".log")]
-    assert verdict.lost_bytes == before - sum(files.size(f"{FOLDER}/{one}") for one in left) > 970
+    left = [name for name in files.list(FOLDER) if name.endswith(".log")]
+    assert (
+        verdict.lost_bytes
+        == before - sum(files.size(f"{FOLDER}/{segment}") for segment in left)
+        > 970
+    )
 
 
 def test_partition_in_two_directories_is_refused() -> None:
@@ -460,8 +471,8 @@ def test_partition_in_two_directories_is_refused() -> None:
     copy(META, "/more/meta.properties")(files)
     spill = MemoryFileSystem().open("/spill", create=True)
     verdict = check_directories(files, [DATA, "/more"], spill, now_ms=NOW_MS)
-    refused = [one for one in verdict.findings if one.severity == DAMAGE]
-    assert [(one.kind, one.start) for one in refused] == [(START, "refuses it")]
+    refused = [finding for finding in verdict.findings if finding.severity == DAMAGE]
+    assert [(finding.kind, finding.start) for finding in refused] == [(START, "refuses it")]
     assert "orders-0 is in /data/orders-0 and in /more/orders-0" in refused[0].text
 
 
@@ -483,7 +494,7 @@ def test_file_that_cannot_be_read_is_damage_and_the_others_are_checked() -> None
     verdict = check_directories(
         files, [DATA], MemoryFileSystem().open("/spill", create=True), now_ms=NOW_MS
     )
-    worst: list[Finding] = [one for one in verdict.findings if one.severity == DAMAGE]
+    worst: list[Finding] = [finding for finding in verdict.findings if finding.severity == DAMAGE]
     assert worst[0].kind == BATCH
     assert "cannot be read" in worst[0].text
     assert verdict.amount.logs == 3

@@ -59,5 +59,5 @@ def test_history_ends_without_a_finding(kind: str, is_clean: bool, seed: int) ->
         files.kill()
     spill = MemoryFileSystem().open("/spill", create=True)
     verdict = check_directories(files, [DATA], spill, now_ms=NOW_MS)
-    texts = [one.text for one in verdict.findings]
+    texts = [finding.text for finding in verdict.findings]
     assert texts == ([] if is_clean else ["there was no clean stop"]), verdict.findings

@@ -190,17 +190,17 @@ class EpochsFollowTheLog(RuleBasedStateMachine):
             return
         for offset, epoch in self.log.items():
             assert self.epochs.epoch_of(offset) == epoch
-        known = sorted(set(self.log.values()))
+        epochs = sorted(set(self.log.values()))
         for asked in range(-1, self.epoch + 2):
             response = self.epochs.end_offset_for(asked, self.end_offset)
-            if asked == -1 or not known or asked > known[-1]:
+            if asked == -1 or not epochs or asked > epochs[-1]:
                 assert response == (-1, -1)
-            elif asked < known[0]:
+            elif asked < epochs[0]:
                 assert response == (asked, self.start_offset)
             else:
-                found = max(epoch for epoch in known if epoch <= asked)
+                last_epoch = max(epoch for epoch in epochs if epoch <= asked)
                 ends = max(o for o, epoch in self.log.items() if epoch <= asked) + 1
-                assert response == (found, ends)
+                assert response == (last_epoch, ends)
 
 
 TestEpochsFollowTheLog = EpochsFollowTheLog.TestCase

@@ -93,21 +93,21 @@ def test_new_directory_has_no_meta_properties(tmp_path: Path) -> None:
 
 
 def test_directories_of_one_broker_pass() -> None:
-    found = {
+    properties = {
         "/a": MetaProperties(1, "c"),
         "/b": MetaProperties(1, None),
         "/d": MetaProperties(1, "c"),
     }
-    check_meta_properties(found, broker_id=1, cluster_id="c")
-    check_meta_properties(found, broker_id=None, cluster_id=None)
-    assert stored_broker_id(found) == 1
-    assert stored_cluster_id(found) == "c"
+    check_meta_properties(properties, broker_id=1, cluster_id="c")
+    check_meta_properties(properties, broker_id=None, cluster_id=None)
+    assert stored_broker_id(properties) == 1
+    assert stored_cluster_id(properties) == "c"
     assert stored_broker_id({}) is None
     assert stored_cluster_id({}) is None
 
 
 @pytest.mark.parametrize(
-    ("found", "words"),
+    ("properties", "words"),
     [
         (
             {"/a": MetaProperties(2, "c")},
@@ -121,14 +121,14 @@ def test_directories_of_one_broker_pass() -> None:
     ],
 )
 def test_directory_of_another_broker_or_cluster_is_refused(
-    found: dict[str, MetaProperties], words: str
+    properties: dict[str, MetaProperties], words: str
 ) -> None:
     with pytest.raises(MetaPropertiesError, match=words) as raised:
-        check_meta_properties(found, broker_id=1, cluster_id="c")
+        check_meta_properties(properties, broker_id=1, cluster_id="c")
     assert "\n" not in str(raised.value)
 
 
 def test_directories_must_agree_when_nothing_is_configured() -> None:
-    found = {"/a": MetaProperties(1, "c"), "/b": MetaProperties(2, "c")}
+    properties = {"/a": MetaProperties(1, "c"), "/b": MetaProperties(2, "c")}
     with pytest.raises(MetaPropertiesError, match=r"/b/meta\.properties belongs to broker 2"):
-        check_meta_properties(found, broker_id=None, cluster_id=None)
+        check_meta_properties(properties, broker_id=None, cluster_id=None)

@@ -41,25 +41,25 @@ def times(*pairs: tuple[int, int]) -> tuple[SegmentTimes, ...]:
 
 
 def test_log_that_was_never_cleaned_is_dirty_up_to_the_active_segment() -> None:
-    found = judge(FACTS, now_ms=NOW_MS)
-    assert (found.first_dirty_offset, found.first_uncleanable_offset) == (0, 40)
-    assert (found.clean_bytes, found.cleanable_bytes) == (0, 400)
-    assert found.dirty_ratio == 1.0
-    assert found.is_due
+    result = judge(FACTS, now_ms=NOW_MS)
+    assert (result.first_dirty_offset, result.first_uncleanable_offset) == (0, 40)
+    assert (result.clean_bytes, result.cleanable_bytes) == (0, 400)
+    assert result.dirty_ratio == 1.0
+    assert result.is_due
 
 
 def test_cleaning_starts_at_the_cleaner_checkpoint() -> None:
-    found = judge(replace(FACTS, checkpoint_offset=30), now_ms=NOW_MS)
-    assert (found.first_dirty_offset, found.first_uncleanable_offset) == (30, 40)
-    assert (found.clean_bytes, found.cleanable_bytes) == (300, 100)
-    assert found.dirty_ratio == 0.25
-    assert not found.is_due
+    result = judge(replace(FACTS, checkpoint_offset=30), now_ms=NOW_MS)
+    assert (result.first_dirty_offset, result.first_uncleanable_offset) == (30, 40)
+    assert (result.clean_bytes, result.cleanable_bytes) == (300, 100)
+    assert result.dirty_ratio == 0.25
+    assert not result.is_due
 
 
 def test_checkpoint_inside_a_segment_makes_all_of_it_dirty() -> None:
-    found = judge(replace(FACTS, checkpoint_offset=25), now_ms=NOW_MS)
-    assert found.first_dirty_offset == 25
-    assert (found.clean_bytes, found.cleanable_bytes) == (300, 200), "as LogToClean counts"
+    result = judge(replace(FACTS, checkpoint_offset=25), now_ms=NOW_MS)
+    assert result.first_dirty_offset == 25
+    assert (result.clean_bytes, result.cleanable_bytes) == (300, 200), "as LogToClean counts"
 
 
 @pytest.mark.parametrize("ratio", [0.25, 0.3])
@@ -71,30 +71,30 @@ def test_log_is_cleanable_only_above_the_dirty_ratio(ratio: float) -> None:
 
 def test_log_without_dirty_records_is_not_cleanable_at_ratio_zero() -> None:
     facts = replace(FACTS, checkpoint_offset=40, min_cleanable_dirty_ratio=0.0)
-    found = judge(facts, now_ms=NOW_MS)
-    assert found.cleanable_bytes == 0
-    assert not found.is_due
+    result = judge(facts, now_ms=NOW_MS)
+    assert result.cleanable_bytes == 0
+    assert not result.is_due
 
 
 @pytest.mark.parametrize("stable_offset", [20, 25, 29])
 def test_segment_of_the_last_stable_offset_is_not_touched(stable_offset: int) -> None:
-    found = judge(replace(FACTS, last_stable_offset=stable_offset), now_ms=NOW_MS)
-    assert found.first_uncleanable_offset == 20
-    assert found.cleanable_bytes == 200
+    result = judge(replace(FACTS, last_stable_offset=stable_offset), now_ms=NOW_MS)
+    assert result.first_uncleanable_offset == 20
+    assert result.cleanable_bytes == 200
 
 
 def test_last_stable_offset_before_the_dirty_part_leaves_nothing_cleanable() -> None:
     facts = replace(FACTS, checkpoint_offset=25, last_stable_offset=5)
-    found = judge(facts, now_ms=NOW_MS)
-    assert found.cleanable_bytes == 0
-    assert not found.is_due
+    result = judge(facts, now_ms=NOW_MS)
+    assert result.cleanable_bytes == 0
+    assert not result.is_due
 
 
 def test_segment_younger_than_min_compaction_lag_ends_the_cleanable_part() -> None:
     ages = times((90, 80), (70, 60), (50, 40), (30, 20))
     facts = replace(FACTS, min_compaction_lag_ms=50, dirty_times=ages)
-    found = judge(facts, now_ms=NOW_MS)
-    assert found.first_uncleanable_offset == 20
+    result = judge(facts, now_ms=NOW_MS)
+    assert result.first_uncleanable_offset == 20
     exactly = judge(replace(facts, min_compaction_lag_ms=40), now_ms=NOW_MS)
     assert exactly.first_uncleanable_offset == 30, "as old as the lag is old enough"
 
@@ -109,9 +109,9 @@ def test_log_beyond_max_compaction_lag_is_cleaned_at_any_ratio() -> None:
     facts = replace(
         FACTS, checkpoint_offset=30, max_compaction_lag_ms=100, dirty_times=times((101, 5))
     )
-    found = judge(facts, now_ms=NOW_MS)
-    assert found.delay_ms == 1
-    assert found.is_due
+    result = judge(facts, now_ms=NOW_MS)
+    assert result.delay_ms == 1
+    assert result.is_due
     assert not judge(replace(facts, max_compaction_lag_ms=101), now_ms=NOW_MS).is_due
 
 
@@ -129,9 +129,9 @@ def test_delay_without_anything_cleanable_is_not_due() -> None:
         max_compaction_lag_ms=100,
         dirty_times=times((101, 5)),
     )
-    found = judge(facts, now_ms=NOW_MS)
-    assert found.delay_ms == 1
-    assert not found.is_due
+    result = judge(facts, now_ms=NOW_MS)
+    assert result.delay_ms == 1
+    assert not result.is_due
 
 
 @pytest.mark.parametrize("checkpoint_offset", [4, 46, 2**62])
@@ -188,16 +188,16 @@ def test_cleaned_part_is_between_the_log_start_and_the_last_stable_offset(
         min_compaction_lag_ms=0,
         max_compaction_lag_ms=NO_LIMIT_MS,
     )
-    found = judge(facts, now_ms=NOW_MS)
-    assert facts.log_start_offset <= found.first_dirty_offset <= end
-    assert found.first_uncleanable_offset in bases
-    assert 0.0 <= found.dirty_ratio <= 1.0
-    if found.is_due:
-        assert found.first_dirty_offset < found.first_uncleanable_offset <= bases[-1]
-        assert found.first_uncleanable_offset <= facts.last_stable_offset
-        number = first_dirty_number(bases, found.first_dirty_offset)
-        assert found.cleanable_bytes == sum(
+    result = judge(facts, now_ms=NOW_MS)
+    assert facts.log_start_offset <= result.first_dirty_offset <= end
+    assert result.first_uncleanable_offset in bases
+    assert 0.0 <= result.dirty_ratio <= 1.0
+    if result.is_due:
+        assert result.first_dirty_offset < result.first_uncleanable_offset <= bases[-1]
+        assert result.first_uncleanable_offset <= facts.last_stable_offset
+        number = first_dirty_number(bases, result.first_dirty_offset)
+        assert result.cleanable_bytes == sum(
             size
             for base, size in zip(bases, facts.segment_sizes, strict=True)
-            if bases[number] <= base < found.first_uncleanable_offset
+            if bases[number] <= base < result.first_uncleanable_offset
         )

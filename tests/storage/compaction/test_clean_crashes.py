@@ -90,7 +90,7 @@ def allowed_contents(
     rest = b"".join(
         data for base, data in before.items() if base > groups[-1].replaced_base_offsets[-1]
     )
-    found = set()
+    allowed = set()
     done = b""
     for number, group in enumerate(groups):
         old = [before[base] for base in group.replaced_base_offsets]
@@ -98,17 +98,17 @@ def allowed_contents(
             before[base] for each in groups[number + 1 :] for base in each.replaced_base_offsets
         )
         new = after[group.base_offset]
-        found.add(done + b"".join(old) + later + rest)
+        allowed.add(done + b"".join(old) + later + rest)
         for index, base in list(enumerate(group.replaced_base_offsets))[1:]:
             earlier = b"".join(
                 bytes(batch.view)
                 for batch in iterate_batches(memoryview(new))
                 if batch.last_offset < base
             )
-            found.add(done + earlier + b"".join(old[index:]) + later + rest)
-        found.add(done + new + later + rest)
+            allowed.add(done + earlier + b"".join(old[index:]) + later + rest)
+        allowed.add(done + new + later + rest)
         done += new
-    return found
+    return allowed
 
 
 def clean_until(scene: Scene, failing_operation: int) -> bool:

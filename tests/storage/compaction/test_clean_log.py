@@ -59,8 +59,8 @@ def test_cleaning_keeps_the_last_record_of_every_key(folder: LogFolder, codec: i
     append(log, keyed((b"c", b"6")))
     result = clean_log(folder.files, log)
     log.check()
-    found = [(r.offset, r.key, r.value, r.timestamp_ms) for r in records_of(batches_of(log))]
-    assert found == [
+    records = [(r.offset, r.key, r.value, r.timestamp_ms) for r in records_of(batches_of(log))]
+    assert records == [
         (3, b"a", b"3", NOW_MS + 3),
         (4, b"c", b"4", NOW_MS),
         (5, b"b", b"5", NOW_MS + 1),
@@ -322,7 +322,7 @@ def test_small_index_files_bound_the_entries(folder: LogFolder) -> None:
     log.check()
     assert len(log.segments[0].indexes.offsets) == 4
     assert [
-        found.base_offset for offset in range(30) if (found := log.segments[0].find(offset))
+        batch.base_offset for offset in range(30) if (batch := log.segments[0].find(offset))
     ] == [*range(30)]
 
 

@@ -95,8 +95,8 @@ def check_times(log: Log) -> None:
     ]
     for wanted_ms in range(NOW_MS, NOW_MS + log.end_offset + 300, 17):
         expected = next((each for each in times if each[1] >= wanted_ms), None)
-        found = log.offset_for_timestamp(wanted_ms, up_to_offset=log.end_offset)
-        assert (found and found[:2]) == expected
+        position = log.offset_for_timestamp(wanted_ms, up_to_offset=log.end_offset)
+        assert (position and position[:2]) == expected
 
 
 def behind(log: Log, offset: int) -> bytes:
@@ -161,10 +161,10 @@ def test_cleaning_again_changes_nothing(seed: int, steps: int) -> None:
     for action in workload.actions(steps):
         apply(log, action)
     clean_log(folder.files, log)
-    found = facts(log)
+    before = facts(log)
     # Only now no data of the aborted transactions is left, and their markers get a horizon.
     clean_log(folder.files, log)
-    assert facts(log) == found
+    assert facts(log) == before
     content = read_all(log)
     clean_log(folder.files, log)
     assert read_all(log) == content

@@ -171,12 +171,12 @@ def test_dump_log_segments_is_content_with_what_we_leave(judge: Judge, tmp_path:
     batches, _, aborted = contents(ours, NOW_MS)
     assert contents(theirs, NOW_MS)[0] == batches
 
-    said, complaints = dump(ours, ".log", "--deep-iteration", "--print-data-log", tools=tmp_path)
-    assert len(re.findall("^baseOffset: ", said, re.MULTILINE)) == len(batches) > 20
-    assert "deleteHorizonMs: OptionalLong[" in said
+    output, complaints = dump(ours, ".log", "--deep-iteration", "--print-data-log", tools=tmp_path)
+    assert len(re.findall("^baseOffset: ", output, re.MULTILINE)) == len(batches) > 20
+    assert "deleteHorizonMs: OptionalLong[" in output
     assert not complaints
-    said, complaints = dump(ours, ".txnindex", tools=tmp_path)
-    assert said.count("producerId: ") == len(aborted) > 0
+    output, complaints = dump(ours, ".txnindex", tools=tmp_path)
+    assert output.count("producerId: ") == len(aborted) > 0
     assert not complaints
     for check in ("--index-sanity-check", "--verify-index-only"):
         assert not dump(ours, ".index", check, tools=tmp_path)[1]
@@ -190,5 +190,5 @@ def dump(folder: Path, suffix: str, *arguments: str, tools: Path) -> tuple[str, 
     files = sorted(str(path) for path in folder.glob(f"*{suffix}"))
     done = run_tool(DUMP_LOG_TOOL, ["--files", ",".join(files), *arguments], folder=tools)
     assert done.exit_code == 0, done.errors
-    said = (done.output + done.errors).replace(str(folder), "")
-    return said, [line for line in said.splitlines() if COMPLAINTS.search(line)]
+    output = (done.output + done.errors).replace(str(folder), "")
+    return output, [line for line in output.splitlines() if COMPLAINTS.search(line)]

@@ -24,13 +24,13 @@ steps = st.lists(
 )
 
 
-def segments(wanted: list[tuple[int, int, int, int]]) -> list[SourceSegment]:
-    found = []
+def segments(shapes: list[tuple[int, int, int, int]]) -> list[SourceSegment]:
+    sources = []
     base = 0
-    for offsets, *sizes in wanted:
-        found.append(SourceSegment(base, base + offsets, *sizes))
+    for offsets, *sizes in shapes:
+        sources.append(SourceSegment(base, base + offsets, *sizes))
         base += offsets
-    return found
+    return sources
 
 
 def fits(group: list[SourceSegment]) -> bool:
@@ -49,8 +49,8 @@ def fits(group: list[SourceSegment]) -> bool:
 
 
 @given(steps)
-def test_groups_are_filled_up_to_the_segment_size(wanted: list[tuple[int, int, int, int]]) -> None:
-    given_segments = segments(wanted)
+def test_groups_are_filled_up_to_the_segment_size(shapes: list[tuple[int, int, int, int]]) -> None:
+    given_segments = segments(shapes)
     groups = group_segments(given_segments, segment_bytes=SEGMENT_BYTES, index_bytes=INDEX_BYTES)
     assert [each for group in groups for each in group] == given_segments
     for group in groups:

@@ -125,7 +125,7 @@ class Workload:
         is_transactional = 0 <= producer_id < 2
         append_time_ms = NOW_MS + self.end_offset if below(6) == 0 else None
         records = []
-        known = []
+        known_records = []
         for number in range(count):
             self._count += 1
             key = None if below(12) == 0 else KEYS[below(len(KEYS))]
@@ -133,7 +133,7 @@ class Workload:
             timestamp_ms = NOW_MS + self.end_offset + below(300)
             headers = (("h", b"1"), ("i", None)) if below(5) == 0 else ()
             records.append(Record(key, value, headers=headers, timestamp_ms=timestamp_ms))
-            known.append(
+            known_records.append(
                 Known(
                     self.end_offset + number,
                     self.end_offset,
@@ -147,8 +147,8 @@ class Workload:
             sequence = self._sequences.get(producer_id, 0)
             self._sequences[producer_id] = sequence + count
         if is_transactional:
-            self._open.setdefault(producer_id, []).extend(known)
-        self.records += known
+            self._open.setdefault(producer_id, []).extend(known_records)
+        self.records += known_records
         self.end_offset += count
         return bytes(
             build_batch(

@@ -74,9 +74,9 @@ def test_loss_of_a_power_cut_is_no_gap_of_the_cleaner(cleaned_segments: int) -> 
     files.kill()
     files.replace(f"{log.directory}/{gap_offset:020d}.log", b"")
     _, again = started(files)
-    found = again.manager.get("orders", 0)
-    assert found is not None
-    gap = found.segment_gap
+    loaded_log = again.manager.get("orders", 0)
+    assert loaded_log is not None
+    gap = loaded_log.segment_gap
     assert (None if gap is None else gap.start_offset) == (
         gap_offset if cleaned_segments < 2 else None
     )
@@ -138,10 +138,10 @@ def test_truncation_that_a_crash_has_interrupted_moves_it_back_too() -> None:
     files.kill()
     _, again = started(files)
     assert on_disk(files) == {("orders", 0): bases[2]}
-    found = again.manager.get("orders", 0)
-    assert found is not None
-    assert found.end_offset == bases[2] + 1
-    append(found, 20)
+    loaded_log = again.manager.get("orders", 0)
+    assert loaded_log is not None
+    assert loaded_log.end_offset == bases[2] + 1
+    append(loaded_log, 20)
     files.kill()
     assert on_disk(files) == {("orders", 0): bases[2]}
 

@@ -21,8 +21,8 @@ def files() -> MemoryFileSystem:
     return files
 
 
-def only(found: Survey) -> FoundPartition:
-    (partition,) = found.partitions
+def only(result: Survey) -> FoundPartition:
+    (partition,) = result.partitions
     return partition
 
 
@@ -34,10 +34,10 @@ def write(files: MemoryFileSystem, path: str, data: bytes) -> None:
 
 
 def test_survey_finds_the_id_and_the_size_of_a_partition(files: MemoryFileSystem) -> None:
-    found = survey(files, ["/a"])
-    assert found.problems == []
-    assert only(found).topic_id == TOPIC_ID
-    assert only(found).size_bytes > 0
+    result = survey(files, ["/a"])
+    assert result.problems == []
+    assert only(result).topic_id == TOPIC_ID
+    assert only(result).size_bytes > 0
 
 
 def test_survey_finds_a_partition_whose_creation_a_crash_has_interrupted(
@@ -46,9 +46,9 @@ def test_survey_finds_a_partition_whose_creation_a_crash_has_interrupted(
     for name in files.list(FOLDER):
         if name != PARTITION_METADATA_FILE:
             files.remove(f"{FOLDER}/{name}")
-    found = survey(files, ["/a"])
-    assert found.problems == []
-    assert only(found) == FoundPartition("orders", 0, FOLDER, TOPIC_ID, -1, -1, 0)
+    result = survey(files, ["/a"])
+    assert result.problems == []
+    assert only(result) == FoundPartition("orders", 0, FOLDER, TOPIC_ID, -1, -1, 0)
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 40, b"version: 1\ntopic_id: x", b"\xff"])
@@ -56,9 +56,9 @@ def test_survey_finds_a_partition_without_a_readable_topic_id(
     files: MemoryFileSystem, content: bytes
 ) -> None:
     write(files, f"{FOLDER}/{PARTITION_METADATA_FILE}", content)
-    found = survey(files, ["/a"])
-    assert only(found).topic_id is None
-    (problem,) = found.problems
+    result = survey(files, ["/a"])
+    assert only(result).topic_id is None
+    (problem,) = result.problems
     assert problem.startswith(f"{FOLDER} takes the id of its topic from the metadata")
 
 
@@ -68,9 +68,9 @@ def test_survey_leaves_out_folders_that_are_no_partitions(files: MemoryFileSyste
     write(files, "/a/backup-1/notes.txt", b"x")
     files.make_directory("/a/backup-20261125")
     write(files, "/a/backup-20261125/00000000000000000000.log", b"")
-    found = survey(files, ["/a"])
-    assert only(found).topic == "orders"
-    assert sorted(found.problems) == [
+    result = survey(files, ["/a"])
+    assert only(result).topic == "orders"
+    assert sorted(result.problems) == [
         f"/a/{name} is left out: it is not the folder of a partition"
         for name in ("backup-1", "backup-20261125", "empty-0")
     ]

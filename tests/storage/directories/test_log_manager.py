@@ -79,7 +79,7 @@ def test_logs_come_back_after_a_clean_stop() -> None:
         assert files.read(f"{path}/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":-1}'
 
     again = Broker(files, ["/a", "/b"]).start()
-    assert [found.was_clean_shutdown for found in again.report] == [True, True]
+    assert [contents.was_clean_shutdown for contents in again.report] == [True, True]
     assert [(log.partition, log.end_offset) for log in again.manager.all()] == [(0, 5), (1, 7)]
     assert [log.high_watermark for log in again.manager.all()] == [4, 0]
     assert again.manager.topic_id("orders", 1) == TOPIC_ID
@@ -95,7 +95,7 @@ def test_stop_without_shutdown_is_not_clean() -> None:
     broker.flush(log)
     files.crash(SeededRandomness(1))
     again = Broker(files, ["/a"]).start()
-    assert [found.was_clean_shutdown for found in again.report] == [False]
+    assert [contents.was_clean_shutdown for contents in again.report] == [False]
     assert again.manager.all()[0].end_offset == 5
 
 
@@ -236,9 +236,9 @@ def test_flushed_log_is_there_after_a_power_cut_before_its_folder_was_synced(see
     broker.flush(log)
     files.crash(SeededRandomness(seed))
     restarted = Broker(files, ["/a"]).start()
-    found = restarted.manager.get("orders", 0)
-    assert found is not None
-    assert found.end_offset == 3
+    loaded_log = restarted.manager.get("orders", 0)
+    assert loaded_log is not None
+    assert loaded_log.end_offset == 3
     assert restarted.manager.topic_id("orders", 0) == TOPIC_ID
 
 
@@ -497,6 +497,6 @@ def test_log_that_ends_below_its_high_watermark_is_reported_at_the_start() -> No
     checkpoint.append((b"0\n1\norders 0 40\n",))
     checkpoint.close()
     again = Broker(files, ["/a"]).start()
-    (event,) = [one for one in again.events if "below its high watermark 40" in one.text]
+    (event,) = [event for event in again.events if "below its high watermark 40" in event.text]
     assert event.place == "/a/orders-0"
     assert event.is_warning

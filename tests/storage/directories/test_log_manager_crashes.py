@@ -86,12 +86,12 @@ def after_crash(day: Day) -> None:
         assert log.recovery_point <= log.end_offset
         assert log.log_start_offset <= log.high_watermark <= log.end_offset
     if day.is_stopped:
-        assert [found.was_clean_shutdown for found in broker.report] == [True, True]
+        assert [contents.was_clean_shutdown for contents in broker.report] == [True, True]
         assert ends == day.durable
     broker.create("orders", 7)
     broker.stop()
     again = Broker(day.files, ["/a", "/b"]).start(lambda _: CONFIG)
-    assert [found.was_clean_shutdown for found in again.report] == [True, True]
+    assert [contents.was_clean_shutdown for contents in again.report] == [True, True]
     assert len(again.manager.of_topic("orders")) > 0
 
 
@@ -187,10 +187,10 @@ def test_gap_of_a_power_cut_is_known_over_stops_until_it_is_explained(
             assert not files.exists(f"{directory}/{CLEAN_SHUTDOWN_FILE}")
         files.kill()
     again = Broker(files, ["/a", "/b"]).start(lambda _: CONFIG)
-    found = again.manager.get("orders", 0)
-    assert found is not None
-    assert found.segment_gap is not None
-    assert found.segment_gap.start_offset == gap_offset
-    found.gaps.explain(found.segment_gap.end_offset)
+    loaded_log = again.manager.get("orders", 0)
+    assert loaded_log is not None
+    assert loaded_log.segment_gap is not None
+    assert loaded_log.segment_gap.start_offset == gap_offset
+    loaded_log.gaps.explain(loaded_log.segment_gap.end_offset)
     again.stop()
     assert files.exists(f"{directory}/{CLEAN_SHUTDOWN_FILE}")

@@ -71,7 +71,7 @@ class Starved:
                 raise
             self.refusals += 1
         assert not self.broker.manager.offline_directories
-        assert not any(one.is_offline for one in self.names.values())
+        assert not any(log.is_offline for log in self.names.values())
 
     def create(self, topic: str) -> None:
         self.names[topic] = self.broker.create(topic, config=CONFIG)
@@ -102,9 +102,9 @@ def test_no_log_goes_offline_and_nothing_is_lost(seed: int) -> None:
     contents = {log.topic: read_all(log) for log in starved.names.values()}
     starved.files.crash(SeededRandomness(seed))
     again = Broker(starved.files, ["/a"]).start(lambda _: CONFIG)
-    found = {log.topic: read_all(log) for log in again.manager.all()}
-    assert {topic: found[topic] for topic in contents} == contents
-    half_made = [content for topic, content in found.items() if topic not in contents]
+    contents_after = {log.topic: read_all(log) for log in again.manager.all()}
+    assert {topic: contents_after[topic] for topic in contents} == contents
+    half_made = [content for topic, content in contents_after.items() if topic not in contents]
     assert not any(half_made)
     again.stop()
 

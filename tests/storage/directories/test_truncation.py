@@ -74,10 +74,12 @@ def test_checkpoint_that_was_under_way_does_not_open_the_log() -> None:
     under_way = broker.upkeep.checkpoint()
     job = begin(broker, log, 4)
     more = run(broker, job)
-    assert not [one for one in more if one in under_way]
-    for one in under_way:
-        one.run(broker.files)
-    following = [again for one in under_way for again in broker.upkeep.on_finished(one)]
+    assert not [checkpoint for checkpoint in more if checkpoint in under_way]
+    for checkpoint in under_way:
+        checkpoint.run(broker.files)
+    following = [
+        again for checkpoint in under_way for again in broker.upkeep.on_finished(checkpoint)
+    ]
     assert append_error(log) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     broker.perform([*more, *following])
     append(log, leader_epoch=9)
@@ -136,14 +138,14 @@ def test_producer_state_is_that_of_a_log_which_never_had_what_was_dropped() -> N
     never.config = replace(CONFIG)
     for number in range(30):
         for log in (whole, never) if number < 17 else (whole,):
-            one = batch(
+            new_batch = batch(
                 NOW_MS,
                 producer_id=1 + number % 3,
                 producer_epoch=0,
                 base_sequence=number // 3,
                 is_transactional=True,
             )
-            log.append([one], leader_epoch=0, now_ms=0)
+            log.append([new_batch], leader_epoch=0, now_ms=0)
     for log in (whole, never):
         log.advance_high_watermark(5)
     whole.append([marker(producer_id=1, is_commit=False)], leader_epoch=0, now_ms=0)
@@ -264,7 +266,7 @@ def test_power_cut_during_the_job_leaves_a_prefix_of_either_history(seed: int) -
     assert isinstance(broker.files, MemoryFileSystem)
     broker.files.crash(SeededRandomness(seed))
     again = Broker(broker.files, ["/a"]).start(lambda _: CONFIG)
-    found = again.manager.get("orders", 0)
-    assert found is not None
-    found.check()
-    assert found.end_offset >= 4
+    loaded_log = again.manager.get("orders", 0)
+    assert loaded_log is not None
+    loaded_log.check()
+    assert loaded_log.end_offset >= 4

@@ -21,7 +21,7 @@ def test_batches_that_were_truncated_do_not_return_after_a_power_cut() -> None:
         broker.truncate({KEY: 2})
         append(log, 1, leader_epoch=7)
         files.crash(SeededRandomness(seed))
-        found = Broker(files, ["/a"]).start().manager.get(*KEY)
-        assert found is not None
-        epochs = [entry.epoch for entry in found.leader_epochs.entries]
-        assert (found.end_offset, epochs) in [(2, [0]), (2, [0, 7]), (3, [0, 7])], seed
+        loaded_log = Broker(files, ["/a"]).start().manager.get(*KEY)
+        assert loaded_log is not None
+        epochs = [entry.epoch for entry in loaded_log.leader_epochs.entries]
+        assert (loaded_log.end_offset, epochs) in [(2, [0]), (2, [0, 7]), (3, [0, 7])], seed

@@ -302,13 +302,13 @@ def test_idle_producers_are_forgotten() -> None:
 
 
 def result_of(steps: Generator[None, None, list[DirectoryUsage]]) -> list[DirectoryUsage]:
-    found: list[list[DirectoryUsage]] = []
+    results: list[list[DirectoryUsage]] = []
 
     def run() -> Generator[None, None, None]:
-        found.append((yield from steps))
+        results.append((yield from steps))
 
     assert list(run())
-    return found[0]
+    return results[0]
 
 
 def test_usage_has_sizes_lags_and_offline_directories() -> None:

@@ -95,6 +95,6 @@ def test_large_batch_is_read_whole_only_if_its_checksum_is_right(is_damaged: boo
     if is_damaged:
         large[-1] ^= 1
     file = stored(small + bytes(large) + small)
-    found = [position for position, _ in iterate_batches(file, 0, file.size())]
+    positions = [position for position, _ in iterate_batches(file, 0, file.size())]
     after = len(small) + len(large)
-    assert found == ([0] if is_damaged else [0, len(small), after])
+    assert positions == ([0] if is_damaged else [0, len(small), after])

@@ -73,8 +73,8 @@ def test_five_hundred_segments_need_few_descriptors() -> None:
     assert folder.descriptors.open_count <= 2
     assert read_all(log) == everything
     for offset in range(0, 1_500, 17):
-        found = log.offset_for_timestamp(NOW_MS + offset, up_to_offset=1_500)
-        assert found == (offset, NOW_MS + offset, 0)
+        position = log.offset_for_timestamp(NOW_MS + offset, up_to_offset=1_500)
+        assert position == (offset, NOW_MS + offset, 0)
     assert folder.descriptors.open_count <= 20
     held = [log.read(offset, 1, up_to_offset=1_500) for offset in range(0, 1_500, 30)]
     assert folder.descriptors.open_count <= 20 + len(held)

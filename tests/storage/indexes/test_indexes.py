@@ -90,12 +90,12 @@ def time_bytes(timestamps: list[int]) -> bytes:
 
 @given(st.one_of(rising, many), st.integers(0, 3_000), st.integers(-5, 10_005))
 def test_lookup_finds_the_last_entry_at_or_below_an_offset(
-    offsets: list[int], written: int, wanted: int
+    offsets: list[int], written: int, relative_offset: int
 ) -> None:
     index = offset_index(offsets, written)
-    count = bisect_right(offsets, wanted)
+    count = bisect_right(offsets, relative_offset)
     expected = (BASE + offsets[count - 1], offsets[count - 1] * 3) if count else (BASE, 0)
-    assert index.lookup(BASE + wanted) == expected
+    assert index.lookup(BASE + relative_offset) == expected
     assert len(index) == len(offsets)
 
 
@@ -204,12 +204,12 @@ def time_index(entries: list[int], written: int = 0) -> tuple[Disk, TimeIndex]:
 
 @given(st.one_of(rising, many), st.integers(0, 3_000), st.integers(-1, 10_005))
 def test_time_lookup_finds_the_first_entry_that_is_no_older(
-    timestamps: list[int], written: int, wanted: int
+    timestamps: list[int], written: int, timestamp_ms: int
 ) -> None:
     _, index = time_index(timestamps, written)
-    count = bisect_left(timestamps, wanted)
+    count = bisect_left(timestamps, timestamp_ms)
     expected = (timestamps[count], BASE + count) if count < len(timestamps) else None
-    assert index.first_at_or_after(wanted) == expected
+    assert index.first_at_or_after(timestamp_ms) == expected
 
 
 @given(st.one_of(rising, many), st.integers(0, 3_000), st.integers(0, 10_005))
@@ -308,7 +308,7 @@ def test_overlapping_transactions_are_found_until_everything_was_stable() -> Non
 
 
 def test_reads_after_the_last_abort_touch_no_file() -> None:
-    entries = [aborted(3 * one, 3 * one + 1, 3 * one + 2) for one in range(1_000)]
+    entries = [aborted(3 * number, 3 * number + 1, 3 * number + 2) for number in range(1_000)]
     disk = Disk(encode_entries(entries))
     index = TxnFile(disk.shared, PATH, 0)
     assert index.overlapping(2_998, 2_999) == ([(7, 2_997)], True)
@@ -329,7 +329,11 @@ def test_lost_transaction_file_fails_writes_as_a_disk_does() -> None:
 
 def test_many_aborted_transactions_cost_neither_memory_nor_a_walk() -> None:
     count = 200_000
-    disk = Disk(encode_entries(aborted(3 * one, 3 * one + 1, 3 * one + 2) for one in range(count)))
+    disk = Disk(
+        encode_entries(
+            aborted(3 * number, 3 * number + 1, 3 * number + 2) for number in range(count)
+        )
+    )
     tracemalloc.start()
     index = TxnFile(disk.shared, PATH, 0)
     begun = disk.files.operations
@@ -386,12 +390,12 @@ def test_transaction_file_is_a_list_of_which_little_is_in_memory(
                 written = expected[:]
             case ("truncate", int(offset)):
                 index.truncate(offset)
-                expected = [one for one in expected if one.last_offset < offset]
+                expected = [entry for entry in expected if entry.last_offset < offset]
                 index.write()
                 written = expected[:]
             case ("find", int(offset)):
-                found = list(index.from_marker(offset))
-                assert found == [one for one in expected if one.last_offset >= offset]
+                entries = list(index.from_marker(offset))
+                assert entries == [entry for entry in expected if entry.last_offset >= offset]
         assert disk.files.exists(PATH) == bool(written)
         if written:
             assert disk.read() == encode_entries(written)

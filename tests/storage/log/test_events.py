@@ -169,6 +169,6 @@ def test_same_event_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) ->
             log(StorageEvent("/data/a-0", "else", is_warning=False))
         for number in range(2 * REMEMBERED_MAX):
             log(StorageEvent(f"/data/b-{number}", "damage"))
-    found = [(record.levelname, record.getMessage()) for record in caplog.records]
-    assert found[:2] == [("WARNING", "/data/a-0: damage"), ("INFO", "/data/a-0: else")]
-    assert len(found) == 4 + 2 * REMEMBERED_MAX
+    lines = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert lines[:2] == [("WARNING", "/data/a-0: damage"), ("INFO", "/data/a-0: else")]
+    assert len(lines) == 4 + 2 * REMEMBERED_MAX

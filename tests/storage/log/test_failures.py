@@ -54,14 +54,14 @@ def attempt(log: Log, batches: list[RecordBatch], answered: list[bytes]) -> None
 def aborted_in(data: bytes) -> list[tuple[int, int]]:
     """(producer id, first offset) of the aborted transactions, by the batches alone."""
     first_offsets: dict[int, int] = {}
-    found = []
+    aborted = []
     for each in iterate_batches(memoryview(data)):
         if each.is_control:
             if (first_offset := first_offsets.pop(each.producer_id, None)) is not None:
-                found.append((each.producer_id, first_offset))
+                aborted.append((each.producer_id, first_offset))
         elif each.is_transactional:
             first_offsets.setdefault(each.producer_id, each.base_offset)
-    return found
+    return aborted
 
 
 def check_and_read_all(log: Log) -> bytes:

@@ -111,9 +111,9 @@ def searched(log: Log, timestamp_ms: int | None) -> tuple[int, int, int] | None:
     try:
         return measured(search, LOOKUP_MS)
     except TooLong:
-        found = in_thread(measured(lambda: TimeLookup(log, timestamp_ms)))
-    assert measured(search, LOOKUP_MS) == found, "the times are known by now"
-    return found
+        position = in_thread(measured(lambda: TimeLookup(log, timestamp_ms)))
+    assert measured(search, LOOKUP_MS) == position, "the times are known by now"
+    return position
 
 
 def test_records_are_found_by_time(made: LargeLog) -> None:
@@ -140,8 +140,8 @@ def test_retention_looks_at_what_it_deletes_and_no_further(made: LargeLog) -> No
     log = opened(made, retention_ms=1_000)
     measured(lambda: log.delete_old_segments(now_ms=0))
     assert len(log.segments) == made.segments + 1
-    known = [segment for segment in log.segments if segment.is_time_known()]
-    assert len(known) <= 2, "only the oldest one's time was read, and that in use has its own"
+    segments = [segment for segment in log.segments if segment.is_time_known()]
+    assert len(segments) <= 2, "only the oldest one's time was read, and that in use has its own"
     for _ in drained(log, NOW_MS * 2):
         pass
     assert len(log.segments) == 1

@@ -190,15 +190,15 @@ class LogMachine(RuleBasedStateMachine):
         for stored in self.stored:
             if not stored.data:
                 continue
-            found = RecordBatch(memoryview(stored.data))
-            if found.producer_id < 0:
+            batch = RecordBatch(memoryview(stored.data))
+            if batch.producer_id < 0:
                 continue
-            if found.is_control:
-                self.open_transactions.pop(found.producer_id, None)
+            if batch.is_control:
+                self.open_transactions.pop(batch.producer_id, None)
                 continue
-            self.sequences[found.producer_id] = found.last_sequence + 1
-            if found.is_transactional:
-                self.open_transactions.setdefault(found.producer_id, stored.base_offset)
+            self.sequences[batch.producer_id] = batch.last_sequence + 1
+            if batch.is_transactional:
+                self.open_transactions.setdefault(batch.producer_id, stored.base_offset)
         self.aborted = [entry for entry in self.aborted if entry[2] < self.end]
 
     @rule(data=st.data())
@@ -252,10 +252,10 @@ class LogMachine(RuleBasedStateMachine):
 
     def batches_on_disk(self) -> list[bytes]:
         """Those below the start of the log, too."""
-        found: list[bytes] = []
+        batches: list[bytes] = []
         for segment in self.log.segments:
-            found += split(segment.handle.use().read_at(0, segment.size))
-        return found
+            batches += split(segment.handle.use().read_at(0, segment.size))
+        return batches
 
     def restart(self) -> None:
         self.log = self.folder.open(
@@ -265,18 +265,18 @@ class LogMachine(RuleBasedStateMachine):
         )
         self.epoch += 1
 
-    def check_survivors(self, found: list[bytes]) -> None:
+    def check_survivors(self, batches: list[bytes]) -> None:
         assert self.log.end_offset >= self.durable_end, "something durable is gone"
-        survivors = [RecordBatch(memoryview(data)) for data in found]
-        for data, parsed in zip(found, survivors, strict=True):
+        survivors = [RecordBatch(memoryview(data)) for data in batches]
+        for data, parsed in zip(batches, survivors, strict=True):
             assert data in self.ever[parsed.base_offset], "a batch that was never appended"
         by_offset = {stored.base_offset: stored for stored in self.stored}
         first = self.log.first_base_offset
         kept = [stored for stored in self.stored if stored.last_offset < first]
-        for data, parsed in zip(found, survivors, strict=True):
-            known = by_offset.get(parsed.base_offset)
-            if known is not None and known.data == data:
-                kept.append(known)
+        for data, parsed in zip(batches, survivors, strict=True):
+            original = by_offset.get(parsed.base_offset)
+            if original is not None and original.data == data:
+                kept.append(original)
                 continue
             assert self.was_cut_since_flush, "not a prefix of what was appended"
             assert parsed.base_offset >= self.durable_end, "something durable was replaced"
@@ -290,7 +290,7 @@ class LogMachine(RuleBasedStateMachine):
                     producer if has_sequence else None,
                 )
             )
-        is_empty = not found and self.log.size_bytes() == 0
+        is_empty = not batches and self.log.size_bytes() == 0
         if is_empty and self.log.end_offset:
             kept = [Stored(0, self.log.end_offset - 1, b"")]
         end_offset = kept[-1].last_offset + 1 if kept else 0
@@ -322,15 +322,15 @@ class LogMachine(RuleBasedStateMachine):
         for stored in self.stored:
             if not stored.data:
                 continue
-            found = RecordBatch(memoryview(stored.data))
-            if not found.is_transactional:
+            batch = RecordBatch(memoryview(stored.data))
+            if not batch.is_transactional:
                 continue
-            if not found.is_control:
-                open_now.setdefault(found.producer_id, stored.base_offset)
+            if not batch.is_control:
+                open_now.setdefault(batch.producer_id, stored.base_offset)
                 continue
-            first_offset = open_now.pop(found.producer_id, None)
-            if first_offset is not None and is_aborting(found):
-                self.aborted.append((found.producer_id, first_offset, stored.base_offset))
+            first_offset = open_now.pop(batch.producer_id, None)
+            if first_offset is not None and is_aborting(batch):
+                self.aborted.append((batch.producer_id, first_offset, stored.base_offset))
 
     # What must hold at any time.
 
@@ -363,18 +363,18 @@ class LogMachine(RuleBasedStateMachine):
     @invariant()
     def aborted_transactions_equal_the_model(self) -> None:
         first = self.log.first_base_offset
-        found = self.log.aborted_transactions(first, self.end)
-        assert len(set(found)) == len(found)
+        aborted = self.log.aborted_transactions(first, self.end)
+        assert len(set(aborted)) == len(aborted)
         surely = {entry[:2] for entry in self.aborted if entry[1] >= first}
-        assert surely <= set(found)
+        assert surely <= set(aborted)
 
     def teardown(self) -> None:
         self.log.abandon()
 
 
-def is_aborting(found: RecordBatch) -> bool:
+def is_aborting(batch: RecordBatch) -> bool:
     """Whether a marker aborts; the type is the second int16 of its key."""
-    data = bytes(found.view[61:])
+    data = bytes(batch.view[61:])
     # length, attributes, timestamp delta, offset delta, key length: one byte each here.
     return data[5:9] == b"\x00\x00\x00\x00"
 

@@ -166,9 +166,9 @@ def test_time_search_equals_brute_force_on_100_000_shuffled_records() -> None:
     for timestamp_ms in timestamps:
         highest.append(max(timestamp_ms, highest[-1] if highest else -1))
     chance = random.Random(2)
-    wanted = [0, 999, 1_000, 1_001, timestamps[0], max(timestamps), max(timestamps) + 1]
-    wanted += [chance.choice(timestamps) + chance.choice((-1, 0, 1)) for _ in range(150)]
-    for wanted_ms in wanted:
+    times_ms = [0, 999, 1_000, 1_001, timestamps[0], max(timestamps), max(timestamps) + 1]
+    times_ms += [chance.choice(timestamps) + chance.choice((-1, 0, 1)) for _ in range(150)]
+    for wanted_ms in times_ms:
         offset = next((at for at, top in enumerate(highest) if top >= wanted_ms), None)
         expected = None if offset is None else (offset, timestamps[offset], 0)
         assert log.offset_for_timestamp(wanted_ms, up_to_offset=100_000) == expected
@@ -188,8 +188,10 @@ def test_time_search_respects_start_end_and_truncation_in_every_codec(codec: int
         log.advance_log_start(start)
         for _ in range(40):
             wanted_ms = chance.choice(timestamps)
-            found = log.offset_for_timestamp(wanted_ms, up_to_offset=end)
-            assert (found[:2] if found else None) == brute_force(records, wanted_ms, start, end)
+            position = log.offset_for_timestamp(wanted_ms, up_to_offset=end)
+            assert (position[:2] if position else None) == brute_force(
+                records, wanted_ms, start, end
+            )
         rest = [(timestamp, -offset) for offset, timestamp in records if offset >= start]
         greatest, offset = max(rest)
         assert log.max_timestamp() == (-offset, greatest, 0)
@@ -248,12 +250,12 @@ def test_aborted_transactions_of_a_read_are_those_up_to_the_next_index_entry() -
     for start_offset in (0, 51, 100, 199):
         records = log.read(start_offset, 1, up_to_offset=log.end_offset)
         assert records is not None
-        found = log.aborted_within(start_offset, records)
+        aborted = log.aborted_within(start_offset, records)
         records.release()
         expected = log.aborted_transactions(start_offset, start_offset + 1)
         assert expected == [(start_offset // 2 + 1, start_offset // 2 * 2)]
-        assert found[:1] == expected
-        assert len(found) < 6
+        assert aborted[:1] == expected
+        assert len(aborted) < 6
     records = log.read(0, 1 << 20, up_to_offset=log.end_offset)
     assert records is not None
     assert log.aborted_within(0, records) == log.aborted_transactions(0, log.end_offset)
@@ -323,9 +325,9 @@ def test_small_batch_that_grows_when_it_is_decompressed_is_not_searched_on_the_l
         log.offset_for_timestamp(NOW_MS, up_to_offset=1, budget=LookupBudget())
     with pytest.raises(TooLong):
         log.max_timestamp(up_to_offset=1, budget=LookupBudget())
-    found = log.offset_for_timestamp(NOW_MS, up_to_offset=1)
-    assert found is not None
-    assert found[:2] == (0, NOW_MS)
+    position = log.offset_for_timestamp(NOW_MS, up_to_offset=1)
+    assert position is not None
+    assert position[:2] == (0, NOW_MS)
 
 
 @pytest.mark.parametrize("codec", [1, 4])

@@ -96,9 +96,9 @@ def test_jitter_stays_below_its_limit_and_below_the_age() -> None:
     assert roll_jitter_ms(LogConfig(), "orders", 0, 5) == 0
     for segment_ms in (4, 10**9):
         config = LogConfig(segment_jitter_ms=10, segment_ms=segment_ms)
-        found = [roll_jitter_ms(config, "orders", 0, base) for base in range(200)]
-        assert set(found) == set(range(min(10, segment_ms)))
-        assert found == [roll_jitter_ms(config, "orders", 0, base) for base in range(200)]
+        jitters = [roll_jitter_ms(config, "orders", 0, base) for base in range(200)]
+        assert set(jitters) == set(range(min(10, segment_ms)))
+        assert jitters == [roll_jitter_ms(config, "orders", 0, base) for base in range(200)]
 
 
 def old(*segments: tuple[int, int, int]) -> list[OldSegment]:

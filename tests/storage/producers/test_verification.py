@@ -37,9 +37,11 @@ def begin(states: ProducerStates, sequence: int = 0, epoch: int = 0) -> Verifica
     return states.begin_verification(ONE, sequence=sequence, producer_epoch=epoch, now_ms=0)
 
 
-def refusal(states: ProducerStates, one: RecordBatch, guard: VerificationGuard | None) -> ErrorCode:
+def refusal(
+    states: ProducerStates, batch: RecordBatch, guard: VerificationGuard | None
+) -> ErrorCode:
     with pytest.raises(BrokerError) as refused:
-        states.check_verified(one, guard)
+        states.check_verified(batch, guard)
     return refused.value.code
 
 

@@ -76,7 +76,7 @@ def written() -> tuple[dict[str, bytes], list[tuple[int, tuple[object, ...]]]]:
     """
     folder = LogFolder(config=CONFIG)
     log = folder.open()
-    known = []
+    states = []
     batches = [
         batch(1_000 + each, 1_000 - each, producer_id=3, producer_epoch=0, base_sequence=2 * each)
         for each in range(8)
@@ -92,11 +92,11 @@ def written() -> tuple[dict[str, bytes], list[tuple[int, tuple[object, ...]]]]:
     ]
     for number, each in enumerate(batches):
         append(log, each, leader_epoch=number // 3)
-        known.append((len(log.segments), log.active.size, facts(log)))
+        states.append((len(log.segments), log.active.size, facts(log)))
     log.active.write_indexes(is_last=False)
     last = len(log.segments)
-    ends = [(size, fact) for count, size, fact in known if count == last]
-    before = [fact for count, _, fact in known if count < last][-1]
+    ends = [(size, fact) for count, size, fact in states if count == last]
+    before = [fact for count, _, fact in states if count < last][-1]
     return snapshot_of(folder.files), [(0, before), *ends]
 
 
@@ -312,8 +312,10 @@ def test_after_a_clean_stop_the_last_five_batches_are_recognised_when_sent_again
     log = folder.open(was_clean=True)
     assert log.producer_states.entries == before
     again = append(log, *sent[-10:])
-    assert all(one.is_duplicate for one in again)
-    assert [one.base_offset for one in again] == [one.base_offset for one in stored[-10:]]
+    assert all(result.is_duplicate for result in again)
+    assert [result.base_offset for result in again] == [
+        result.base_offset for result in stored[-10:]
+    ]
 
 
 def test_batches_of_an_older_epoch_are_not_recalled() -> None:

@@ -81,16 +81,16 @@ class Written:
     """Bytes of each .log file that a flush has seen."""
 
 
-def write(config: LogConfig, wanted: list[Step], *, rising: bool) -> Written:
+def write(config: LogConfig, steps: list[Step], *, rising: bool) -> Written:
     """Append as a follower does: offsets and epochs are the leader's, gaps included."""
     folder = LogFolder(config=config)
     log = folder.open()
     written = Written(folder)
     flush(log)
     epoch = sequence = 0
-    for number, step in enumerate(wanted):
+    for number, step in enumerate(steps):
         epoch = max(epoch, step.epoch) if rising else step.epoch
-        one = batch(
+        new_batch = batch(
             *[NOW_MS + number] * step.record_count,
             value=b"v" * step.value_bytes,
             base_offset=log.end_offset + step.gap,
@@ -100,7 +100,7 @@ def write(config: LogConfig, wanted: list[Step], *, rising: bool) -> Written:
             base_sequence=sequence if step.producer_id >= 0 else -1,
         )
         sequence += step.record_count if step.producer_id >= 0 else 0
-        log.append_as_follower(one.view, now_ms=NOW_MS)
+        log.append_as_follower(new_batch.view, now_ms=NOW_MS)
         if step.is_flushed:
             flush(log)
             written.durable = {segment.handle.path: segment.size for segment in log.segments}
@@ -160,8 +160,8 @@ def check_all(written: Written, config: LogConfig, *, rising: bool) -> Log:
     folder.config = config
     for was_clean in (False, False, True):
         log = folder.open(recovery_point=written.recovery_point, was_clean=was_clean)
-        found = log_files(folder.files)
-        assert {path: data for path, data in found.items() if data} == {
+        contents = log_files(folder.files)
+        assert {path: data for path, data in contents.items() if data} == {
             path: data for path, data in expected.items() if data
         }
         ends = [0]
@@ -187,11 +187,11 @@ COMMON = settings(
 
 
 @COMMON
-@given(before=configs, after=configs, wanted=steps, rising=st.booleans())
+@given(before=configs, after=configs, steps=steps, rising=st.booleans())
 def test_killed_process_loses_no_batch(
-    before: LogConfig, after: LogConfig, wanted: list[Step], rising: bool
+    before: LogConfig, after: LogConfig, steps: list[Step], rising: bool
 ) -> None:
-    written = write(before, wanted, rising=rising)
+    written = write(before, steps, rising=rising)
     total = sum(map(len, log_files(written.folder.files).values()))
     log = check_all(written, after, rising=rising)
     assert log.size_bytes() == total, "every batch was in the kernel"
@@ -204,14 +204,14 @@ def test_killed_process_loses_no_batch(
 @given(
     before=configs,
     after=configs,
-    wanted=steps,
+    steps=steps,
     rising=st.booleans(),
     seed=st.integers(0, 1 << 32),
 )
 def test_power_cut_loses_no_durable_batch_and_none_before_the_first_torn_one(
-    before: LogConfig, after: LogConfig, wanted: list[Step], rising: bool, seed: int
+    before: LogConfig, after: LogConfig, steps: list[Step], rising: bool, seed: int
 ) -> None:
-    written = write(before, wanted, rising=rising)
+    written = write(before, steps, rising=rising)
     written.folder.files.crash(SeededRandomness(seed))
     log = check_all(written, after, rising=rising)
     sizes = {segment.handle.path: segment.size for segment in log.segments}
@@ -220,11 +220,11 @@ def test_power_cut_loses_no_durable_batch_and_none_before_the_first_torn_one(
 
 
 @COMMON
-@given(before=configs, after=configs, wanted=steps, torn=st.data())
+@given(before=configs, after=configs, steps=steps, torn=st.data())
 def test_flipped_bit_takes_what_follows_it_and_nothing_before(
-    before: LogConfig, after: LogConfig, wanted: list[Step], torn: st.DataObject
+    before: LogConfig, after: LogConfig, steps: list[Step], torn: st.DataObject
 ) -> None:
-    written = write(before, wanted, rising=True)
+    written = write(before, steps, rising=True)
     written.recovery_point = 0
     files = written.folder.files
     path = torn.draw(st.sampled_from([p for p, data in log_files(files).items() if data]))
@@ -238,16 +238,16 @@ def test_flipped_bit_takes_what_follows_it_and_nothing_before(
     file.close()
     written.folder.config = replace(after)
     log = written.folder.open()
-    left = {one: content for one, content in log_files(files).items() if content}
+    left = {name: content for name, content in log_files(files).items() if content}
     assert set(left) <= set(expected)
     is_cut = False
-    for one, content in expected.items():
-        found = left.get(one, b"")
+    for name, content in expected.items():
+        remainder = left.get(name, b"")
         if is_cut:
-            assert not found, "what follows the cut"
-        elif found != content:
+            assert not remainder, "what follows the cut"
+        elif remainder != content:
             assert is_base_offset, "a base offset that cannot be is a flaw that no checksum covers"
-            assert content.startswith(found)
+            assert content.startswith(remainder)
             is_cut = True
     if expected != log_files(files) or len(expected) < len(log.segments):
         assert written.folder.warnings()
@@ -260,8 +260,8 @@ def test_epochs_of_batches_that_compaction_removed_stay_with_their_first_offsets
         folder = LogFolder(config=config)
         log = folder.open()
         for offset, epoch in ((0, 1), (130, 5), (131, 5)):
-            one = batch(base_offset=offset, leader_epoch=epoch)
-            log.append_as_follower(one.view, now_ms=NOW_MS)
+            new_batch = batch(base_offset=offset, leader_epoch=epoch)
+            log.append_as_follower(new_batch.view, now_ms=NOW_MS)
         log.assign_epoch(5, 100)
         log.abandon()
         log = folder.open()
@@ -273,8 +273,8 @@ def test_epoch_of_the_checkpoint_that_a_batch_contradicts_is_removed() -> None:
     folder = LogFolder()
     log = folder.open()
     for offset, epoch in ((0, 2), (70, 3), (80, 3), (85, 5)):
-        one = batch(base_offset=offset, leader_epoch=epoch)
-        log.append_as_follower(one.view, now_ms=NOW_MS)
+        new_batch = batch(base_offset=offset, leader_epoch=epoch)
+        log.append_as_follower(new_batch.view, now_ms=NOW_MS)
     stale = folder.files.open(f"{FOLDER}/leader-epoch-checkpoint")
     stale.truncate(0)
     stale.append((b"0\n2\n2 0\n4 80\n",))

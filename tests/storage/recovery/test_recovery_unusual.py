@@ -149,10 +149,10 @@ def test_offsets_far_above_the_base_of_their_segment_are_kept() -> None:
     for was_clean in (False, True):
         log = folder.open(was_clean=was_clean)
         assert (log.size_bytes(), log.end_offset) == (size, far + 2)
-        for wanted, found in ((0, 0), (1, 1), (2, far), (far, far), (far + 1, far + 1)):
-            piece = log.read(wanted, 1, up_to_offset=far + 2)
+        for start_offset, base_offset in ((0, 0), (1, 1), (2, far), (far, far), (far + 1, far + 1)):
+            piece = log.read(start_offset, 1, up_to_offset=far + 2)
             assert piece is not None
-            assert RecordBatch(memoryview(piece.read())).base_offset == found
+            assert RecordBatch(memoryview(piece.read())).base_offset == base_offset
             piece.release()
         assert append(log, batch(1))[0].base_offset == far + 2
         truncate_log(log, far + 2, now_ms=NOW_MS)

@@ -96,10 +96,12 @@ def load(data: Path) -> LogManager:
     """What a broker of ours does with the directory before it serves."""
     files = SystemFileSystem()
     manager = LogManager(files, [str(data)], Descriptors(files), file_delete_delay_ms=60_000)
-    (found,) = manager.open_directories().values()
-    assert found.broker_id == 0
-    assert found.cluster_id is not None
-    manager.claim(broker_id=0, cluster_id=found.cluster_id, date="Tue Jul 01 12:00:00 UTC 2025")
+    (properties,) = manager.open_directories().values()
+    assert properties.broker_id == 0
+    assert properties.cluster_id is not None
+    manager.claim(
+        broker_id=0, cluster_id=properties.cluster_id, date="Tue Jul 01 12:00:00 UTC 2025"
+    )
     (report,) = manager.load(lambda _: LogConfig(), now_ms=0)
     assert report.was_clean_shutdown
     assert report.unknown == []
@@ -143,10 +145,10 @@ def test_apache_kafka_and_this_storage_take_turns_on_one_directory(tmp_path: Pat
             values = read_all(broker, "plain", COUNT + 1)
             assert values == [*(b"%0200d" % number for number in range(COUNT)), b"ours"]
             assert read_all(broker, "transactional", 2) == [b"kept", b"kept too"]
-        said = (tmp_path / "kafka.log").read_text()
-        assert "since clean shutdown file was found" in said
+        log_text = (tmp_path / "kafka.log").read_text()
+        assert "since clean shutdown file was found" in log_text
         for complaint in ("Rebuilding", "corrupt", "Corrupt", " ERROR ", "Recovering unflushed"):
-            assert complaint not in said, complaint
+            assert complaint not in log_text, complaint
 
         again = load(data)
         log = again.get("plain", 0)

@@ -14,14 +14,14 @@ VALUE_BYTES = 5_000
 def whole_scan(segment: Segment) -> list[tuple[int, int]]:
     """(last offset, position) of the batches, read one after the other from the start."""
     data = segment.handle.use().read_at(0, segment.size)
-    found, position = [], 0
+    positions, position = [], 0
     while position < len(data):
         base_offset = int.from_bytes(data[position : position + 8], "big")
         size = int.from_bytes(data[position + 8 : position + 12], "big") + 12
         delta = int.from_bytes(data[position + 23 : position + 27], "big")
-        found.append((base_offset + delta, position))
+        positions.append((base_offset + delta, position))
         position += size
-    return found
+    return positions
 
 
 def test_lookup_in_any_order_finds_what_a_scan_finds_also_after_truncations() -> None:
@@ -44,11 +44,13 @@ def test_lookup_in_any_order_finds_what_a_scan_finds_also_after_truncations() ->
                 offset = min(lately[-1 - number], log.end_offset - 1)
             elif random.random() < 0.2:
                 offset = random.randrange(log.end_offset)
-            expected = next(one for one in scanned if one[0] >= offset)
-            found = segment.find(offset)
-            assert found is not None
-            assert (found.last_offset, found.position) == expected
-            offset = found.last_offset + 1 if found.last_offset + 1 < log.end_offset else 0
+            expected = next(position for position in scanned if position[0] >= offset)
+            found_batch = segment.find(offset)
+            assert found_batch is not None
+            assert (found_batch.last_offset, found_batch.position) == expected
+            offset = (
+                found_batch.last_offset + 1 if found_batch.last_offset + 1 < log.end_offset else 0
+            )
             asked.append(offset)
         lately = asked[-ENDS_MAX:]
         assert segment.find(log.end_offset) is None

@@ -57,18 +57,18 @@ class Rebuilds:
     """Has indexes rebuilt when a test says so, as a broker does it in a thread."""
 
     folder: LogFolder
-    wanted: list[IndexRebuild] = field(default_factory=list)
+    jobs: list[IndexRebuild] = field(default_factory=list)
 
     def watch(self) -> Rebuilds:
         self.folder.descriptors.serve(self._note)
         return self
 
     def _note(self, segment: Segment, reason: str) -> None:
-        self.wanted.append(IndexRebuild(segment, reason))
+        self.jobs.append(IndexRebuild(segment, reason))
 
     def run(self) -> None:
-        (job,) = self.wanted
-        self.wanted.clear()
+        (job,) = self.jobs
+        self.jobs.clear()
         job.run(self.folder.files)
         while not job.finish(self.folder.files):
             job.run(self.folder.files)
@@ -155,7 +155,7 @@ def test_lookup_in_an_unusable_index_waits_until_it_is_rebuilt(
         log.advance_high_watermark(COUNT)
         with pytest.raises(IndexUnready):
             log.delete_old_segments(now_ms=NOW_MS * 2)
-    assert len(rebuilds.wanted) == 1, "however often it was asked for"
+    assert len(rebuilds.jobs) == 1, "however often it was asked for"
     assert (log.end_offset, len(log.segments)) == (COUNT, 3), "nothing was cut"
     assert read_one(log, 200) == everything[200 * SIZE : 201 * SIZE]
     rebuilds.run()
@@ -179,7 +179,7 @@ def test_indexes_of_the_active_segment_are_rebuilt_while_it_is_appended_to(
     folder.files.open(INDEX).truncate(0)
     with pytest.raises(IndexUnready):
         read_one(log, 1)
-    (job,) = rebuilds.wanted
+    (job,) = rebuilds.jobs
     if not is_before_the_run:
         job.run(folder.files)
     # More of it closes the segment meanwhile.
@@ -208,7 +208,7 @@ def test_rebuild_runs_again_when_much_was_appended_meanwhile(
     folder.files.open(INDEX).truncate(0)
     with pytest.raises(IndexUnready):
         read_one(log, 1)
-    (job,) = rebuilds.wanted
+    (job,) = rebuilds.jobs
     job.run(folder.files)
     append(log, *[batch(NOW_MS + COUNT + each) for each in range(5)])
     assert not job.finish(folder.files)
@@ -227,7 +227,7 @@ def test_rebuild_changes_nothing_after_a_truncation_or_deletion() -> None:
         rebuilds = Rebuilds(folder).watch()
         with pytest.raises(IndexUnready):
             read_one(log, 100)
-        (job,) = rebuilds.wanted
+        (job,) = rebuilds.jobs
         if change == "cut":
             truncate_log_fully(log, 0)
         elif change == "deleted":
@@ -263,7 +263,7 @@ def test_damaged_segment_is_not_rebuilt_again_and_again() -> None:
         with pytest.raises(BrokerError) as refusal:
             read_one(log, 100)
         assert refusal.value.code is ErrorCode.CORRUPT_MESSAGE
-    assert not rebuilds.wanted
+    assert not rebuilds.jobs
 
 
 def test_half_built_indexes_are_removed_by_the_next_start() -> None:
@@ -272,7 +272,7 @@ def test_half_built_indexes_are_removed_by_the_next_start() -> None:
     rebuilds = Rebuilds(folder).watch()
     with pytest.raises(IndexUnready):
         read_one(log, 100)
-    rebuilds.wanted[0].run(folder.files)
+    rebuilds.jobs[0].run(folder.files)
     assert [name for name in folder.files.list(FOLDER) if "rebuilt" in name]
     log.abandon()
     log = folder.open(was_clean=True)
@@ -370,8 +370,8 @@ def test_search_by_time_equals_brute_force(
             batches = batches[:kept]
         log.advance_log_start(min(start, log.end_offset))
         for wanted_ms in (0, 1, 2, 3, 7, 8, 15, 29, 30, 31):
-            found = brute_force(batches, wanted_ms, start)
-            expected = None if found is None else (*found, 0)
+            position = brute_force(batches, wanted_ms, start)
+            expected = None if position is None else (*position, 0)
             assert log.offset_for_timestamp(wanted_ms, up_to_offset=1 << 40) == expected
             assert in_thread(log, wanted_ms) == expected
         top = greatest(batches, start)
@@ -450,7 +450,7 @@ def test_small_active_segment_is_appended_to_at_once_whatever_its_indexes() -> N
     log = reopened(folder, log, remove_both)
     rebuilds = Rebuilds(folder).watch()
     append(log, batch(NOW_MS + 5))
-    assert not rebuilds.wanted
+    assert not rebuilds.jobs
     assert log.max_timestamp() == (5, NOW_MS + 5, 0)
     log.check()
 
