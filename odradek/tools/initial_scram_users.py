@@ -23,15 +23,21 @@ from odradek.broker.security.sasl.scram_credential import (
 from odradek.broker.security.sasl.scram_users import MECHANISM_TYPES
 from odradek.controller.coordination.salvage import replace_all
 from odradek.controller.coordination.session import Create
-from odradek.controller.coordination.state_files import find_files
+from odradek.controller.coordination.state_files import (
+    CoordinationDamaged,
+    find_files,
+    read_tree,
+)
 from odradek.controller.coordination.tree import Tree
 from odradek.controller.znodes.config_znodes import encode_config
 from odradek.controller.znodes.sanitizer import sanitized
+from odradek.runtime.files import FileSystem
 from odradek.runtime.system_files import SystemFileSystem
 from odradek.tools.errors import ToolError
 
 SALT_BYTES: Final = 32
 USERS: Final = "/config/users"
+PARENTS: Final = ("/config", USERS)
 TIMEOUT_MS: Final = 18_000
 
 
@@ -113,22 +119,36 @@ def _iterations(mechanism: str, text: str) -> int:
     return number
 
 
+def _has_state(files: FileSystem, folder: str) -> bool:
+    """Whether coordination files have more than `store_initial_users` writes."""
+    snapshots, journals = find_files(files, folder)
+    try:
+        tree = read_tree(files, folder).tree
+    except CoordinationDamaged:
+        # A crash leaves an empty journal before the snapshot is there.
+        return bool(snapshots) or any(files.read(journal.path) for journal in journals)
+    others = [path for path in tree.nodes if path not in ("/", *PARENTS)]
+    return not all(path.startswith(f"{USERS}/") for path in others)
+
+
 def store_initial_users(folder: str, users: Sequence[ScramUser]) -> None:
-    """Write the coordination files of a node that has none.
+    """Write the coordination files of a node that has none, or the users of an interrupted format.
 
     folder  its first log directory
-    raises  ToolError when there are such files; OSError
+    raises  ToolError when there is the state of a cluster; OSError
     """
     files = SystemFileSystem()
-    if any(find_files(files, folder)):
-        raise ToolError(f"{folder} has the users of a cluster: use odradek configs")
+    if _has_state(files, folder):
+        raise ToolError(
+            f"{folder} has the metadata of a cluster: users are stored with odradek configs"
+        )
     configs: dict[str, dict[str, str]] = {}
     for user in users:
         configs.setdefault(user.name, {})[user.mechanism] = user.credential.text
     tree = Tree()
     tree.open_session(TIMEOUT_MS)
     session_id = tree.last_session_id
-    nodes = [Create("/config"), Create(USERS)]
+    nodes = [Create(path) for path in PARENTS]
     for name, config in configs.items():
         nodes.append(Create(f"{USERS}/{sanitized(name)}", encode_config(config)))
     tree.transact(session_id, nodes, int(time() * 1000))

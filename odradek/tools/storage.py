@@ -158,18 +158,17 @@ def _run_format(settings: BrokerSettings, options: argparse.Namespace) -> None:
     users: Sequence[ScramUser] = ()
     if options.add_scram:
         # Imported only here: it loads parts of the broker.
-        from odradek.tools.initial_scram_users import parse_add_scram, store_initial_users
+        from odradek.tools.initial_scram_users import parse_add_scram
 
         users = [parse_add_scram(argument) for argument in options.add_scram]
-    is_new = format_directories(
+    format_directories(
         settings,
         options.cluster_id,
         ignores_formatted=options.ignore_formatted,
         release=release,
         voters=voters,
+        users=users,
     )
-    if users and is_new:
-        store_initial_users(settings.metadata_log_dir, users)
 
 
 def _quorum_of(settings: BrokerSettings) -> QuorumConfig:
@@ -189,13 +188,15 @@ def format_directories(
     ignores_formatted: bool,
     release: str = RELEASES["3.9"],
     voters: Mapping[int, str] | None = None,
-) -> bool:
-    """Write meta.properties into each directory that has none, and print each; whether that of the
-    metadata had none.
+    users: Sequence[ScramUser] = (),
+) -> None:
+    """Write meta.properties into each directory that has none, and print each.
 
     ignores_formatted  directories that are formatted are left as they are, not refused
     voters             the directory ids of the controllers of a dynamic quorum, by node id
-    raises             ToolError, MetaPropertiesError; OSError
+    users              stored when the directory of the metadata has no meta.properties
+    raises             ToolError, MetaPropertiesError; OSError, after which it can be repeated with
+                       `ignores_formatted`
     """
     quorum = _quorum_of(settings)
     files = SystemFileSystem()
@@ -210,10 +211,16 @@ def format_directories(
         )
     if len(formatted) == len(directories):
         print("All of the log directories are already formatted.")
-        return False
-    for path in directories:
-        if stored[path] is not None:
-            continue
+        return
+    unformatted = [path for path in directories if stored[path] is None]
+    for path in unformatted:
+        os.makedirs(path, exist_ok=True)
+    if users and stored[metadata] is None:
+        from odradek.tools.initial_scram_users import store_initial_users
+
+        # Before meta.properties: with it a repeated format would leave the users out.
+        store_initial_users(settings.metadata_log_dir, users)
+    for path in unformatted:
         kind, directory_id = "data directory", random_uuid()
         if path == metadata:
             kind = "metadata directory"
@@ -222,14 +229,12 @@ def format_directories(
                 kind = f"dynamic metadata {'' if own is None else 'voter '}directory"
                 directory_id = own or directory_id
         print(f"Formatting {kind} {path} with metadata.version {release}.")
-        os.makedirs(path, exist_ok=True)
         write_meta_properties(
             files,
             path,
             MetaProperties(quorum.node_id, cluster_id, directory_id, KRAFT_VERSION),
             date=strftime("%a %b %d %H:%M:%S %Z %Y"),
         )
-    return stored[metadata] is None
 
 
 def metadata_version(release: str | None) -> str:
