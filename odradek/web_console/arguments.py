@@ -36,6 +36,13 @@ class PageArguments:
             raise PageArgumentError(f"'{name}' is missing")
         return text
 
+    def required_raw(self, name: str) -> str:
+        """With its blanks, which the name of a group may have; raises  PageArgumentError."""
+        text = self.raw(name)
+        if not text:
+            raise PageArgumentError(f"'{name}' is missing")
+        return text
+
     def flag(self, name: str) -> bool:
         return self.text(name) not in ("", "0", "false", "no")
 

@@ -67,6 +67,7 @@ FLAGS: Final = (
     *HELP_FLAGS,
 )
 _NAMED: Final = re.compile(r"([A-Za-z0-9._-]+)=(.*)", re.DOTALL)
+_HOST_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -96,6 +97,7 @@ def _act(options: Options) -> int:
         )
     if options.has("tls-key") and not options.has("tls-certificate"):
         raise OptionsError("--tls-key needs --tls-certificate")
+    allowed_hosts = _allowed_hosts(options)
     configs = _configs(options)
     clusters = [
         ShownCluster(name, bootstrap, {**configs.get("", {}), **configs.get(name, {})})
@@ -106,7 +108,7 @@ def _act(options: Options) -> int:
         raise OptionsError(f"--command-config: there is no cluster '{unused[0]}'")
     registries = _registries(options, clusters)
     console = Console(clusters, registries, allows_changes=options.has("allow-changes"))
-    application = new_application(console, [*options.values("allowed-host"), host.lower()], users)
+    application = new_application(console, [*allowed_hosts, host.lower()], users)
     config = uvicorn.Config(
         application,
         http="h11",
@@ -159,6 +161,15 @@ def _family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
+def _allowed_hosts(options: Options) -> list[str]:
+    """raises  OptionsError"""
+    names = options.values("allowed-host")
+    for name in names:
+        if not _HOST_NAME.fullmatch(name):
+            raise OptionsError(f"--allowed-host: '{name}' is not a name of a host, without a port")
+    return names
+
+
 def _clusters(options: Options) -> dict[str, str]:
     """Bootstrap addresses by name of the cluster.
 
@@ -167,6 +178,12 @@ def _clusters(options: Options) -> dict[str, str]:
     clusters: dict[str, str] = {}
     for text in options.values("bootstrap-server"):
         match = _NAMED.fullmatch(text)
+        if not match and "=" in text:
+            # No address has this character.
+            raise OptionsError(
+                f"--bootstrap-server: '{text.partition('=')[0]}' is not a name of letters, digits, "
+                "'.', '_' and '-'"
+            )
         name, bootstrap = match.groups() if match else ("", text)
         if not match:
             name = "cluster" if not clusters else f"cluster-{len(clusters) + 1}"

@@ -113,6 +113,8 @@ def test_restart_that_would_leave_too_few_replicas_is_refused(cluster: BrokerClu
     done = our_tool_here("rolling-restart", [*words, "restart {name}"])
     assert done.exit_code == 2
     assert "{name} is not one of {id}, {host}, {port}, {rack}" in done.errors
+    done = our_tool_here("rolling-restart", [*words, " "])
+    assert (done.exit_code, done.errors) == (2, "--command: an empty command restarts no broker\n")
 
 
 def response(*, isr: list[int], leader: int = 1, controller: int = 1) -> MetadataResponse:

@@ -226,6 +226,7 @@ def test_broker_that_refuses_keeps_no_throttle_of_another_one(
     ("words", "code", "text"),
     [
         (["--goals", "cpu"], 2, "--goals: 'cpu' is not one of replicas, disk"),
+        (["--goals", ""], 2, "--goals: '' is not one of replicas, disk"),
         (["--exclude-topics", "("], 2, "--exclude-topics: '(' is not a pattern"),
         (["--batch", "0"], 2, "--batch: 0 is not a number of at least 1"),
         (["--dry-run", "--execute"], 2, "--dry-run and --execute exclude each other"),

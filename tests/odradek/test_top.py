@@ -14,6 +14,7 @@ import termios
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from time import monotonic
 
 import pytest
@@ -70,6 +71,16 @@ def test_page_shows_rates_of_two_samples_and_what_is_wrong() -> None:
     assert any(line.split() == ["readers", "unknown", "-"] for line in by_leaders)
 
 
+def test_groups_that_no_sample_has_are_unknown() -> None:
+    unknown = sample(12.0, 300, 70)._replace(lags=None, problems=("groups: b:2 is away",))
+    lines = list(page(unknown, sample(10.0, 100, 50)))
+    assert "! groups: b:2 is away" in lines
+    assert lines[-1] == "Groups unknown"
+    assert any(
+        line.split() == ["readers", "70", "-"] for line in page(sample(14.0, 1, 70), unknown)
+    )
+
+
 def test_group_does_not_move_the_cursor_of_a_terminal() -> None:
     named = sample(12.0, 300, 70)._replace(lags={"\x1b[2J\nqué": 70})
     (line,) = (line for line in page(named, None) if "qué" in line)
@@ -124,6 +135,22 @@ def test_once_prints_brokers_rates_and_lag(cluster: BrokerCluster) -> None:
     assert rows["3"][5] == "0/s"
     assert int(rows["readers"][1]) >= 42
     assert "under-replicated 0" in done.output
+
+
+def test_groups_are_unknown_while_a_broker_is_away(tmp_path: Path) -> None:
+    long_session = {"zookeeper.session.timeout.ms": "300000"}
+    with broker_cluster(tmp_path, zookeeper_connect=None, overrides=long_session) as brokers:
+        consumer = Consumer({"bootstrap.servers": brokers.bootstrap, "group.id": "readers"})
+        brokers.create_topic("orders", assignment={0: [1]})
+        consumer.commit(offsets=[TopicPartition("orders", 0, 0)], asynchronous=False)
+        consumer.close()
+        words = ["--bootstrap-server", brokers.bootstrap, "--once", "--interval-ms", "1"]
+        assert "Groups 1, with lag 0" in our_tool_here("top", words).output
+        brokers.kill(3)
+        done = our_tool_here("top", words)
+    assert done.exit_code == 0, done
+    assert done.output.endswith("\nGroups unknown\n")
+    assert re.search("^! groups: .*cannot be reached", done.output, re.M)
 
 
 class Terminal:

@@ -89,6 +89,11 @@ def test_pages_show_what_the_cluster_has(
     group = console.json("/clusters/shop/group?id=billing")
     assert group["lag"] == first["end"] - 1
     assert group["partitions"]["rows"][0]["committed"] == 1
+    for prefix in ("", "/api"):
+        for query in ("", "?id="):
+            status, text = console.get(f"{prefix}/clusters/shop/group{query}")
+            assert status == 400
+            assert "missing" in text
 
 
 def test_names_with_html_are_text(console: ConsoleProcess, page: Page) -> None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
-from odradek.bounded_files import open_file
+from odradek.bounded_files import open_file, system_error_text
 from odradek.extras import missing_library
 from odradek.tools.backup.errors import BackupError
 
@@ -28,7 +29,7 @@ class FileWriter(Protocol):
     """A file that is being written; it is not in the store before `commit`."""
 
     def write(self, data: memoryview | bytes) -> object:
-        """Append bytes; raises  OSError."""
+        """Append bytes; raises  OSError, BackupError."""
 
     def commit(self) -> None:
         """Put the file into the store, durably; raises  OSError, BackupError."""
@@ -113,12 +114,14 @@ class _LocalWriter:
         self._file = os.fdopen(descriptor, "wb")
 
     def write(self, data: memoryview | bytes) -> object:
-        return self._file.write(data)
+        with _named(self._path):
+            return self._file.write(data)
 
     def commit(self) -> None:
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
+        with _named(self._path):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
         os.replace(self._partial, self._path)
         folder = self._path.parent
         while True:
@@ -128,8 +131,19 @@ class _LocalWriter:
             folder = folder.parent
 
     def discard(self) -> None:
-        self._file.close()
+        # What is buffered is not needed, and a full disk refuses it again.
+        with suppress(OSError):
+            self._file.close()
         self._partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Add the path to an error of an open file, which names none: a full disk."""
+    try:
+        yield
+    except OSError as error:
+        raise BackupError(f"{path} cannot be written: {system_error_text(error)}") from error
 
 
 def _sync_folder(folder: Path) -> None:
@@ -216,7 +230,8 @@ class _S3Writer:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by commit and discard
 
     def write(self, data: memoryview | bytes) -> object:
-        return self._file.write(data)
+        with _named(Path(tempfile.gettempdir())):
+            return self._file.write(data)
 
     def commit(self) -> None:
         self._store.put(self._name, self._file)

@@ -136,7 +136,7 @@ def parse_goals(options: Options) -> tuple[str, ...]:
     if not options.has("goals"):
         return tuple(SOFT_GOALS)
     goals = options.list_of("goals")
-    for goal in goals:
+    for goal in goals or [""]:
         if goal not in SOFT_GOALS:
             raise OptionsError(f"--goals: '{goal}' is not one of {', '.join(SOFT_GOALS)}")
     return tuple(goals)

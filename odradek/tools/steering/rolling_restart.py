@@ -65,6 +65,8 @@ def main(arguments: Sequence[str]) -> int:
 def _act(client: Client, options: Options) -> None:
     template = options.value("command")
     assert template is not None, "the option is required"
+    if not template.strip():
+        raise OptionsError("--command: an empty command restarts no broker")
     try:
         unknown = unknown_fields(template)
     except ValueError as error:

@@ -101,7 +101,7 @@ def take_sample(client: Client) -> TopSample:
             # The next request must not read the response of this one.
             client.close()
             problems.append(f"broker {broker.node_id}: {error}")
-    lags: dict[str, int | None] = {}
+    lags: dict[str, int | None] | None = None
     try:
         lags = read_lags(client, ends)
     except (ToolError, ClientError) as error:

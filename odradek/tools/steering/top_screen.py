@@ -32,8 +32,8 @@ class TopSample(NamedTuple):
     """Log end offsets, of partitions that have a leader."""
     disks: Mapping[int, BrokerDisks]
     """The disks of brokers that report them."""
-    lags: Mapping[str, int | None]
-    """By group; None: unknown."""
+    lags: Mapping[str, int | None] | None
+    """By group; None: unknown, that of one group, or which groups there are."""
     problems: tuple[str, ...] = ()
     """What could not be read, and why."""
 
@@ -141,17 +141,21 @@ def page(
 
 
 def _groups(now: TopSample, before: TopSample | None) -> Iterator[str]:
+    lags = now.lags
+    if lags is None:
+        yield "Groups unknown"
+        return
     behind = sorted(
-        (group for group, lag in now.lags.items() if lag != 0),
-        key=lambda group: (-(now.lags[group] or 0), group),
+        (group for group, lag in lags.items() if lag != 0),
+        key=lambda group: (-(lags[group] or 0), group),
     )
-    yield f"Groups {len(now.lags)}, with lag {len(behind)}"
+    yield f"Groups {len(lags)}, with lag {len(behind)}"
     if not behind:
         return
     table: list[Sequence[str]] = [("GROUP", "LAG", "CHANGE")]
     for group in behind[:GROUPS_MAX]:
-        lag = now.lags[group]
-        earlier = None if before is None else before.lags.get(group)
+        lag = lags[group]
+        earlier = None if before is None or before.lags is None else before.lags.get(group)
         change = "-"
         if before is not None and lag is not None and earlier is not None:
             change = f"{(lag - earlier) / (now.at_s - before.at_s):+.0f}/s"

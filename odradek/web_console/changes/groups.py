@@ -37,7 +37,7 @@ def plan_reset_offsets(cluster: ShownCluster, form: PageArguments) -> PlannedCha
 
     raises  ToolError, ClientError
     """
-    group = form.raw("group")
+    group = form.required_raw("group")
     target = form.choice("to", TARGETS)
     before, after = cluster.call(partial(_new_offsets, group, target, form))
     if not after:
@@ -104,7 +104,7 @@ def _commit(group: str, offsets: Mapping[TopicPartition, int], client: Client) -
 
 def plan_delete_group(cluster: ShownCluster, form: PageArguments) -> PlannedChange:
     """raises  ToolError, ClientError"""
-    group = form.raw("group")
+    group = form.required_raw("group")
     offsets = cluster.call(partial(_offsets_of_inactive, group))
     return PlannedChange(
         "delete-group",

@@ -107,7 +107,7 @@ def group_view(cluster: ShownCluster, arguments: PageArguments) -> dict[str, Any
 
     raises  ToolError, ClientError
     """
-    name = arguments.raw("id")
+    name = arguments.required_raw("id")
     metadata = read_metadata(cluster)
     description, offsets, ends = cluster.call(partial(_ask_group, name, metadata))
     owners = {

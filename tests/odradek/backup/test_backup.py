@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
 import signal
 import subprocess
@@ -270,6 +271,27 @@ def test_backup_in_a_bucket_is_restored(
         result = scene.tool("backup", "verify", "--from", "s3://absent/backup")
         assert result.exit_code == 1
         assert "NoSuchBucket" in result.errors
+
+
+def test_place_that_is_full_is_named(source: BrokerProcess, tmp_path: Path) -> None:
+    place = tmp_path / "full"
+    words = ["--all", "--to", str(place), "--bootstrap-server", source.address]
+    python, *rest = our_command("backup", words)
+    done = subprocess.run(
+        [python, "-B", *rest],  # The limit would cut files of bytecode.
+        capture_output=True,
+        text=True,
+        timeout=scene.WAIT_S,
+        check=False,
+        # It stands for a full disk: the kernel refuses the write with EFBIG instead of ENOSPC.
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, 1_000)),
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    line = done.stderr.splitlines()[-1]
+    assert line.startswith(f"odradek: {place}/segments/")
+    assert line.endswith(".log cannot be written: File too large")
+    assert not list(place.rglob("*.tmp"))
+    assert not (place / "manifest.json").exists()
 
 
 @pytest.mark.parametrize(
