@@ -23,7 +23,7 @@ from tests.support.wire import Wire
 
 PARTITIONS = 6
 LONG_SESSION_MS = 30_000
-"""Members send a heartbeat in every eighth of it."""
+"""Members send a heartbeat in every eighth of it, and learn then that another one has joined."""
 
 each_library = pytest.mark.parametrize("library", GROUP_LIBRARIES)
 
@@ -38,14 +38,17 @@ def filling(group_bootstrap: str, topic: str) -> Filling:
 def test_partitions_of_a_leaving_member_move_at_once(
     crew: Crew, filling: Filling, library: str
 ) -> None:
-    members = filling.gather(crew, [library] * 3, session_ms=LONG_SESSION_MS)
+    remaining = filling.gather(crew, [library] * 2)
+    leaving = crew.take(library)
+    leaving.join(filling.topic, filling.group, session_ms=LONG_SESSION_MS)
+    members = [*remaining, leaving]
+    filling.wait_until_shared(crew, members)
     filling.add()
     filling.wait_until_committed(crew, members)
-    crew.dismiss(members[1])
-    remaining = [members[0], members[2]]
+    crew.dismiss(leaving)
     crew.wait_until(
         lambda: owners(remaining, PARTITIONS) == [1] * PARTITIONS,
-        "the others take over before a session would end",
+        "the others take over before its session would end",
         LONG_SESSION_MS / 1000,
     )
     filling.add()
@@ -139,15 +142,16 @@ def test_returning_static_member_keeps_partitions_and_is_fenced_by_a_second_one(
     group = filling.group
     first, second = crew.take(library), crew.take(library)
     first.join(filling.topic, group, instance="one")
+    crew.wait_until(lambda: owners([first], PARTITIONS) == [1] * PARTITIONS, "it has all")
     # The session is long enough for a library that starts slowly.
-    second.join(filling.topic, group, instance="two", session_ms=30_000)
+    second.join(filling.topic, group, instance="two", session_ms=LONG_SESSION_MS)
     filling.wait_until_shared(crew, [first, second])
     noticed = len(first.now.events)
     given, generation = second.now.owned, second.now.generation
     second_life = second.now
     second.kill()
     third = crew.take(library)
-    third.join(filling.topic, group, instance="two", session_ms=30_000)
+    third.join(filling.topic, group, instance="two", session_ms=LONG_SESSION_MS)
     crew.wait_until(lambda: third.now.owned == given, "it has its partitions again")
     assert third.now.generation == generation
     assert len(first.now.events) == noticed, "no other member is affected"
@@ -159,7 +163,7 @@ def test_returning_static_member_keeps_partitions_and_is_fenced_by_a_second_one(
     if not GROUP_LIBRARIES[library].sends_instance:
         return
     usurper = crew.take(library)
-    usurper.join(filling.topic, group, instance="two", session_ms=30_000)
+    usurper.join(filling.topic, group, instance="two", session_ms=LONG_SESSION_MS)
     crew.wait_until(lambda: usurper.now.owned == given, "the next one with this id has them")
     third.say("commit")
     crew.wait_until(lambda: any(map(is_fenced, third.now.events)), "the one before is fenced")
