@@ -10,7 +10,9 @@ import threading
 import time
 
 from odradek.broker.node.monitoring import METRICS_LISTENER
+from odradek.broker.server.socket_server import IDLE_LEAST_MS
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -25,6 +27,11 @@ from tests.support.ports import free_port
 from tests.support.wire import Closed, Wire, frame
 
 IDLE_CONNECTIONS = 1_058
+FIRST_CONNECTIONS = 600
+"""Fewer than there are descriptors for; some of the further ones take the place of those that are
+idle, and some are refused."""
+QUEUED_CONNECTIONS_MAX = 40
+"""The queue of a listener takes 50; a connection more is tried again a second later."""
 JOINS = 280
 FUZZED_FRAMES = 400_000
 BAD_FRAMES = 8_000
@@ -47,8 +54,13 @@ def idle_connections(scene: Scene) -> None:
     """More of them than the process has descriptors."""
     pause = threading.Event()
     with scene.watched():
-        for _ in range(IDLE_CONNECTIONS):
-            address = ("127.0.0.1", scene.broker.port)
+        address = ("127.0.0.1", scene.broker.port)
+        for number in range(IDLE_CONNECTIONS):
+            if number == FIRST_CONNECTIONS:
+                pause.wait(IDLE_LEAST_MS / 1_000)
+            if number % QUEUED_CONNECTIONS_MAX == 0:
+                with contextlib.suppress(Closed), Wire(scene.broker.address) as wire:
+                    wire.call(ApiVersionsRequest(), 0)
             scene.resources.enter_context(socket.create_connection(address, timeout=30))
         pause.wait(3 * scene.scale)
         scene.require(scene.broker.process.running(), "the broker has ended")
