@@ -8,6 +8,7 @@ with its reason; a row there that covers nothing is stale and fails too.
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from tests.scripts.conversation import (
     ACTS_4_3,
     GOLDEN,
     GOLDEN_4_3,
+    Act,
     Steps,
     play_chapter,
     read,
@@ -30,6 +32,8 @@ ACCEPTED_4_3 = read_accepted(HERE / "differences_4_3.md")
 CHAPTERS = [name for act in ACTS.values() for name in act.chapters]
 CHAPTERS_4_3 = [name for act in ACTS_4_3.values() for name in act.chapters]
 SHOWN_MAX = 200
+AT_ONCE = 3
+"""Acts that are played at the same time: they mostly wait for sessions."""
 IS_OURS = os.environ.get(KIND_VARIABLE, "odradek") == "odradek"
 
 Played = dict[str, Steps]
@@ -37,13 +41,18 @@ Played = dict[str, Steps]
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
-    """The responses to every chapter, asked in the order of the recording; each act is fresh."""
+    """The responses to every chapter; each act has a fresh broker."""
     assert "ODRADEK_TEST_TARGET" not in os.environ, "the conversation needs a fresh broker"
-    responses: Played = {}
-    for name, act in (ACTS | ACTS_4_3 if IS_OURS else ACTS).items():
+    acts = ACTS | ACTS_4_3 if IS_OURS else ACTS
+
+    def play(name: str, act: Act) -> Played:
         with target_broker(tmp_path_factory.mktemp(name), act.settings) as address:
-            for chapter in act.chapters:
-                responses[chapter] = play_chapter(chapter, address, to_the_end=False)
+            return {each: play_chapter(each, address, to_the_end=False) for each in act.chapters}
+
+    responses: Played = {}
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for steps in pool.map(play, acts.keys(), acts.values()):
+            responses |= steps
     return responses
 
 
