@@ -51,7 +51,7 @@ JOBS := $(wildcard $(addprefix tests/pipeline/test_,demo*.py end*.py exactly_onc
 QUICK := tests/controller tests/protocol tests/storage tests/broker/group tests/broker/handlers
 PACKAGES := broker controller odradek protocol runtime storage
 
-.PHONY: run cluster secure quick quick-pythons test test-pipelines test-steps test-jobs test-clusters test-tools test-clients test-groups test-broker test-broker-parts test-parts test-sim test-mixed test-pages test-recordings test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-acls campaign-fuzz campaign-logins campaign-scripts campaign-cuts campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline test-connectors demo-pipeline plugin-runs measure-start tools system-packages clean
+.PHONY: run cluster secure quick quick-pythons test test-pipelines test-steps test-jobs test-clusters test-tools test-clients test-groups test-broker test-broker-parts test-parts test-sim test-mixed test-pages test-recordings test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-acls campaign-clients campaign-fuzz campaign-logins campaign-scripts campaign-cuts campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline test-connectors demo-pipeline plugin-runs measure-start tools system-packages clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/python -I -m odradek start $(CONFIG) $(AT_PORT) $(ARGS)
@@ -174,6 +174,10 @@ campaign-cuts: $(VENV)/.dev
 # The evaluator of ACLs beside a short description of it on 100,000 random sets; `make test` does 3,000.
 campaign-acls: $(VENV)/.dev
 	ODRADEK_ACL_SETS=100000 $(BIN)/python -m pytest -q tests/security/test_acl_cache.py
+
+# Each client library reads what each other one has written, in each codec; `make test` takes one codec of a pair.
+campaign-clients: tools
+	$(BIN)/python -m pytest -q -m slow tests/clients
 
 # Each client library logs in in each way, right and wrong, to our broker and to Apache Kafka's, and a cluster
 # with a broker of Apache Kafka migrates to SASL_SSL; `make test` does a part.
