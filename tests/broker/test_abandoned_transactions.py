@@ -47,7 +47,7 @@ class Abandoned:
 
     def look(self) -> bool:
         """Note which are aborted by now; whether all are."""
-        by_id = {one.transactional_id or "": one for one in self.began_s}
+        by_id = {producer.transactional_id or "": producer for producer in self.began_s}
         request = DescribeTransactionsRequest(transactional_ids=list(by_id))
         for state in self._wire.call(request, 0).transaction_states:
             if state.transaction_state == "CompleteAbort":
@@ -57,7 +57,8 @@ class Abandoned:
     def delays_ms(self) -> list[float]:
         """How long each was open, ascending."""
         return sorted(
-            (self.aborted_s[one] - began_s) * 1000 for one, began_s in self.began_s.items()
+            (self.aborted_s[producer] - began_s) * 1000
+            for producer, began_s in self.began_s.items()
         )
 
 
@@ -110,7 +111,7 @@ def test_abandoned_transactions_are_aborted_at_their_timeout_and_no_others_are(
     print(f"{len(delays_ms)} of {id_count} abandoned, aborted after {delays_ms[-1]:.0f} ms at most")
     assert delays_ms[0] >= timeout_ms
     assert delays_ms[-1] <= timeout_ms + LATE_S * 1000
-    left = {one.transactional_id for one in abandoned.began_s}
+    left = {producer.transactional_id for producer in abandoned.began_s}
     assert len(left) == id_count // abandoned_every
     for name, (state, epoch) in states.items():
         assert (state, epoch) == (("CompleteAbort", 1) if name in left else ("CompleteCommit", 0))

@@ -59,6 +59,6 @@ def test_thousand_pipelined_requests_get_their_responses_in_order(
         connected.settimeout(30)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
         connected.sendall(b"".join(map(request, range(REQUESTS))))
-        for wanted in range(200):
-            assert read_response(connected) == wanted
+        for correlation_id in range(200):
+            assert read_response(connected) == correlation_id
         assert broker.process.rss_bytes() - before_bytes < MEMORY_GROWTH_MAX

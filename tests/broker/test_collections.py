@@ -19,7 +19,7 @@ def test_young_collection_walks_a_bounded_number_of_objects(tmp_path: Path) -> N
     def count(phase: str, info: dict[str, int]) -> None:
         generation = info["generation"]
         if phase == "start" and generation < 2:
-            walked.append(sum(len(gc.get_objects(one)) for one in range(generation + 1)))
+            walked.append(sum(len(gc.get_objects(number)) for number in range(generation + 1)))
 
     with node_here(tmp_path):
         gc.callbacks.append(count)

@@ -51,14 +51,16 @@ def broker_with_two_directories(kind: str, folder: Path) -> Iterator[tuple[str, 
 
 def partition_metadata(talk: Talk, index: int) -> dict[str, Any]:
     topic = talk.quiet(metadata_of([TOPIC]), 12).topics[0]
-    found = next(one for one in topic.partitions if one.partition_index == index)
+    partition = next(
+        candidate for candidate in topic.partitions if candidate.partition_index == index
+    )
     return {
-        "error": found.error_code,
-        "leader": found.leader_id,
-        "epoch": found.leader_epoch,
-        "replicas": list(found.replica_nodes),
-        "isr": list(found.isr_nodes),
-        "offline": list(found.offline_replicas),
+        "error": partition.error_code,
+        "leader": partition.leader_id,
+        "epoch": partition.leader_epoch,
+        "replicas": list(partition.replica_nodes),
+        "isr": list(partition.isr_nodes),
+        "offline": list(partition.offline_replicas),
     }
 
 
@@ -77,18 +79,18 @@ def fetch_error(talk: Talk, index: int, version: int) -> int:
 
 
 def offset_error(talk: Talk, index: int) -> int:
-    wanted = ListOffsetsPartition(partition_index=index, timestamp_ms=-1, max_num_offsets=1)
+    partition = ListOffsetsPartition(partition_index=index, timestamp_ms=-1, max_num_offsets=1)
     request = ListOffsetsRequest(
-        replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC, partitions=[wanted])]
+        replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC, partitions=[partition])]
     )
     return int(talk.quiet(request, 5).topics[0].partitions[0].error_code)
 
 
 def create_error(talk: Talk, name: str, count: int) -> int:
-    wanted = CreatableTopic(
+    topic = CreatableTopic(
         name=name, num_partitions=count, replication_factor=1, assignments=[], configs=[]
     )
-    request = CreateTopicsRequest(topics=[wanted], timeout_ms=20_000)
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=20_000)
     return int(talk.quiet(request, 7).topics[0].error_code)
 
 
@@ -109,7 +111,7 @@ def until_offline(talk: Talk, index: int) -> None:
     talk.until(
         "the failure of the directory",
         lambda: (produce_error(talk, index, 1), partition_metadata(talk, index))[1],
-        lambda found: found["leader"] == -1,
+        lambda state: state["leader"] == -1,
         patience_s=PATIENCE_S,
     )
 
@@ -187,8 +189,8 @@ def test_restart_with_the_directory_brings_its_partitions_back(tmp_path: Path) -
         broker.start()
         talk = Talk(broker.address)
         talk.wait_for_topic(TOPIC, COUNT)
-        found = partition_metadata(talk, lost)
-        assert (found["leader"], found["epoch"], found["offline"]) == (0, 2, [])
+        state = partition_metadata(talk, lost)
+        assert (state["leader"], state["epoch"], state["offline"]) == (0, 2, [])
         assert produce_error(talk, lost, -1) == 0
         talk.close()
 

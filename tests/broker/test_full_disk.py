@@ -49,8 +49,8 @@ def served_offsets(talk: Talk, topic_id: UUID) -> list[int]:
         batches = partition["records"]["batches"]
         if not batches:
             return offsets
-        assert all(one["has_valid_crc"] for one in batches)
-        offsets += [record[0] for one in batches for record in one["records"]]
+        assert all(batch["has_valid_crc"] for batch in batches)
+        offsets += [record[0] for batch in batches for record in batch["records"]]
 
 
 def fill(broker: BrokerProcess, talk: Talk) -> list[int]:

@@ -48,15 +48,17 @@ def test_librdkafka_reads_all_after_a_move_whose_copy_lost_a_segment_in_a_power_
     with odradek_broker(tmp_path, overrides=overrides) as broker:
         create_topic(broker, TOPIC, {"segment.bytes": str(SEGMENT_BYTES)})
         produce(broker.address)
-        (source,) = (one for one in broker.log_directories if (one / f"{TOPIC}-0").exists())
-        (target,) = (one for one in broker.log_directories if one != source)
+        (source,) = (
+            directory for directory in broker.log_directories if (directory / f"{TOPIC}-0").exists()
+        )
+        (target,) = (directory for directory in broker.log_directories if directory != source)
         alter(broker, ResourceType.BROKER, "0", {RATE: SLOW})
         with Wire(broker.address) as wire:
             assert move(wire, target) == ErrorCode.NONE
 
         def copied() -> list[Path]:
-            found = sorted(target.glob(f"{TOPIC}-0.*-future/*.log"))
-            return found if len(found) >= SEGMENTS_COPIED else []
+            segments = sorted(target.glob(f"{TOPIC}-0.*-future/*.log"))
+            return segments if len(segments) >= SEGMENTS_COPIED else []
 
         segments = wait_until("a part of the copy", copied)
         broker.kill()

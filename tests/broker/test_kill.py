@@ -76,14 +76,14 @@ class Workload:
 def read_all(broker: BrokerProcess) -> dict[tuple[int, int], bytes]:
     """Every record of the topic by partition and offset."""
     client = Confluent(broker.address)
-    found: dict[tuple[int, int], bytes] = {}
+    values: dict[tuple[int, int], bytes] = {}
     for partition in range(PARTITIONS):
         end = client.read(TOPIC, partition, "latest", 0).position
         for message in client.read(TOPIC, partition, EARLIEST, end).messages():
             assert message.value is not None
-            found[partition, message.offset] = message.value
-        assert sorted(offset for which, offset in found if which == partition) == list(range(end))
-    return found
+            values[partition, message.offset] = message.value
+        assert sorted(offset for which, offset in values if which == partition) == list(range(end))
+    return values
 
 
 @pytest.mark.parametrize(("acks", "idempotent"), [("1", False), ("all", False), ("all", True)])
@@ -105,15 +105,15 @@ def test_acknowledged_records_survive_every_kill(
             sender.join(WAIT_S)
             assert not sender.is_alive()
             assert workload.failed == []
-        found = read_all(broker)
+        values = read_all(broker)
         lost = {
-            place for place, value in workload.acknowledged.items() if found.get(place) != value
+            place for place, value in workload.acknowledged.items() if values.get(place) != value
         }
         assert lost == set()
         assert len(workload.acknowledged) == ROUNDS * RECORDS_A_ROUND
         if idempotent:
-            assert len(found) == ROUNDS * RECORDS_A_ROUND, "each record is stored once"
-            assert len(set(found.values())) == len(found)
+            assert len(values) == ROUNDS * RECORDS_A_ROUND, "each record is stored once"
+            assert len(set(values.values())) == len(values)
 
 
 @pytest.mark.parametrize("state", ["stopped", "killed"])

@@ -62,13 +62,13 @@ class Measured:
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> Measured:
-    found = Measured()
+    measurement = Measured()
     run = asyncio.Handle._run
 
     def measuring(self: asyncio.Handle) -> None:
         began_ns = time.thread_time_ns()
         run(self)
-        found.note((time.thread_time_ns() - began_ns) / 1e6, self)
+        measurement.note((time.thread_time_ns() - began_ns) / 1e6, self)
 
     monkeypatch.setattr(asyncio.Handle, "_run", measuring)
     for name in ("fsync", "fdatasync"):
@@ -77,20 +77,24 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Measured:
         def sync(descriptor: int, real: Callable[[int], None] = synced) -> None:
             path = os.readlink(f"/proc/self/fd/{descriptor}")
             # Coordination is one small file of its own.
-            if found.is_at_work and get_ident() == found.thread and "coordination" not in path:
-                found.slow_calls.append(f"a sync of {path}")
+            if (
+                measurement.is_at_work
+                and get_ident() == measurement.thread
+                and "coordination" not in path
+            ):
+                measurement.slow_calls.append(f"a sync of {path}")
             real(descriptor)
 
         monkeypatch.setattr(os, name, sync)
     unlink = os.unlink
 
     def removing(path: Any, **rest: Any) -> None:
-        if found.is_at_work and get_ident() == found.thread and ".log" in str(path):
-            found.slow_calls.append(f"the removal of {path}")
+        if measurement.is_at_work and get_ident() == measurement.thread and ".log" in str(path):
+            measurement.slow_calls.append(f"the removal of {path}")
         unlink(path, **rest)
 
     monkeypatch.setattr(os, "unlink", removing)
-    return found
+    return measurement
 
 
 class Running:
@@ -151,22 +155,22 @@ def create(bootstrap: str, partitions: dict[str, int]) -> None:
 def make_logs(folder: Path) -> tuple[LargeLog, list[LargeLog]]:
     with running(folder) as first:
         first.client(lambda: create(first.bootstrap, {"one": 1, "many": PARTITIONS, "warm": 1}))
-    one = LargeLog(folder_of(folder, "one-0"), 1_000)
-    one.make([PLACE])
+    single = LargeLog(folder_of(folder, "one-0"), 1_000)
+    single.make([PLACE])
     many = []
     for number in range(PARTITIONS):
         # Batches of 16 KiB and, with indexes of 262,144 entries, of 4 KiB.
         log = LargeLog(folder_of(folder, f"many-{number}"), 2, (16 << 10, 4 << 10)[number % 2])
         log.make(range(PLACE - 1, PLACE + 64))
         many.append(log)
-    return one, many
+    return single, many
 
 
 def times(bootstrap: str, partitions: list[TopicPartition]) -> list[int]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g"})
-    found = consumer.offsets_for_times(partitions, timeout=WAIT_S)
+    offsets = consumer.offsets_for_times(partitions, timeout=WAIT_S)
     consumer.close()
-    return [each.offset for each in found]
+    return [each.offset for each in offsets]
 
 
 def special(bootstrap: str, spec: OffsetSpec, partitions: list[TopicPartition]) -> list[int]:
@@ -190,19 +194,19 @@ def read_one_of_each(bootstrap: str, topic: str, places: dict[int, int]) -> dict
         }
     )
     consumer.assign([TopicPartition(topic, index, place) for index, place in places.items()])
-    found: dict[int, int] = {}
+    offsets: dict[int, int] = {}
     deadline_s = time.monotonic() + WAIT_S
-    while len(found) < len(places) and time.monotonic() < deadline_s:
+    while len(offsets) < len(places) and time.monotonic() < deadline_s:
         message = consumer.poll(1.0)
         if message is not None:
             assert message.error() is None, message.error()
             partition, offset = message.partition(), message.offset()
             assert partition is not None
             assert offset is not None
-            found.setdefault(partition, offset)
+            offsets.setdefault(partition, offset)
             consumer.pause([TopicPartition(topic, partition)])
     consumer.close()
-    return found
+    return offsets
 
 
 def produce(bootstrap: str, topic: str) -> None:
@@ -231,7 +235,7 @@ def warm_up(broker: Running) -> None:
 
 
 def test_no_callback_of_the_loop_grows_with_the_logs(tmp_path: Path, measured: Measured) -> None:
-    one, many = make_logs(tmp_path)
+    single, many = make_logs(tmp_path)
     everything = [TopicPartition("many", index) for index in range(PARTITIONS)]
     with running(tmp_path) as broker:
         warm_up(broker)
@@ -246,31 +250,31 @@ def test_no_callback_of_the_loop_grows_with_the_logs(tmp_path: Path, measured: M
             TopicPartition("many", index, log.timestamp_ms(PLACE)) for index, log in enumerate(many)
         ]
         assert broker.client(lambda: times(at, asked)) == [PLACE] * PARTITIONS
-        last_ms = one.timestamp_ms(one.end_offset - 1)
+        last_ms = single.timestamp_ms(single.end_offset - 1)
         last = TopicPartition("one", 0, last_ms)
-        first_of_last = one.end_offset - one.batches * 99 - 1
-        one.put(first_of_last - 1)
-        one.put(first_of_last)
+        first_of_last = single.end_offset - single.batches * 99 - 1
+        single.put(first_of_last - 1)
+        single.put(first_of_last)
         assert broker.client(lambda: times(at, [last])) == [first_of_last]
         measured.check("searches by time")
 
         for spec, expected in (
             (OffsetSpec.earliest(), 0),
-            (OffsetSpec.latest(), one.end_offset),
+            (OffsetSpec.latest(), single.end_offset),
             (OffsetSpec.max_timestamp(), first_of_last),
         ):
-            found = broker.client(partial(special, at, spec, [TopicPartition("one", 0)]))
-            assert found == [expected]
-            found = broker.client(partial(special, at, spec, everything))
-            assert len(found) == PARTITIONS
+            offsets = broker.client(partial(special, at, spec, [TopicPartition("one", 0)]))
+            assert offsets == [expected]
+            offsets = broker.client(partial(special, at, spec, everything))
+            assert len(offsets) == PARTITIONS
         measured.check("earliest, latest and greatest timestamps")
 
-        below = [TopicPartition("one", 0, 500 * one.batches + 7)]
+        below = [TopicPartition("one", 0, 500 * single.batches + 7)]
         below += [TopicPartition("many", index, 10) for index in range(PARTITIONS)]
         broker.client(lambda: delete(at, below))
         measured.check("DeleteRecords")
 
-        log = apply_retention(broker, one)
+        log = apply_retention(broker, single)
         measured.check("retention")
 
         broker.client(lambda: produce(at, "one"))
@@ -290,7 +294,7 @@ def test_no_callback_of_the_loop_grows_with_the_logs(tmp_path: Path, measured: M
     measured.check("the stop")
 
 
-def apply_retention(broker: Running, one: LargeLog) -> Log:
+def apply_retention(broker: Running, large_log: LargeLog) -> Log:
     """Retention of the log `one`, which keeps its active segment only; returns the log."""
     node = broker.node
     log = broker.node.services.logs.get("one", 0)
@@ -300,7 +304,7 @@ def apply_retention(broker: Running, one: LargeLog) -> Log:
     # The half that DeleteRecords has left is too old for retention.ms as well.
     assert len(log.segments) == 1
     broker.on_loop(lambda: node.parts.jobs.run(list(node.parts.upkeep.remove(now_ms=1 << 62))))
-    assert len(list(one.folder.glob("*.deleted"))) == 0
+    assert len(list(large_log.folder.glob("*.deleted"))) == 0
     return log
 
 

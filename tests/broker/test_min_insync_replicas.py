@@ -61,7 +61,7 @@ def test_group_consumes_and_commits_on_a_single_broker(tmp_path: Path) -> None:
 
         talk = Talk(broker.address)
         partitions = talk.quiet(metadata_of([OFFSETS_TOPIC]), 12).topics[0].partitions
-        assert {tuple(one.replica_nodes) for one in partitions} == {(0,)}
+        assert {tuple(partition.replica_nodes) for partition in partitions} == {(0,)}
         talk.close()
         assert broker.stop() == 0
         broker.start()

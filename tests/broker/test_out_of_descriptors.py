@@ -37,8 +37,8 @@ def open_files(limit: int) -> dict[int, tuple[int, int]]:
 
 
 def connect(broker: BrokerProcess, connections: ExitStack) -> socket.socket:
-    one = socket.create_connection(("127.0.0.1", broker.port), timeout=30)
-    return connections.enter_context(one)
+    connection = socket.create_connection(("127.0.0.1", broker.port), timeout=30)
+    return connections.enter_context(connection)
 
 
 def produce(wire: Wire, topic: str = TOPIC, partition: int = 0) -> int:
@@ -114,11 +114,11 @@ def test_idle_connections_beyond_the_limit_cost_no_log(tmp_path: Path, limit: in
 
 def test_more_partitions_than_descriptors_are_made_and_found_again(tmp_path: Path) -> None:
     with odradek_broker(tmp_path, limits=open_files(256), overrides=CHECKPOINTS_OFTEN) as broker:
-        wanted = CreatableTopic(
+        topic = CreatableTopic(
             name="wide", num_partitions=600, replication_factor=1, assignments=[], configs=[]
         )
         with Wire(broker.address) as wire:
-            made = wire.call(CreateTopicsRequest(topics=[wanted]), 7).topics[0]
+            made = wire.call(CreateTopicsRequest(topics=[topic]), 7).topics[0]
             assert made.error_code == ErrorCode.NONE
         for ending in ("killed", "stopped", "running"):
             talk = Talk(broker.address)
@@ -153,10 +153,10 @@ def test_no_record_is_lost_while_descriptors_are_short(tmp_path: Path) -> None:
                 refused += 1
             else:
                 acknowledged.append(stored.base_offset)
-        wanted = CreatableTopic(
+        topic = CreatableTopic(
             name="late", num_partitions=3, replication_factor=1, assignments=[], configs=[]
         )
-        talk.quiet(CreateTopicsRequest(topics=[wanted], timeout_ms=500), 7)
+        talk.quiet(CreateTopicsRequest(topics=[topic], timeout_ms=500), 7)
         assert refused, "a segment is full after a few batches, and its successor needs a file"
         hard = resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE)[1]
         broker.process.set_limit(resource.RLIMIT_NOFILE, hard)

@@ -194,19 +194,19 @@ class World:
         assert node.orphans is None
         image = node.controller.image
         for name, topic in list(self.topics.items()):
-            found = image.topics.get(name)
+            topic_image = image.topics.get(name)
             if topic.deletion:
                 assert (
-                    found is None
-                    or found.topic_id != topic.topic_id
+                    topic_image is None
+                    or topic_image.topic_id != topic.topic_id
                     or (topic.deletion == "requested")
                 )
-                if found is None or found.topic_id != topic.topic_id:
+                if topic_image is None or topic_image.topic_id != topic.topic_id:
                     del self.topics[name]
                     continue
                 topic.deletion = ""
-            assert found is not None, f"{name} was acknowledged"
-            assert found.topic_id == topic.topic_id
+            assert topic_image is not None, f"{name} was acknowledged"
+            assert topic_image.topic_id == topic.topic_id
             stored = int(image.topic_config(name).get(CONFIG, "0"))
             assert stored >= (topic.stored or 0)
             for index in range(topic.partitions):

@@ -174,7 +174,7 @@ def test_directory_of_another_cluster_is_led_above_its_epochs(
         talk.close()
         assert broker.stop() == 0
         content = (broker.data / f"{TOPIC}-0" / "00000000000000000000.log").read_bytes()
-        epochs = [one.leader_epoch for one in iterate_batches(memoryview(content))]
+        epochs = [batch.leader_epoch for batch in iterate_batches(memoryview(content))]
         assert epochs == [0] * 10 + [7] * 10 + [8] * 52
     finally:
         broker.close()

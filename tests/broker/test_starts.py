@@ -69,14 +69,14 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def tree_of(data: Path) -> dict[str, bytes]:
     """Every file but those of coordination; checkpoints with their lines sorted."""
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     for path in sorted(data.rglob("*")):
         if path.is_file() and not path.name.startswith("coordination."):
             content = path.read_bytes()
             if path.name in CHECKPOINT_FILES:
                 content = b"".join(sorted(content.splitlines(keepends=True)))
-            found[str(path.relative_to(data))] = content
-    return found
+            contents[str(path.relative_to(data))] = content
+    return contents
 
 
 @pytest.fixture

@@ -120,9 +120,9 @@ def test_acknowledged_writes_are_kept_after_repeated_kills(tmp_path: Path) -> No
             ]
             pending[50].get(timeout=WAIT_S)
             broker.kill()
-            for one in pending:
-                one.wait(timeout=WAIT_S)
-            answered += [one.value for one in pending if one.successful()]
+            for creation in pending:
+                creation.wait(timeout=WAIT_S)
+            answered += [creation.value for creation in pending if creation.successful()]
             broker.start()
             wait_until("the client has reconnected", lambda: client.connected)
         names = {f"/written/{name}" for name in client.get_children("/written")}

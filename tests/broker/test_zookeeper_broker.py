@@ -252,13 +252,13 @@ def test_brokers_without_ids_get_those_of_the_cluster_and_keep_them(
 ) -> None:
     overrides = settings(f"{server.address}/ids", broker_id="-1", reserved_broker_max_id="50")
     with (
-        odradek_broker(tmp_path / "one", overrides=overrides) as one,
+        odradek_broker(tmp_path / "one", overrides=overrides) as broker,
         odradek_broker(tmp_path / "two", overrides=overrides),
     ):
         assert sorted(client.get_children("/ids/brokers/ids")) == ["51", "52"]
-        one.stop()
+        broker.stop()
         assert client.get_children("/ids/brokers/ids") == ["52"]
-        one.start()
+        broker.start()
         assert sorted(client.get_children("/ids/brokers/ids")) == ["51", "52"]
 
 

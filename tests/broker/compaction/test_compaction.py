@@ -312,8 +312,8 @@ def test_log_that_changes_while_others_are_judged_is_judged_again(
             made.worker.clean = note  # type: ignore[method-assign]
             made.compaction.start(made.supervisor)
             await made.until("the other's cleaning", lambda: other in made.done)
-            of_log = [(wanted, end) for folder, wanted, end in ends if folder == dirty.directory]
-            assert all(wanted <= end for wanted, end in of_log), "nothing beyond its end"
+            of_log = [(offset, end) for folder, offset, end in ends if folder == dirty.directory]
+            assert all(offset <= end for offset, end in of_log), "nothing beyond its end"
             assert bool(of_log) == (event == "cut")
             assert made.compaction.uncleanable == {}
 

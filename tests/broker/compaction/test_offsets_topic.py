@@ -47,10 +47,10 @@ def consumer(broker: BrokerProcess, group: str) -> Consumer:
 def committed(broker: BrokerProcess, group: str) -> int:
     """A group's offset of the one partition."""
     asking = consumer(broker, group)
-    (found,) = asking.committed([TopicPartition(TOPIC, 0)], timeout=WAIT_S)
+    (partition,) = asking.committed([TopicPartition(TOPIC, 0)], timeout=WAIT_S)
     asking.close()
-    assert found.error is None
-    offset: int = found.offset
+    assert partition.error is None
+    offset: int = partition.offset
     return offset
 
 
@@ -92,6 +92,6 @@ def consume_as(broker: BrokerProcess, group: str) -> list[Message[bytes, bytes]]
     """What a new member of a group reads first."""
     member = consumer(broker, group)
     member.subscribe([TOPIC])
-    found = member.consume(1, timeout=WAIT_S)
+    messages = member.consume(1, timeout=WAIT_S)
     member.close()
-    return found
+    return messages

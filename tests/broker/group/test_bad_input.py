@@ -48,8 +48,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def wire(broker: BrokerProcess) -> Iterator[Wire]:
-    with Wire(broker.address) as one:
-        yield one
+    with Wire(broker.address) as connected:
+        yield connected
 
 
 def join(group: str, metadata: bytes = b"", member_id: str = "") -> JoinGroupRequest:
@@ -111,13 +111,13 @@ def test_thousands_of_groups_are_deleted_while_others_are_served(
             other.call(ApiVersionsRequest(), 0)
             served += 1
     results = wire.receive(ApiKey.DELETE_GROUPS, 2).results
-    assert {one.group_id: one.error_code for one in results} == {
+    assert {result.group_id: result.error_code for result in results} == {
         **dict.fromkeys(names, ErrorCode.NONE),
         "never seen": ErrorCode.GROUP_ID_NOT_FOUND,
     }
     assert served > MANY / 1_000, "otherwise no other request had been served"
     again = wire.call(DeleteGroupsRequest(groups_names=names), 2).results
-    assert {one.error_code for one in again} == {ErrorCode.GROUP_ID_NOT_FOUND}
+    assert {result.error_code for result in again} == {ErrorCode.GROUP_ID_NOT_FOUND}
 
 
 def test_metadata_of_ten_megabytes_cannot_be_stored(broker: BrokerProcess, wire: Wire) -> None:

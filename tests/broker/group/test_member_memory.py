@@ -26,7 +26,7 @@ joins = st.lists(
 
 @given(joins)
 def test_no_host_takes_more_than_half_and_a_small_group_always_enters(
-    wanted: list[tuple[str, int, int, bool]],
+    sizes: list[tuple[str, int, int, bool]],
 ) -> None:
     memory = MemberMemory()
     groups: dict[tuple[str, int], int] = {}
@@ -37,7 +37,7 @@ def test_no_host_takes_more_than_half_and_a_small_group_always_enters(
         groups[group] = groups.get(group, 0) + size
         hosts[host] += size
 
-    for number, (host, index, size, is_joined) in enumerate(wanted):
+    for number, (host, index, size, is_joined) in enumerate(sizes):
         group = (host, index)
 
         def drop(host: str = host, group: tuple[str, int] = group, size: int = size) -> None:

@@ -61,8 +61,8 @@ def test_store_of_an_earlier_record_keeps_the_later_commit() -> None:
 
 def test_fetch_without_a_commit_returns_nothing_and_no_error() -> None:
     offsets = GroupOffsets()
-    (found,) = offsets.fetch([T_0], require_stable=True)
-    assert (found.committed, found.error) == (None, ErrorCode.NONE)
+    (result,) = offsets.fetch([T_0], require_stable=True)
+    assert (result.committed, result.error) == (None, ErrorCode.NONE)
     assert not list(offsets.fetch(None, require_stable=False))
 
 
@@ -70,8 +70,8 @@ def test_fetch_without_partitions_returns_all_offsets() -> None:
     offsets = GroupOffsets()
     offsets.store(T_1, committed())
     offsets.store(U_0, committed())
-    found = list(offsets.fetch(None, require_stable=False))
-    assert [one.partition for one in found] == [T_1, U_0]
+    results = list(offsets.fetch(None, require_stable=False))
+    assert [result.partition for result in results] == [T_1, U_0]
 
 
 def test_fetch_during_a_transaction_is_unstable_if_the_request_requires_stable() -> None:
@@ -80,8 +80,8 @@ def test_fetch_during_a_transaction_is_unstable_if_the_request_requires_stable()
     offsets.store_transactional(9, T_0, committed(6))
     (stable,) = offsets.fetch([T_0], require_stable=True)
     assert stable.error is ErrorCode.UNSTABLE_OFFSET_COMMIT
-    (known,) = offsets.fetch([T_0], require_stable=False)
-    assert known.committed == committed(5)
+    (result,) = offsets.fetch([T_0], require_stable=False)
+    assert result.committed == committed(5)
 
 
 @pytest.mark.parametrize("talk", [None, Conversation()])

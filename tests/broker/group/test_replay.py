@@ -35,8 +35,8 @@ def placed(record: Record, offset: int) -> Record:
 
 
 def commit(offset: int, log_offset: int, **changes: Any) -> Record:
-    one = OffsetAndMetadata(offset, 2, "here", WALL_MS)._replace(**changes)
-    return placed(offset_record("g", PARTITION, one, WALL_MS), log_offset)
+    value = OffsetAndMetadata(offset, 2, "here", WALL_MS)._replace(**changes)
+    return placed(offset_record("g", PARTITION, value, WALL_MS), log_offset)
 
 
 def load(*records: Record) -> dict[str, Group]:
@@ -81,8 +81,8 @@ def test_bytes_are_those_of_apache_kafka() -> None:
 
 @pytest.mark.parametrize("metadata", ["", "here", "h\u00e4 \U0001f600"])
 def test_flat_records_are_those_of_the_declarations(metadata: str) -> None:
-    one = OffsetAndMetadata(2**40, -1, metadata, WALL_MS)
-    record = offset_record("gr\u00fcppe", TopicPartition("t\u00f6pic", 7), one, WALL_MS)
+    commit_value = OffsetAndMetadata(2**40, -1, metadata, WALL_MS)
+    record = offset_record("gr\u00fcppe", TopicPartition("t\u00f6pic", 7), commit_value, WALL_MS)
     key = OffsetCommitKey(group="gr\u00fcppe", topic="t\u00f6pic", partition=7)
     value = OffsetCommitValue(
         offset=2**40, leader_epoch=-1, metadata=metadata, commit_timestamp_ms=WALL_MS

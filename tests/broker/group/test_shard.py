@@ -250,7 +250,7 @@ def test_offsets_of_a_deleted_partition_are_forgotten_between_requests() -> None
     assert PARTITION not in host.offsets(last), "it is done before a request reads it"
     host.commit(6, group=last)
     finish(steps)
-    kept = {name: [one.topic for one in host.offsets(name)] for name in names}
+    kept = {name: [partition.topic for partition in host.offsets(name)] for name in names}
     assert kept == {name: ["other"] for name in names} | {last: ["other", "t"]}
     assert not host.shard.deleted
     assert {name: len(group.offsets.committed) for name, group in host.reload().groups.items()} == {

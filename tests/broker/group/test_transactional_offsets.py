@@ -91,8 +91,8 @@ class TransactionalHost(Host):
 
     def is_stable(self, group: str = "g") -> bool:
         """Whether OffsetFetch with require_stable returns an offset."""
-        (found,) = self.shard.groups[group].offsets.fetch([PARTITION], require_stable=True)
-        return found.error is not ErrorCode.UNSTABLE_OFFSET_COMMIT
+        (result,) = self.shard.groups[group].offsets.fetch([PARTITION], require_stable=True)
+        return result.error is not ErrorCode.UNSTABLE_OFFSET_COMMIT
 
 
 def test_offsets_count_after_the_commit_marker_and_not_before() -> None:

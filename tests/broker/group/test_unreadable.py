@@ -119,15 +119,15 @@ def record_of(commit: Commit) -> Record:
 def committed(loading: GroupReplay) -> dict[tuple[str, int], int]:
     """Group and partition -> offset."""
     return {
-        (name, place[1]): one.offset
+        (name, place[1]): stored_offset.offset
         for name, group in loading.groups.items()
-        for place, one in group.offsets.committed.items()
+        for place, stored_offset in group.offsets.committed.items()
     }
 
 
 def last_of(commits: Iterable[Commit]) -> dict[tuple[str, int], int]:
     """What counts after these."""
-    return {(one.group, one.partition): one.offset for one in commits}
+    return {(commit.group, commit.partition): commit.offset for commit in commits}
 
 
 SIZES: Final = st.lists(st.integers(1, 4), min_size=1, max_size=60)
@@ -158,22 +158,22 @@ def check_one_damaged_byte(stored: Stored, number: int, position: int, mask: int
     """What is passed over is the batch, and the rest counts."""
     stored.damage(number, position, mask)
     loading = stored.load()
-    damaged = {one for one in stored.commits if one.batch == number}
+    damaged = {commit for commit in stored.commits if commit.batch == number}
     if position in NOT_UNDER_THE_CHECKSUM:
         damaged = set()
     passed_over = {
         commit
         for commit in stored.commits
-        for one in loading.unreadable
-        if one.first_offset <= commit.log_offset < one.next_offset
+        for batch in loading.unreadable
+        if batch.first_offset <= commit.log_offset < batch.next_offset
     }
     assert passed_over == damaged
-    kept = [one for one in stored.commits if one not in damaged]
+    kept = [commit for commit in stored.commits if commit not in damaged]
     assert committed(loading) == last_of(kept)
-    for one in loading.lost_offsets():
+    for lost in loading.lost_offsets():
         # A damaged key may name another topic.
-        if one.topic == "t":
-            assert one.has_older == ((one.group_id, one.partition) in committed(loading))
+        if lost.topic == "t":
+            assert lost.has_older == ((lost.group_id, lost.partition) in committed(loading))
 
 
 @given(SIZES, st.lists(st.tuples(SHARE, SHARE, st.integers(1, 255)), min_size=2, max_size=5))
@@ -185,7 +185,7 @@ def test_of_several_damaged_bytes_nothing_is_lost_without_a_word(
     for place, share, mask in damages:
         number = int(place * len(stored.places))
         stored.damage(number, int(share * stored.places[number][2]), mask)
-    written = [(one.group, one.partition, one.offset) for one in stored.commits]
+    written = [(commit.group, commit.partition, commit.offset) for commit in stored.commits]
     loading = stored.load()
     for (group, partition), offset in committed(loading).items():
         assert (group, partition, offset) in written
@@ -247,8 +247,8 @@ def served(shard: Shard, name: str) -> int | None:
     if name in shard.refused:
         return None
     group = shard.groups.get(name)
-    known = None if group is None else group.offsets.committed.get(TopicPartition("t", 0))
-    return -1 if known is None else known.offset
+    offset = None if group is None else group.offsets.committed.get(TopicPartition("t", 0))
+    return -1 if offset is None else offset.offset
 
 
 def damage_batch(host: Host, number: int) -> None:

@@ -50,8 +50,8 @@ def produce(wire: Wire) -> int:
         timeout_ms=30_000,
         topic_data=[TopicProduceData(name="orders", partition_data=[data])],
     )
-    (one,) = wire.call(request, 9).responses[0].partition_responses
-    return int(one.error_code)
+    (partition,) = wire.call(request, 9).responses[0].partition_responses
+    return int(partition.error_code)
 
 
 def set_rate(wire: Wire, rate: str) -> None:
@@ -69,8 +69,8 @@ def move(wire: Wire, path: Path) -> int:
     topic = AlterReplicaLogDirTopic(name="orders", partitions=[0])
     request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=str(path), topics=[topic])])
     (result,) = wire.call(request, 2).results
-    (one,) = result.partitions
-    return int(one.error_code)
+    (partition,) = result.partitions
+    return int(partition.error_code)
 
 
 def described(wire: Wire) -> dict[str, Any]:
@@ -95,9 +95,9 @@ def records(wire: Wire, end_offset: int) -> int:
             max_bytes=1 << 20,
             topics=[FetchTopic(topic="orders", partitions=[partition])],
         )
-        (one,) = wire.call(request, 12).responses[0].partitions
-        assert one.error_code == 0
-        data = bytes(one.records)
+        (fetched,) = wire.call(request, 12).responses[0].partitions
+        assert fetched.error_code == 0
+        data = bytes(fetched.records)
         size += len(data)
         offset += len(data) // len(one_record())
     return size
@@ -128,8 +128,11 @@ def test_replica_is_moved_while_it_is_written_to(tmp_path: Path) -> None:
             assert produce(wire) == 0
         set_rate(wire, "1000000000")
         deadline = time.monotonic() + PATIENCE_S
-        while list(found := described(wire)) != [target.name] or found[target.name].is_future_key:
-            assert time.monotonic() < deadline, found
+        while (
+            list(directories := described(wire)) != [target.name]
+            or directories[target.name].is_future_key
+        ):
+            assert time.monotonic() < deadline, directories
             pause()
         assert produce(wire) == 0
         assert records(wire, 251) == 251 * len(one_record())

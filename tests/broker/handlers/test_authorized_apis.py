@@ -36,11 +36,11 @@ def names_in(module: str, seen: set[str]) -> set[str]:
     assert spec is not None
     assert spec.origin is not None
     tree = ast.parse(Path(spec.origin).read_text())
-    found = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} & NAMES.keys()
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} & NAMES.keys()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(HANDLERS_PACKAGE):
-            found |= names_in(node.module or "", seen)
-    return found
+            names |= names_in(node.module or "", seen)
+    return names
 
 
 @pytest.mark.parametrize("api", HANDLERS, ids=lambda api: api.module)

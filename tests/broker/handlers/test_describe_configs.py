@@ -99,7 +99,10 @@ def test_failed_request_has_its_error_at_every_resource() -> None:
     ]
     request = DescribeConfigsRequest(resources=resources)
     response = describe_configs.failed(request, ErrorCode.INVALID_REQUEST, "why")
-    assert [(one.resource_name, one.error_code, one.error_message) for one in response.results] == [
+    assert [
+        (result.resource_name, result.error_code, result.error_message)
+        for result in response.results
+    ] == [
         ("a", ErrorCode.INVALID_REQUEST, "why"),
         ("b", ErrorCode.INVALID_REQUEST, "why"),
     ]

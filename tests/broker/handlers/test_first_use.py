@@ -108,11 +108,11 @@ def client() -> Client:
 
 
 def test_metadata_waits_until_a_topic_of_first_use_is_durable_and_led(client: Client) -> None:
-    one = client.ask_for_topics("t", "u")
+    request = client.ask_for_topics("t", "u")
     client.node.threads.work()
     client.node.purgatory.run_notified()
-    assert one.response is None
-    response = one.after_syncs()
+    assert request.response is None
+    response = request.after_syncs()
     assert [(topic.name, topic.error_code) for topic in response.topics] == [("t", 0), ("u", 0)]
     assert [part.leader_id for topic in response.topics for part in topic.partitions] == [0, 0]
 
@@ -120,9 +120,9 @@ def test_metadata_waits_until_a_topic_of_first_use_is_durable_and_led(client: Cl
 def test_metadata_that_waits_too_long_has_the_error_for_which_clients_ask_again(
     client: Client,
 ) -> None:
-    one = client.ask_for_topics("t")
-    assert one.delayed is not None
-    response = one.delayed.expire()
+    request = client.ask_for_topics("t")
+    assert request.delayed is not None
+    response = request.delayed.expire()
     assert [topic.error_code for topic in response.topics] == [ErrorCode.LEADER_NOT_AVAILABLE]
 
 
@@ -153,7 +153,7 @@ def test_requests_for_the_same_topic_join_one_creation(client: Client) -> None:
     awaited = [client.ask_for_topics("t") for _ in range(20)]
     client.node.threads.settle()
     client.run_notified(awaited)
-    assert {one.response.topics[0].topic_id for one in awaited} == {
+    assert {request.response.topics[0].topic_id for request in awaited} == {
         client.node.controller.image.topics["t"].topic_id
     }
     journal = client.files.read(f"{FOLDER}/coordination.journal.00000000000000000001")
@@ -167,16 +167,16 @@ def test_refused_creation_is_reported_without_waiting(client: Client) -> None:
 
 def test_full_disk_leaves_the_client_asking_again(client: Client) -> None:
     client.files.fail_operation(1, OSError(errno.ENOSPC, "full"))
-    one = client.ask_for_topics("t")
-    response = one.response or one.after_syncs()
+    request = client.ask_for_topics("t")
+    response = request.response or request.after_syncs()
     assert [topic.error_code for topic in response.topics] == [ErrorCode.LEADER_NOT_AVAILABLE]
     assert client.ask_for_topics("t").after_syncs().topics[0].error_code == ErrorCode.NONE
 
 
 def test_find_coordinator_waits_for_the_offsets_topic(client: Client) -> None:
-    one = client.ask_for_coordinator()
-    assert one.response is None
-    response = one.after_syncs()
+    request = client.ask_for_coordinator()
+    assert request.response is None
+    response = request.after_syncs()
     assert (response.error_code, response.node_id) == (ErrorCode.NONE, 0)
     assert len(client.node.controller.image.topics[OFFSETS_TOPIC].partitions) == 2
     assert client.ask_for_coordinator().response.error_code == ErrorCode.NONE
@@ -184,16 +184,16 @@ def test_find_coordinator_waits_for_the_offsets_topic(client: Client) -> None:
 
 def test_producers_wait_for_their_block_of_ids(client: Client) -> None:
     awaited = [client.ask_for_producer_id() for _ in range(3)]
-    assert [one.response for one in awaited] == [None] * 3
+    assert [request.response for request in awaited] == [None] * 3
     client.node.threads.settle()
     client.run_notified(awaited)
-    assert [one.response.producer_id for one in awaited] == [0, 1, 2]
+    assert [request.response.producer_id for request in awaited] == [0, 1, 2]
     assert client.ask_for_producer_id().response.producer_id == 3
 
 
 def test_producers_ask_again_when_no_block_can_be_stored(client: Client) -> None:
     client.files.fail_operation(1, OSError(errno.ENOSPC, "full"))
-    one = client.ask_for_producer_id()
-    response = one.response or one.after_syncs()
+    request = client.ask_for_producer_id()
+    response = request.response or request.after_syncs()
     assert response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert client.ask_for_producer_id().after_syncs().producer_id == 0

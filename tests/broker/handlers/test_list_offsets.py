@@ -31,12 +31,12 @@ def ask(replicas: Replicas, timestamp: int, *, replica_id: int = -1) -> tuple[in
     parts: dict[str, Any] = dict.fromkeys(Services._fields)
     parts |= {"partitions": replicas.partitions, "topics": SimpleNamespace()}
     context = Context(Services(**parts), 9, 1, "test", NOW_MS, "PLAINTEXT", "localhost", 1)
-    wanted = ListOffsetsPartition(partition_index=0, timestamp_ms=timestamp, max_num_offsets=1)
-    topic = ListOffsetsTopic(name="orders", partitions=[wanted])
+    partition = ListOffsetsPartition(partition_index=0, timestamp_ms=timestamp, max_num_offsets=1)
+    topic = ListOffsetsTopic(name="orders", partitions=[partition])
     request = ListOffsetsRequest(replica_id=replica_id, topics=[topic])
     reply = outcome_of(list_offsets.run(context, request))
-    found = reply.response.topics[0].partitions[0]
-    return found.offset, ErrorCode(found.error_code)
+    result = reply.response.topics[0].partitions[0]
+    return result.offset, ErrorCode(result.error_code)
 
 
 @pytest.fixture

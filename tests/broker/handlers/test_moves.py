@@ -67,7 +67,9 @@ def rows(response: Any) -> list[tuple[str, int, int]]:
 
 def elect(cluster: Cluster, broker_id: int, topics: list[str] | None) -> Delayed:
     named = (
-        None if topics is None else [TopicPartitions(topic=one, partitions=[0]) for one in topics]
+        None
+        if topics is None
+        else [TopicPartitions(topic=topic, partitions=[0]) for topic in topics]
     )
     request = ElectLeadersRequest(election_type=0, topic_partitions=named)
     outcome = outcome_of(elect_leaders.run(at(cluster, broker_id), request))
@@ -128,14 +130,20 @@ def test_reassignments_are_started_listed_and_refused_by_a_broker_that_is_not_th
     request = AlterPartitionReassignmentsRequest(topics=topics)
     begun = outcome_of(alter_partition_reassignments.run(at(cluster, CONTROLLER), request))
     (topic,) = begun.response.responses
-    assert [(one.partition_index, one.error_code) for one in topic.partitions] == [(0, 0), (1, 39)]
-    wanted = [ListPartitionReassignmentsTopics(name="kept", partition_indexes=[0, 1])]
-    for names in (None, wanted):
+    assert [
+        (partition.partition_index, partition.error_code) for partition in topic.partitions
+    ] == [(0, 0), (1, 39)]
+    kept = [ListPartitionReassignmentsTopics(name="kept", partition_indexes=[0, 1])]
+    for names in (None, kept):
         question = ListPartitionReassignmentsRequest(topics=names)
         listed = outcome_of(list_partition_reassignments.run(at(cluster, CONTROLLER), question))
-        (found,) = listed.response.topics
-        (one,) = found.partitions
-        assert (one.replicas, one.adding_replicas, one.removing_replicas) == ([1, 2, 3], [1], [3])
+        (topic_response,) = listed.response.topics
+        (partition,) = topic_response.partitions
+        assert (partition.replicas, partition.adding_replicas, partition.removing_replicas) == (
+            [1, 2, 3],
+            [1],
+            [3],
+        )
     with pytest.raises(BrokerError) as refusal:
         outcome_of(alter_partition_reassignments.run(at(cluster, OTHER), request))
     assert refusal.value.code is ErrorCode.NOT_CONTROLLER

@@ -59,7 +59,9 @@ def errors(here: NodeHere, *requests: ProduceRequest) -> list[ErrorCode]:
         decoded(frame, key, version)
         for frame, (_, key, version) in zip(frames, caller.asked, strict=True)
     ]
-    return [ErrorCode(one.responses[0].partition_responses[0].error_code) for one in responses]
+    return [
+        ErrorCode(response.responses[0].partition_responses[0].error_code) for response in responses
+    ]
 
 
 def test_first_batches_of_a_producer_in_one_turn_are_in_order(tmp_path: Path) -> None:

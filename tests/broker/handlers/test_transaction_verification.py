@@ -62,9 +62,9 @@ class Scene:
         here.until(lambda: self.partition(1).leader is not None, "the partitions have no leader")
 
     def partition(self, index: int) -> Any:
-        found = self.here.node.services.partitions.get(TOPIC, index)
-        assert found is not None
-        return found
+        partition = self.here.node.services.partitions.get(TOPIC, index)
+        assert partition is not None
+        return partition
 
     def call(self, request: Any, version: int) -> Any:
         return self.here.call(self.caller, request, version)
@@ -84,18 +84,18 @@ class Scene:
     def responses(self, count: int, caller: Caller | None = None) -> list[Any]:
         """The next responses of the connection, in their order."""
         caller = caller or self.caller
-        found: list[bytes] = []
+        frames: list[bytes] = []
 
         def have_come() -> bool:
-            found.extend(caller.frames())
-            return len(found) >= count
+            frames.extend(caller.frames())
+            return len(frames) >= count
 
         self.here.until(have_come, "no response")
         asked = caller.asked[:count]
         del caller.asked[:count]
         return [
             decoded(frame, key, version)
-            for frame, (_, key, version) in zip(found, asked, strict=True)
+            for frame, (_, key, version) in zip(frames, asked, strict=True)
         ]
 
     def end(self, *, is_commit: bool = True) -> None:
@@ -142,7 +142,11 @@ def produced(*places: tuple[int, int], producer_id: int = ONE) -> ProduceRequest
 
 
 def errors_of(response: Any) -> list[int]:
-    return [one.error_code for topic in response.responses for one in topic.partition_responses]
+    return [
+        partition.error_code
+        for topic in response.responses
+        for partition in topic.partition_responses
+    ]
 
 
 def test_first_batches_are_verified_together_and_the_next_ones_are_not(scene: Scene) -> None:
@@ -164,7 +168,11 @@ def test_batches_of_one_connection_keep_their_order_while_the_first_is_verified(
     scene.here.until(lambda: scene.verifier.asked, "no verification")
     scene.response()
     responses = scene.responses(3)
-    assert [one.responses[0].partition_responses[0].base_offset for one in responses] == [0, 1, 2]
+    assert [response.responses[0].partition_responses[0].base_offset for response in responses] == [
+        0,
+        1,
+        2,
+    ]
     assert len(scene.verifier.asked) == 1
 
 
@@ -234,8 +242,8 @@ def test_batch_of_a_client_that_is_gone_after_the_verification_is_appended(scene
 
 def test_offsets_are_verified_with_the_partition_of_their_group(scene: Scene) -> None:
     def is_found() -> bool:
-        found = scene.call(FindCoordinatorRequest(key="g", key_type=0), 3)
-        return bool(found.error_code == 0)
+        response = scene.call(FindCoordinatorRequest(key="g", key_type=0), 3)
+        return bool(response.error_code == 0)
 
     scene.here.until(is_found, "no coordinator")
     request = txn_commit("g", ONE, ((TOPIC, 0), 5))
@@ -287,16 +295,16 @@ def test_batch_directly_after_the_one_that_opens_the_transaction_is_appended(sce
 
     scene.verifier.verify = verify  # type: ignore[method-assign]
     requests = [produced((0, sequence)) for sequence in range(3)]
-    packet = b"".join(framed(one, PRODUCE, number) for number, one in enumerate(requests))
+    packet = b"".join(framed(request, PRODUCE, number) for number, request in enumerate(requests))
     scene.caller.send_bytes(packet)
-    found: list[bytes] = []
+    frames: list[bytes] = []
 
     def have_come() -> bool:
-        found.extend(scene.caller.frames())
-        return len(found) == len(requests)
+        frames.extend(scene.caller.frames())
+        return len(frames) == len(requests)
 
     scene.here.until(have_come, "no response")
-    responses = [decoded(frame, 0, PRODUCE) for frame in found]
-    errors = [one.responses[0].partition_responses[0].error_code for one in responses]
+    responses = [decoded(frame, 0, PRODUCE) for frame in frames]
+    errors = [response.responses[0].partition_responses[0].error_code for response in responses]
     assert errors == [0, 0, 0]
     assert scene.partition(0).log.end_offset == len(requests)

@@ -310,15 +310,15 @@ def test_requests_to_the_controller_are_read_by_apache_field_by_field(tmp_path: 
         (alter_partition_message(2, 70, [("t", proposal)], IDS.__getitem__, version), version)
         for version in range(4)
     ]
-    found = decode(
+    decoded = decode(
         [
-            *(frame_of(*one) for one in messages),
+            *(frame_of(*message) for message in messages),
             frame_of(ControlledShutdownRequest(broker_id=2, broker_epoch=70), 3),
             frame_of(AllocateProducerIdsRequest(broker_id=2, broker_epoch=70), 0),
         ],
         tmp_path,
     )
-    for version, one in enumerate(found[:4]):
+    for version, request in enumerate(decoded[:4]):
         topic = {"topicName": "t"} if version < 2 else {"topicId": encode_topic_id(IDS["t"])}
         isr = [{"brokerId": 2, "brokerEpoch": -1}, {"brokerId": 3, "brokerEpoch": 71}]
         partition = {
@@ -328,7 +328,7 @@ def test_requests_to_the_controller_are_read_by_apache_field_by_field(tmp_path: 
             **({"newIsr": [2, 3]} if version < 3 else {"newIsrWithEpochs": isr}),
             **({"leaderRecoveryState": RECOVERING} if version >= 1 else {}),
         }
-        assert one == {
+        assert request == {
             "api": "ALTER_PARTITION",
             "version": version,
             "client": "2",
@@ -339,7 +339,7 @@ def test_requests_to_the_controller_are_read_by_apache_field_by_field(tmp_path: 
             },
         }
     sender = {"brokerId": 2, "brokerEpoch": 70}
-    assert [(one["api"], one["version"], one["body"]) for one in found[4:]] == [
+    assert [(request["api"], request["version"], request["body"]) for request in decoded[4:]] == [
         ("CONTROLLED_SHUTDOWN", 3, sender),
         ("ALLOCATE_PRODUCER_IDS", 0, sender),
     ]

@@ -83,7 +83,7 @@ class Scene:
         self.responses: list[tuple[ControlRequest, ControlResponse]] = []
 
     def know(self, *brokers: BrokerImage) -> None:
-        self.channels.set_brokers({one.broker_id: one for one in brokers})
+        self.channels.set_brokers({broker.broker_id: broker for broker in brokers})
 
     def send(self, *requests: ControlRequest) -> None:
         for request in requests:
@@ -153,7 +153,7 @@ def test_requests_arrive_in_order_one_at_a_time(scene: Scene) -> None:
         scene.send(*requests)
         scene.until_responses(len(requests))
     keys = {LeaderAndIsr: (4, 7), UpdateMetadata: (6, 8), StopReplica: (5, 4)}
-    assert received == [(*keys[type(one)], "1") for one in requests]
+    assert received == [(*keys[type(request)], "1") for request in requests]
     assert [request for request, _ in scene.responses] == requests
 
 
@@ -180,7 +180,10 @@ def test_consecutive_update_metadata_requests_are_merged(scene: Scene) -> None:
         scene.send(lead(1), update(1), update(1, index=4), update(2), stop(3))
         scene.until_responses(5)
     merged = received[1].topic_states[0].partition_states
-    assert [(one.partition_index, one.leader_epoch) for one in merged] == [(0, 2), (4, 1)]
+    assert [
+        (partition_state.partition_index, partition_state.leader_epoch)
+        for partition_state in merged
+    ] == [(0, 2), (4, 1)]
     assert [request for request, _ in scene.responses][1:4] == [
         update(1),
         update(1, index=4),
@@ -202,7 +205,8 @@ def test_update_metadata_is_not_merged_over_another_request(
         scene.send(lead(1), update(1), between, update(2))
         scene.until_responses(4)
     epochs = [
-        one.topic_states[0].partition_states[0].leader_epoch for one in (received[1], received[3])
+        request.topic_states[0].partition_states[0].leader_epoch
+        for request in (received[1], received[3])
     ]
     assert epochs == [1, 2]
 
@@ -222,7 +226,7 @@ def test_requests_of_an_ended_registration_are_dropped(scene: Scene) -> None:
         scene.send(lead(7))
         scene.until_responses(1)
     assert scene.responses[0][0] == lead(7)
-    epochs = [one.topic_states[0].partition_states[0].leader_epoch for one in received]
+    epochs = [request.topic_states[0].partition_states[0].leader_epoch for request in received]
     assert epochs == [1, 7]
 
 
@@ -281,7 +285,7 @@ def test_large_request_is_encoded_in_slices_and_arrives_whole(scene: Scene) -> N
         assert scene.channels._channels[PEER]._is_waiting
         scene.until_responses(2)
     states = received[0].topic_states[0].partition_states
-    assert [one.partition_index for one in states] == list(range(20_000))
+    assert [partition_state.partition_index for partition_state in states] == list(range(20_000))
 
 
 def test_broker_that_moves_while_its_request_is_encoded_gets_it(scene: Scene) -> None:

@@ -149,10 +149,14 @@ def test_alter_partition_names_topics_by_id_and_gives_broker_epochs(scene: Scene
     first, second = request.topics
     assert (first.topic_id, second.topic_id) == (IDS["a"], IDS["b"])
     isr = first.partitions[0].new_isr_with_epochs
-    assert [(one.broker_id, one.broker_epoch) for one in isr] == [(2, -1), (1, 40)]
-    assert [one.partition_index for one in first.partitions] == [0, 1]
-    one = first.partitions[0]
-    assert (one.leader_epoch, one.partition_epoch, one.leader_recovery_state) == (3, 5, 0)
+    assert [(replica.broker_id, replica.broker_epoch) for replica in isr] == [(2, -1), (1, 40)]
+    assert [partition.partition_index for partition in first.partitions] == [0, 1]
+    partition = first.partitions[0]
+    assert (partition.leader_epoch, partition.partition_epoch, partition.leader_recovery_state) == (
+        3,
+        5,
+        0,
+    )
 
 
 def test_request_waits_for_a_controller_and_for_its_endpoint(scene: Scene) -> None:
@@ -276,7 +280,7 @@ def test_block_of_producer_ids_and_remaining_partitions_are_returned(scene: Scen
         ids, left = scene.channel.allocate_producer_ids(), scene.channel.shut_down()
         assert scene.loop.result(ids) == (4_000, 1_000)
         assert scene.loop.result(left) == [TopicPartition("a", 3)]
-    assert [(one.broker_id, one.broker_epoch) for one in received] == [(ME, EPOCH)] * 2
+    assert [(request.broker_id, request.broker_epoch) for request in received] == [(ME, EPOCH)] * 2
 
 
 def test_close_fails_requests_that_wait(scene: Scene) -> None:

@@ -179,10 +179,10 @@ def test_records_of_a_response_are_views_within_the_callback(scene: Scene) -> No
     memories: list[Any] = []
 
     def look(done: Pending[Any]) -> None:
-        found = done.result().responses[0].partitions[0].records
-        assert isinstance(found, memoryview)
-        assert found == records
-        memories.append(found.obj)
+        received = done.result().responses[0].partitions[0].records
+        assert isinstance(received, memoryview)
+        assert received == records
+        memories.append(received.obj)
 
     fetch = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[])
     with scripted_peer(script) as port:
@@ -222,14 +222,14 @@ def test_connection_that_is_not_made_in_time_fails_the_requests(scene: Scene) ->
         listening.listen(0)
         port = listening.getsockname()[1]
         waiting = [socket.socket() for _ in range(4)]
-        for one in waiting:
+        for connection in waiting:
             # They fill the backlog, so that the kernel ignores further attempts.
-            one.setblocking(False)
-            one.connect_ex(("127.0.0.1", port))
+            connection.setblocking(False)
+            connection.connect_ex(("127.0.0.1", port))
         client = scene.client(port, connect_timeout_ms=200)
         assert "no connection within 200 ms" in scene.error(client.send(controlled_shutdown(), 3))
-        for one in waiting:
-            one.close()
+        for connection in waiting:
+            connection.close()
     assert len(scene.closed) == 1
 
 

@@ -26,7 +26,7 @@ def content_of(number: int, size: int) -> bytes:
 
 def fill(buffer: ReceiveBuffer, content: bytes, reads: list[int]) -> list[bytes]:
     """Receive `content` in reads of the given sizes, again and again; the frames."""
-    found: list[bytes] = []
+    frames: list[bytes] = []
     position = turn = 0
     while position < len(content):
         target = buffer.target()
@@ -35,8 +35,8 @@ def fill(buffer: ReceiveBuffer, content: bytes, reads: list[int]) -> list[bytes]
         target[:count] = content[position : position + count]
         position += count
         turn += 1
-        found += [bytes(frame) for frame in buffer.received(count)]
-    return found
+        frames += [bytes(frame) for frame in buffer.received(count)]
+    return frames
 
 
 @given(

@@ -90,7 +90,7 @@ def test_update_metadata_of_more_partitions_than_a_client_may_name_is_served(
         asked = MetadataRequest(topics=[MetadataRequestTopic(name="large")])
         (shown,) = wire.call(asked, 12).topics
     assert len(shown.partitions) == PARTITIONS
-    assert {one.leader_id for one in shown.partitions} == {0}
+    assert {partition.leader_id for partition in shown.partitions} == {0}
 
 
 def lead(topic: str, epoch: int) -> LeaderAndIsrRequest:

@@ -159,18 +159,18 @@ def test_alter_partition_is_the_same_proposal(
     ]
     message = carried(alter_partition_message(1, 2, proposals, topic_id, version), version)
     names = {topic_id(topic): topic for topic, _ in keys}
-    found = [
+    decoded = [
         proposal
         for data in message.topics
         for proposal in alter_partition_proposals(
             data.topic_name if version < 2 else names[data.topic_id], data, version
         )
     ]
-    assert len(found) == len(proposals)
-    for (topic, before), (name, after) in zip(proposals, found, strict=True):
+    assert len(decoded) == len(proposals)
+    for (topic, before), (name, after) in zip(proposals, decoded, strict=True):
         assert name == topic
         assert (after.partition, after.leader_epoch) == (before.partition, before.leader_epoch)
         assert (after.isr, after.partition_epoch) == (isr, before.partition_epoch)
         assert after.leader_recovery_state == (recovery if version >= 1 else 0)
-        known = {one: epochs.get(one, -1) for one in isr}
-        assert after.broker_epochs == (known if version >= 3 else {})
+        broker_epochs = {broker_id: epochs.get(broker_id, -1) for broker_id in isr}
+        assert after.broker_epochs == (broker_epochs if version >= 3 else {})

@@ -178,8 +178,8 @@ def test_session_that_collects_unknown_partitions_is_served_and_closed() -> None
     sessions = build()
     few, more = many(UNKNOWN_MAX), many(1, first=UNKNOWN_MAX)
     session_id = ask(sessions, 0, 0, [A, *few], unknown=few[1:]).session_id
-    known = ask(sessions, session_id, 1, more)
-    assert known.session_id == session_id
+    response = ask(sessions, session_id, 1, more)
+    assert response.session_id == session_id
     swapped = ask(
         sessions, session_id, 2, [B, *many(1, 5_000)], forget=[few[9]], unknown=[("t", 5_000)]
     )
@@ -213,7 +213,7 @@ def test_session_of_the_largest_host_is_evicted_for_a_smaller_host() -> None:
         for _ in range(5):
             assert ask(sessions, 0, 0, [A], host="late").session_id > 0
         assert ask(sessions, 0, 0, [A], host="late").session_id == 0
-        kept = [ask(sessions, one, 1).error is ErrorCode.NONE for one in ids]
+        kept = [ask(sessions, kept_id, 1).error is ErrorCode.NONE for kept_id in ids]
         assert kept == [False] * 5 + [True] * 5
 
 

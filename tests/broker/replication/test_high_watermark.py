@@ -132,8 +132,8 @@ class HighWatermarkMachine(RuleBasedStateMachine):
     def fetch(self, count: int, ahead: int) -> None:
         leader_high_watermark = max(0, self.high_watermark + ahead)
         replicate(self.partition, count, leader_high_watermark)
-        known = min(leader_high_watermark, self.partition.log.end_offset)
-        self.high_watermark = max(self.high_watermark, known)
+        watermark = min(leader_high_watermark, self.partition.log.end_offset)
+        self.high_watermark = max(self.high_watermark, watermark)
 
     @precondition(lambda self: not self.is_leader)
     @rule(cut=st.integers(0, 8))
@@ -176,8 +176,8 @@ class HighWatermarkMachine(RuleBasedStateMachine):
         log = self.replicas.stored.manager.all()[0]
         if is_clean:
             self.checkpointed = self.high_watermark
-        known = min(self.checkpointed, log.end_offset)
-        self.high_watermark = max(known, log.log_start_offset)
+        watermark = min(self.checkpointed, log.end_offset)
+        self.high_watermark = max(watermark, log.log_start_offset)
         assert log.high_watermark == self.high_watermark, "before any role is known"
         if leads:
             self.become_leader(is_alone=False)

@@ -111,9 +111,11 @@ def test_one_request_is_in_flight_and_the_next_has_all_partitions_that_waited() 
     for partition in partitions:
         leading.fetch(partition, 0)
         leading.fetch(partition, 0)
-    assert [[one.partition for _, one in sent] for sent, _ in leading.controller.requests] == [[0]]
+    assert [
+        [proposal.partition for _, proposal in sent] for sent, _ in leading.controller.requests
+    ] == [[0]]
     leading.controller.accept()
-    assert [one.partition for _, one in leading.controller.last] == [1, 2, 3]
+    assert [proposal.partition for _, proposal in leading.controller.last] == [1, 2, 3]
     leading.controller.accept()
     assert len(leading.controller.requests) == 2
     assert [in_sync(partition) for partition in partitions] == [BOTH] * 4

@@ -210,9 +210,9 @@ class LeaderMachine(RuleBasedStateMachine):
 
     def advance(self) -> None:
         before = len(self.leader.in_sync.committed) < self.min_isr
-        found = replicated(self.leader, self.ends[1], min_isr=self.min_isr, now_ms=self.now_ms)
-        assert not before or found == UNDER_MIN_ISR
-        self.high_watermark = max(self.high_watermark, found)
+        watermark = replicated(self.leader, self.ends[1], min_isr=self.min_isr, now_ms=self.now_ms)
+        assert not before or watermark == UNDER_MIN_ISR
+        self.high_watermark = max(self.high_watermark, watermark)
 
     @rule(count=st.integers(1, 5))
     def append(self, count: int) -> None:

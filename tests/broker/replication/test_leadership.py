@@ -235,7 +235,7 @@ def test_high_watermark_waits_no_longer_for_a_broker_that_is_gone() -> None:
     )
     for live in ([1, 2, 3], [1, 2]):
         replicas.live[:] = live
-        brokers = tuple(BrokerImage(one, -1, ()) for one in live)
+        brokers = tuple(BrokerImage(broker_id, -1, ()) for broker_id in live)
         replicas.leadership.apply(UpdateMetadata(1, 1, -1, (), brokers))
     assert partition.high_watermark == 1
     replicas.purgatory.run_notified()
@@ -300,7 +300,7 @@ def test_refused_leader_epoch_is_logged_once_with_that_of_the_log(
     def lines_after(leader_epoch: int) -> list[str]:
         caplog.clear()
         lead_in(replicas, leader_epoch)
-        return [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+        return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
 
     (line,) = lines_after(3)
     assert "1 partitions are not led" in line
@@ -329,7 +329,9 @@ def test_refused_leader_epochs_of_one_request_share_a_line(
     response = replicas.leadership.apply(request).result()
     assert dict(response.log_epochs) == dict.fromkeys(response.partition_errors, 7)
     assert len(response.log_epochs) == 25
-    (line,) = [one.getMessage() for one in caplog.records if "are not led" in one.getMessage()]
+    (line,) = [
+        record.getMessage() for record in caplog.records if "are not led" in record.getMessage()
+    ]
     assert "25 partitions" in line
     assert "orders-9 " in line
     assert "orders-10 " not in line

@@ -50,8 +50,8 @@ def test_damaged_transaction_index_fails_its_partition_and_releases_the_records(
         raise failure
 
     monkeypatch.setattr(Log, "aborted_within", fail)
-    found = read(partition, 0)
-    assert (found.error, found.records, found.high_watermark) == (expected, None, -1)
+    result = read(partition, 0)
+    assert (result.error, result.records, result.high_watermark) == (expected, None, -1)
     assert partition.log.active.handle.slice_count == 0
 
 
@@ -73,13 +73,13 @@ def test_fetch_below_the_log_start_is_out_of_range_before_it_diverges(
 ) -> None:
     partition = led(1, 3)
     partition.log.advance_log_start(1)
-    found = read(partition, offset, last_epoch=last_epoch)
+    result = read(partition, offset, last_epoch=last_epoch)
     if isinstance(expected, ErrorCode):
-        assert found.error is expected
-        assert found.diverging is None
+        assert result.error is expected
+        assert result.diverging is None
     else:
-        assert found.error is ErrorCode.NONE
-        assert found.diverging == expected
+        assert result.error is ErrorCode.NONE
+        assert result.diverging == expected
 
 
 @pytest.mark.parametrize(
@@ -98,10 +98,10 @@ def test_fetch_below_version_6_returns_not_leader_for_a_storage_error(
     partition.log.go_offline()
     requested = FetchPartition(0, 1 << 20, -1, -1, -1)
     reading = Reading(read_committed=False, min_bytes=1, max_bytes=1 << 20, version=version)
-    found = read_partition(
+    result = read_partition(
         partition, requested, reading, ErrorCode.NONE, max_bytes=1 << 20, at_least_one=True
     )
-    assert found.error is expected
+    assert result.error is expected
 
 
 def follower_read(partition: Partition, broker_epoch: int) -> PartitionRead:
@@ -162,10 +162,15 @@ def test_partition_that_fails_while_bytes_are_counted_lets_a_follower_read_the_e
 
     monkeypatch.setattr(Log, "bytes_between", fail)
     key = ("orders", 0)
-    found = [(key, requested, partition, ErrorCode.NONE)] * 2
-    assert reading.count(found) == 100
+    requests = [(key, requested, partition, ErrorCode.NONE)] * 2
+    assert reading.count(requests) == 100
     recorded: list[Partition] = []
-    assert reading.count_for_follower(found, lambda one, _: recorded.append(one)) == 100
+    assert (
+        reading.count_for_follower(
+            requests, lambda partition_read, _: recorded.append(partition_read)
+        )
+        == 100
+    )
     assert recorded == [partition] * 2
 
 

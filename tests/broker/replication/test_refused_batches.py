@@ -167,10 +167,10 @@ def test_producer_in_order_never_sees_a_sequence_out_of_order(
         in_flight = [waiting.popleft() for _ in range(min(in_flight_max, len(waiting)))]
         repeated: list[int] = []
         for place, sequence in enumerate(in_flight):
-            one = sent(sequence)
-            error = refused.error_of(one, now_ms)
+            batch = sent(sequence)
+            error = refused.error_of(batch, now_ms)
             if error is None and trouble is not None and place % 2 == 0:
-                error = refused.note(one, trouble, now_ms)
+                error = refused.note(batch, trouble, now_ms)
             if error is None:
                 stored.append(sequence)
             else:
@@ -180,18 +180,18 @@ def test_producer_in_order_never_sees_a_sequence_out_of_order(
     assert stored == [(first + number) & SEQUENCE_MASK for number in range(20)]
 
 
-def is_refused(partition: Partition, one: RecordBatch) -> ErrorCode:
+def is_refused(partition: Partition, batch: RecordBatch) -> ErrorCode:
     """What the produce handler and the end of its turn respond."""
     if partition.leader is None:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     try:
-        partition.check_predecessors(one)
+        partition.check_predecessors(batch)
     except BrokerError as error:
         return error.code
-    (result,) = partition.append([one], NOW_MS)
+    (result,) = partition.append([batch], NOW_MS)
     if isinstance(result, Appended):
         return ErrorCode.NONE
-    return partition.refuse(one, result).code
+    return partition.refuse(batch, result).code
 
 
 @pytest.mark.parametrize("stored", [0, 5])
@@ -203,10 +203,12 @@ def test_batch_whose_predecessor_the_former_leader_has_refused_waits_for_it(stor
     broker.follow()
     assert broker.lead() is partition
     later = [sent(stored + 1), sent(stored + 2)]
-    assert [is_refused(partition, one) for one in later] == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
+    assert [is_refused(partition, batch) for batch in later] == [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER
+    ] * 2
     assert is_refused(partition, sent(0, producer_id=8)) is ErrorCode.NONE
     assert is_refused(partition, sent(stored)) is ErrorCode.NONE
-    assert [is_refused(partition, one) for one in later] == [ErrorCode.NONE] * 2
+    assert [is_refused(partition, batch) for batch in later] == [ErrorCode.NONE] * 2
     broker.clock.advance(SETTLING_MS)
     assert is_refused(partition, sent(stored + 3)) is ErrorCode.NONE
     assert partition.refused_batches is None

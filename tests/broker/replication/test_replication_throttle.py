@@ -45,8 +45,8 @@ class Leading:
         self.requested = FetchPartition(0, 1 << 20, self.partition.leader_epoch, -1, 0)
 
     def available(self) -> int:
-        found = [(("orders", 0), self.requested, self.partition, ErrorCode.NONE)]
-        return self.reading.count_for_follower(found, lambda partition, requested: None)
+        requests = [(("orders", 0), self.requested, self.partition, ErrorCode.NONE)]
+        return self.reading.count_for_follower(requests, lambda partition, requested: None)
 
     def read(self) -> bool:
         """Whether the follower gets records."""

@@ -42,7 +42,7 @@ def cached(
         controller_id=9,
         controller_epoch=1,
         partitions=(partition,),
-        brokers=tuple(BrokerImage(one, 0, ()) for one in live),
+        brokers=tuple(BrokerImage(broker_id, 0, ()) for broker_id in live),
     )
     replicas.metadata.apply(request, {}, removes_topics=False)
 

@@ -103,15 +103,15 @@ def test_fetch_of_a_follower_waits_for_records_and_not_for_the_high_watermark(
     assert topic.follower.is_silent(SILENCE_S)
     producer = topic.wire()
     topic.produce(producer, acks=1)
-    found = only_partition(topic.follower.receive(1, 17))
-    assert size(found) > 0
+    partition = only_partition(topic.follower.receive(1, 17))
+    assert size(partition) > 0
     assert topic.produced(producer) == (0, 0)
     waiting = topic.wire()
     waiting.send(topic.fetch_request(0, replica_id=-1, wait_ms=LONG_MS), 17)
     assert waiting.is_silent(SILENCE_S)
     topic.fetch(1, wait_ms=1)
     consumed = only_partition(waiting.receive(1, 17))
-    assert (size(consumed), consumed.high_watermark) == (size(found), 1)
+    assert (size(consumed), consumed.high_watermark) == (size(partition), 1)
 
 
 @pytest.mark.parametrize(
@@ -139,11 +139,11 @@ def test_fetch_of_a_follower_has_the_errors_of_kafka(
     name = "errors-" + "-".join(f"{key}{value}" for key, value in fields.items())
     topic = Replicated(leading, name)
     topics.append(topic)
-    found = topic.fetch(**{"offset": 0, **fields})
-    assert ErrorCode(found.error_code) is expected
-    assert found.high_watermark == (-1 if expected else 0)
-    assert found.log_start_offset == (-1 if expected or fields.get("version") == 4 else 0)
-    assert found.aborted_transactions is None
+    partition = topic.fetch(**{"offset": 0, **fields})
+    assert ErrorCode(partition.error_code) is expected
+    assert partition.high_watermark == (-1 if expected else 0)
+    assert partition.log_start_offset == (-1 if expected or fields.get("version") == 4 else 0)
+    assert partition.aborted_transactions is None
 
 
 def test_older_epoch_is_fenced_and_a_diverging_log_gets_its_end_offset(
@@ -235,8 +235,8 @@ def test_deletion_of_records_waits_for_the_follower(
     assert (late.error_code, late.low_watermark) == (ErrorCode.REQUEST_TIMED_OUT, 0)
     request.timeout_ms = LONG_MS
     deleter.send(request, 2)
-    found = topic.fetch(3)
-    assert found.log_start_offset == 2
+    partition = topic.fetch(3)
+    assert partition.log_start_offset == 2
     topic.fetch(3, log_start=1)
     assert deleter.is_silent(SILENCE_S)
     topic.fetch(3, log_start=2)
@@ -317,9 +317,9 @@ def test_replica_that_does_not_lead_serves_consumers_only(
     name = "follows-" + "-".join(f"{key}{value}" for key, value in fields.items())
     topic = Replicated(leading, name, (1, 0))
     topics.append(topic)
-    found = topic.fetch(**{"offset": 0, **fields})
-    assert ErrorCode(found.error_code) is expected
-    assert found.high_watermark == (-1 if expected else 0)
+    partition = topic.fetch(**{"offset": 0, **fields})
+    assert ErrorCode(partition.error_code) is expected
+    assert partition.high_watermark == (-1 if expected else 0)
 
 
 @pytest.mark.parametrize("replicas", [(1, 0), (1,)])
@@ -349,7 +349,10 @@ def leader_named(
     leader = refused.current_leader
     return (
         None if leader is None else (leader.leader_id, leader.leader_epoch),
-        [(one.node_id, one.host, one.port, one.rack) for one in response.node_endpoints],
+        [
+            (endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack)
+            for endpoint in response.node_endpoints
+        ],
     )
 
 

@@ -103,7 +103,7 @@ class Client:
 
     def responses(self, count: int) -> list[tuple[int, int]]:
         """(correlation id, throttle time) of the responses received, `count` at least."""
-        found: list[tuple[int, int]] = []
+        results: list[tuple[int, int]] = []
 
         def has_received() -> bool:
             with contextlib.suppress(BlockingIOError):
@@ -113,11 +113,11 @@ class Client:
                 frame, self._received = self._received[4:end], self._received[end:]
                 response = decoded(frame, ApiKey.HEARTBEAT, VERSION)
                 number = response.error_code or response.throttle_time_ms
-                found.append((int.from_bytes(frame[:4], "big"), number))
-            return len(found) >= count
+                results.append((int.from_bytes(frame[:4], "big"), number))
+            return len(results) >= count
 
         self.here.until(has_received, "responses are missing")
-        return found
+        return results
 
 
 def response(number: int) -> HeartbeatResponse:
@@ -231,7 +231,7 @@ def test_result_that_failed_for_want_of_coordination_is_logged_without_a_traceba
     client.await_result(pending, response)
     pending.fail(ConnectionLoss("the connection is lost"))
     assert client.responses(1) == [(1, ErrorCode.UNKNOWN_SERVER_ERROR)]
-    (line,) = (one for one in caplog.records if "HEARTBEAT" in one.getMessage())
+    (line,) = (record for record in caplog.records if "HEARTBEAT" in record.getMessage())
     assert (line.levelno, line.exc_info) == (logging.WARNING, None)
     assert client.metrics.request_errors == 0
 

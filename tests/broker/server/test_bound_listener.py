@@ -58,14 +58,14 @@ def test_one_address_takes_its_family(host: str, shown: dict[str, str]) -> None:
 
 
 def resolves_to(monkeypatch: pytest.MonkeyPatch, *hosts: str) -> None:
-    def found(_: str, port: int, **options: Any) -> list[Any]:
+    def addresses(_: str, port: int, **options: Any) -> list[Any]:
         rows: list[Any] = []
         for host in hosts:
             rows += real(host, port, **options)
         return rows
 
     real = socket.getaddrinfo
-    monkeypatch.setattr(socket, "getaddrinfo", found)
+    monkeypatch.setattr(socket, "getaddrinfo", addresses)
 
 
 @pytest.mark.parametrize(

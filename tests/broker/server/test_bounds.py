@@ -309,10 +309,10 @@ def test_connection_with_the_largest_charge_is_closed_and_its_charge_is_released
 
 def test_requests_and_responses_of_one_connection_count_together() -> None:
     budget = Budget(100)
-    both, one = ChargedConnection(budget), ChargedConnection(budget)
-    budget.charge(both, 40)
-    budget.set_responses(both, 20)
-    budget.charge(one, 45)
-    assert both.is_closed
-    assert not one.is_closed
-    assert budget.of(one) == budget.held_bytes == 45
+    shared, single = ChargedConnection(budget), ChargedConnection(budget)
+    budget.charge(shared, 40)
+    budget.set_responses(shared, 20)
+    budget.charge(single, 45)
+    assert shared.is_closed
+    assert not single.is_closed
+    assert budget.of(single) == budget.held_bytes == 45

@@ -168,27 +168,27 @@ def endure(here: NodeHere, content: bytes, responses: int) -> list[bytes]:
 
     responses  that it is to get; fewer when its connection is closed
     """
-    found, excess = endure_once(here, content, responses)
+    frames, excess = endure_once(here, content, responses)
     for _ in range(MEASURED_AGAIN):
         if 1.0 <= excess < NOISE_MAX:
             _, excess = endure_once(here, content, responses)
     assert excess < 1.0, here.longest
-    return found
+    return frames
 
 
 def endure_once(here: NodeHere, content: bytes, responses: int) -> tuple[list[bytes], float]:
     """The responses, and how many times the bounds were reached."""
     attacker = here.caller()
     canary = Canary(here)
-    found: list[bytes] = []
+    frames: list[bytes] = []
     gc.collect()
     here.longest_ns = 0
     attacker.send_bytes(content)
 
     def is_over() -> bool:
         canary.step()
-        found.extend(attacker.frames())
-        return (len(found) >= responses or attacker.is_closed) and canary.count > 0
+        frames.extend(attacker.frames())
+        return (len(frames) >= responses or attacker.is_closed) and canary.count > 0
 
     here.until(is_over, "the attacker gets no response")
     excess = max(here.longest_ns / CALLBACK_NS_MAX, canary.worst_ns / CANARY_NS_MAX)
@@ -197,7 +197,7 @@ def endure_once(here: NodeHere, content: bytes, responses: int) -> tuple[list[by
     attacker.close()
     canary.close()
     here.until(lambda: len(here.server.connections) == 1, "a connection stays")
-    return found, excess
+    return frames, excess
 
 
 @pytest.mark.parametrize("name", MANY_NAMES)
@@ -293,12 +293,12 @@ def test_expensive_requests_after_short_turns_delay_no_other_connection(
     is_part = configs.startswith(before)
     counts = dict.fromkeys(attackers, 0)
 
-    def await_responses(wanted: int) -> None:
+    def await_responses(least: int) -> None:
         def are_there() -> bool:
             canary.step()
             for attacker in attackers:
                 counts[attacker] += len(attacker.frames())
-            return min(counts.values()) >= wanted
+            return min(counts.values()) >= least
 
         here.until(are_there, "no response")
 
@@ -451,11 +451,11 @@ def test_requests_that_wait_are_few_and_small_however_many_connections_send_them
     assert sum(count >= OUTSTANDING_LEAST for count in taken) == ATTACKERS
     honest = here.caller()
     honest.send_bytes(waiting_fetch(1) * (2 * OUTSTANDING_LEAST))
-    found: list[bytes] = []
+    frames: list[bytes] = []
 
     def has_all() -> bool:
-        found.extend(honest.frames())
-        return len(found) == 2 * OUTSTANDING_LEAST
+        frames.extend(honest.frames())
+        return len(frames) == 2 * OUTSTANDING_LEAST
 
     here.until(has_all, "no response")
     for connection in list(here.server.connections):

@@ -177,7 +177,7 @@ def test_odd_value_is_refused_in_one_short_line(override: str) -> None:
 def test_host_that_a_resolver_can_be_asked_for_is_taken(host: str) -> None:
     listener = f"PLAINTEXT://{host}:1"
     taken = load_settings(None, [f"zookeeper.connect={host}:1", f"advertised.listeners={listener}"])
-    assert [str(one) for one in taken.advertised_listeners] == [listener]
+    assert [str(advertised) for advertised in taken.advertised_listeners] == [listener]
 
 
 def test_unknown_names_cause_a_warning_and_are_kept() -> None:

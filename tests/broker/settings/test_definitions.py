@@ -139,8 +139,8 @@ def test_every_synonym_is_a_setting_of_the_same_kind() -> None:
 )
 def test_base_name_removes_a_listener_prefix(name: str, base: str) -> None:
     assert definitions.base_name(name) == base
-    found = broker_definition(name)
-    assert (found.name if found else None) == (base if base in BROKER else None)
+    definition = broker_definition(name)
+    assert (definition.name if definition else None) == (base if base in BROKER else None)
 
 
 def test_only_passwords_are_sensitive() -> None:

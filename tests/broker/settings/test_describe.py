@@ -44,7 +44,7 @@ def test_entries_equal_those_of_apache_kafka(label: str, resource: str) -> None:
         for name in OWN_DEFAULTS:
             assert (name in described) == (name in expected)
             assert described.pop(name, None) != expected.get(name) or name not in expected
-        expected = {name: one for name, one in expected.items() if name not in OWN_DEFAULTS}
+        expected = {name: value for name, value in expected.items() if name not in OWN_DEFAULTS}
     assert described == expected
 
 

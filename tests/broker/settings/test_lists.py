@@ -27,23 +27,23 @@ def listener_hosts(items: str) -> list[str]:
     protocols = "A:PLAINTEXT,B:PLAINTEXT"
     addresses = {"a": "A://a:1", "b": "B://b:2"}
     text = "".join(addresses.get(character, character) for character in items)
-    found = settings(
+    parsed = settings(
         listeners=text,
         listener_security_protocol_map=protocols,
         inter_broker_listener_name="A",
     )
-    return [listener.host for listener in found.listeners]
+    return [listener.host for listener in parsed.listeners]
 
 
 def advertised_hosts(items: str) -> list[str]:
     addresses = {"a": "PLAINTEXT://a:1", "b": "OTHER://b:2"}
     text = "".join(addresses.get(character, character) for character in items)
-    found = settings(
+    parsed = settings(
         listeners="PLAINTEXT://x:1,OTHER://x:2",
         advertised_listeners=text,
         listener_security_protocol_map="PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT",
     )
-    return [listener.host for listener in found.advertised_listeners]
+    return [listener.host for listener in parsed.advertised_listeners]
 
 
 def folders(items: str) -> list[str]:
@@ -87,8 +87,8 @@ def test_protocol_map_is_read_whatever_its_case(text: str, expected: Mapping[str
     ],
 )
 def test_address_of_a_listener_is_read_as_by_kafka(text: str, address: str) -> None:
-    found = settings(listeners=text)
-    assert [str(listener) for listener in found.listeners] == [address]
+    parsed = settings(listeners=text)
+    assert [str(listener) for listener in parsed.listeners] == [address]
     advertised = settings(listeners="PLAINTEXT://x:1", advertised_listeners=text)
     assert [str(listener) for listener in advertised.advertised_listeners] == [address]
 
@@ -98,8 +98,8 @@ def test_address_of_a_listener_is_read_as_by_kafka(text: str, address: str) -> N
     [("127.0.0.1", "127.0.0.1"), ("::1", "0:0:0:0:0:0:0:1"), ("::ffff:10.0.0.1", "10.0.0.1")],
 )
 def test_address_of_an_override_is_that_of_a_client(host: str, shown: str) -> None:
-    found = settings(max_connections_per_ip_overrides=f"{host}:5,")
-    assert found.max_connections_per_ip_overrides == {shown: 5}
+    parsed = settings(max_connections_per_ip_overrides=f"{host}:5,")
+    assert parsed.max_connections_per_ip_overrides == {shown: 5}
 
 
 LISTS: tuple[tuple[str, str, Any], ...] = (

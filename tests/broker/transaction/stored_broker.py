@@ -79,8 +79,8 @@ def image_of(
         topics.setdefault(topic, {})[index] = PartitionImage(index, (leader,), state)
     return Image(
         brokers={
-            one: BrokerImage(one, -1, (Endpoint(LISTENER, *address, LISTENER),))
-            for one, address in (addresses or {HERE: ("here", 9092)}).items()
+            broker_id: BrokerImage(broker_id, -1, (Endpoint(LISTENER, *address, LISTENER),))
+            for broker_id, address in (addresses or {HERE: ("here", 9092)}).items()
         },
         topics={
             name: TopicImage(name, UUID(int=number), partitions)
@@ -251,7 +251,7 @@ class StoredBroker:
 
     def flush(self) -> None:
         """Everything is durable."""
-        self.logs.flush(*(one.log for one in self.partitions.all()))
+        self.logs.flush(*(partition.log for partition in self.partitions.all()))
 
     # What is there.
 
@@ -279,7 +279,7 @@ class StoredBroker:
     def outcomes(self, place: TopicPartition, producer: tuple[int, int]) -> list[bool]:
         """For each batch of a producer epoch's records: whether the marker after it commits."""
         producer_id, epoch = producer
-        found: list[bool] = []
+        outcomes: list[bool] = []
         is_open = False
         for batch in self.batches(place):
             if batch.producer_id != producer_id:
@@ -289,17 +289,17 @@ class StoredBroker:
             elif is_open:
                 marker = parse_end_marker(batch)
                 assert marker is not None
-                found.append(marker.is_commit)
+                outcomes.append(marker.is_commit)
                 is_open = False
         assert not is_open, f"{place} has records without a marker"
-        return found
+        return outcomes
 
     def committed_offset(self) -> int | None:
         """The offset of the group; None: it has none."""
         group = self.groups.shards[OFFSETS.partition].groups.get(GROUP)
         assert group is None or not group.offsets.transactional, "offsets are pending"
-        found = None if group is None else group.offsets.committed.get(T_0)
-        return None if found is None else found.offset
+        offset = None if group is None else group.offsets.committed.get(T_0)
+        return None if offset is None else offset.offset
 
     def end_all(self) -> None:
         """Let time pass until abandoned transactions have ended."""

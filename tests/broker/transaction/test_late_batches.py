@@ -75,12 +75,14 @@ def add(talk: Talk, producer: Producer, *partitions: int) -> None:
 
     def codes() -> list[int]:
         added = talk.quiet(request, 3).results_by_topic_v3_and_below
-        return [one.partition_error_code for topic in added for one in topic.results_by_partition]
+        return [
+            result.partition_error_code for topic in added for result in topic.results_by_partition
+        ]
 
-    found = talk.until(
+    errors = talk.until(
         "the partitions", codes, lambda codes: ErrorCode.CONCURRENT_TRANSACTIONS not in codes
     )
-    assert not any(found), found
+    assert not any(errors), errors
 
 
 def end(talk: Talk, producer: Producer, *, is_commit: bool = True) -> None:

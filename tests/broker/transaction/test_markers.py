@@ -141,7 +141,7 @@ def test_failed_request_is_repeated() -> None:
 
 
 def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
-    lines = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     caplog.clear()
     return lines
 

@@ -131,8 +131,8 @@ def talk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talk]:
 
 @pytest.fixture
 def scene(talk: Talk) -> Iterator[Scene]:
-    with scene_with(port_of(talk.address)) as found:
-        yield found
+    with scene_with(port_of(talk.address)) as connected:
+        yield connected
 
 
 NUMBERS = count()
@@ -144,9 +144,9 @@ def opened(talk: Talk, name: str | None = None) -> tuple[str, Producer]:
     producer = begin(talk, name)
     added = talk.quiet(add_request(name, producer, 0, topic=T_0.topic), 3)
     assert not any(
-        one.partition_error_code
+        partition.partition_error_code
         for topic in added.results_by_topic_v3_and_below
-        for one in topic.results_by_partition
+        for partition in topic.results_by_partition
     )
     content = batch(
         1,
@@ -166,7 +166,7 @@ def is_stable(talk: Talk) -> bool:
     ends = [
         talk.quiet(where(LATEST, topic=T_0.topic, isolation=isolation), 6) for isolation in (0, 1)
     ]
-    high, stable = (int(one.topics[0].partitions[0].offset) for one in ends)
+    high, stable = (int(response.topics[0].partitions[0].offset) for response in ends)
     return high == stable
 
 
@@ -268,13 +268,13 @@ def test_verifications_share_a_request_while_another_one_is_in_flight() -> None:
     def serve(peer: Peer) -> None:
         for _ in range(3):
             header, request = peer.receive()
-            requests.append([one.transactional_id for one in request.transactions])
+            requests.append([transaction.transactional_id for transaction in request.transactions])
             peer.respond(
                 header,
                 AddPartitionsToTxnResponse(
                     results_by_transaction=[
                         AddPartitionsToTxnResult(
-                            transactional_id=one.transactional_id,
+                            transactional_id=transaction.transactional_id,
                             topic_results=[
                                 AddPartitionsToTxnTopicResult(
                                     name=topic.name,
@@ -285,10 +285,10 @@ def test_verifications_share_a_request_while_another_one_is_in_flight() -> None:
                                         for index in topic.partitions
                                     ],
                                 )
-                                for topic in one.topics
+                                for topic in transaction.topics
                             ],
                         )
-                        for one in request.transactions
+                        for transaction in request.transactions
                     ]
                 ),
             )
@@ -298,7 +298,7 @@ def test_verifications_share_a_request_while_another_one_is_in_flight() -> None:
             scene.verifier.verify(VerifiedTransaction(name, 1, 0, (T_0,)))
             for name in ("a", "b", "c", "b")
         ]
-        assert [scene.loop.result(one) for one in verified] == [{T_0: NONE}] * 4
+        assert [scene.loop.result(verification) for verification in verified] == [{T_0: NONE}] * 4
     assert requests == [["a"], ["b", "c"], ["b"]]
 
 

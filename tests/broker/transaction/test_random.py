@@ -124,8 +124,8 @@ def test_acknowledged_outcomes_are_what_every_partition_gets(
     for producer, ended in run.acknowledged.items():
         for partition in (A0, A1, B0):
             expected = [is_commit for is_commit, added in ended if partition in added]
-            found = outcomes(run, producer, partition)
-            assert found == expected
+            stored = outcomes(run, producer, partition)
+            assert stored == expected
 
 
 def test_every_state_can_be_reached_and_left() -> None:

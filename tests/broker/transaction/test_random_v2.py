@@ -150,12 +150,12 @@ def test_each_transaction_has_the_outcome_that_its_own_producer_asked_for(
     for name, what in actions:
         run.act(name, what)
     run.finish()
-    for number, found in run.outcomes.items():
+    for number, outcomes in run.outcomes.items():
         if number in run.requested:
-            assert found == {run.requested[number]}
+            assert outcomes == {run.requested[number]}
         else:
             assert number in run.may_abort, "no one has ended it"
-            assert found == {False}
+            assert outcomes == {False}
     state = run.host.state().state
     assert not state.is_prepared
     if state is not TransactionState.ONGOING:

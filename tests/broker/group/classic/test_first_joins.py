@@ -103,8 +103,10 @@ def test_members_whose_joins_arrive_together_share_the_first_generation(
             wire.await_arrival()
         os.kill(broker.process.pid, signal.SIGCONT)
         responses = [wire.receive(ApiKey.JOIN_GROUP, version) for wire in wires]
-        assert [(one.error_code, one.generation_id) for one in responses] == [(0, 1)] * size
-        assert sorted(len(one.members) for one in responses) == [*[0] * (size - 1), size]
+        assert [(response.error_code, response.generation_id) for response in responses] == [
+            (0, 1)
+        ] * size
+        assert sorted(len(response.members) for response in responses) == [*[0] * (size - 1), size]
     for wire in wires:
         wire.close()
 

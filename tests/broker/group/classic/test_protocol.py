@@ -43,7 +43,7 @@ def test_first_member_leads_generation_one() -> None:
     response = talk.joined[talk.join()]
     assert (response.error, response.generation, response.leader) == (NONE, 1, response.member_id)
     assert (response.protocol_type, response.protocol) == ("consumer", "range")
-    assert [one.member_id for one in response.members] == [response.member_id]
+    assert [member.member_id for member in response.members] == [response.member_id]
     assert talk.group.state is GroupState.COMPLETING
 
 
@@ -104,10 +104,12 @@ def test_sync_of_the_leader_returns_its_assignment_to_every_member() -> None:
     talk = Conversation()
     leader, follower = talk.stable(2)
     responses = [talk.synced[talk.sync(name)] for name in (leader, follower)]
-    assert [one.assignment for one in responses] == [
+    assert [response.assignment for response in responses] == [
         f"share of {name}".encode() for name in (leader, follower)
     ]
-    assert {(one.protocol_type, one.protocol) for one in responses} == {("consumer", "range")}
+    assert {(response.protocol_type, response.protocol) for response in responses} == {
+        ("consumer", "range")
+    }
 
 
 def test_member_without_an_assignment_of_the_leader_gets_an_empty_one() -> None:
@@ -125,8 +127,8 @@ def test_sync_waits_until_the_assignment_is_stored() -> None:
     response = talk.joined[talk.join()]
     ticket = talk.sync(response.member_id, assignments=((response.member_id, b"all"),))
     assert ticket in talk.open
-    (wanted,) = talk.stores
-    assert [one.assignment for one in wanted.value.members] == [b"all"]
+    (store,) = talk.stores
+    assert [member.assignment for member in store.value.members] == [b"all"]
     talk.store()
     assert talk.synced[ticket].assignment == b"all"
 
@@ -204,7 +206,7 @@ def test_member_that_does_not_rejoin_in_time_is_removed_and_another_leads() -> N
     talk.wait(REBALANCE_MS)
     response = talk.joined[ticket]
     assert response.leader == follower
-    assert [one.member_id for one in response.members] == [follower]
+    assert [member.member_id for member in response.members] == [follower]
     assert talk.heartbeat(leader) is ErrorCode.UNKNOWN_MEMBER_ID
 
 

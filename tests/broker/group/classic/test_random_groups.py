@@ -158,7 +158,7 @@ class World:
             client.member_id = response.member_id
             client.generation = response.generation
             client.is_leader = response.leader == response.member_id
-            client.roll = tuple(one.member_id for one in response.members)
+            client.roll = tuple(member.member_id for member in response.members)
             if response.members:
                 name = client.instance_id or response.member_id
                 assert self.leaders.setdefault(response.generation, name) == name, "one leader"
@@ -221,7 +221,7 @@ def test_every_change_of_state_that_the_table_names_happens() -> None:
         for after in afters
     }
     # A dead group, and requests that only a member makes of a group that has none.
-    rare = {one for one in named if GroupState.DEAD in one[1:]}
+    rare = {change for change in named if GroupState.DEAD in change[1:]}
     rare |= {(event, GroupState.EMPTY, GroupState.EMPTY) for event in (Event.SYNC, Event.HEARTBEAT)}
     assert named - rare - set(seen) == set()
 

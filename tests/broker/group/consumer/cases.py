@@ -87,7 +87,9 @@ def assign_case(
             subscribed = rng.sample(ids, rng.randint(0, len(ids)))
         assignment = assignments[member_id]
         if is_settled:
-            assignment = {topic: one for topic, one in assignment.items() if topic in subscribed}
+            assignment = {
+                topic: numbers for topic, numbers in assignment.items() if topic in subscribed
+            }
         members[member_id] = MemberSubscription(
             tuple(sorted(subscribed, key=topic_order)),
             assignment,
@@ -181,7 +183,7 @@ def target_case(rng: random.Random) -> TargetCase:
             subscribed_topic_names=subscribed[0],
             subscribed_topic_regex=subscribed[1],
         )
-    counts = {one.topic_id: one.partition_count for one in topics.values()}
+    counts = {topic.topic_id: topic.partition_count for topic in topics.values()}
     # A topic that has been deleted since.
     counts[Uuid(int=99)] = 2
     present = random_assignments(rng, member_ids, counts)
@@ -220,7 +222,7 @@ def reconcile_case(rng: random.Random) -> ReconcileCase:
     names, regex = _subscription(rng, list(topics))
     resolved = _resolved(topics)
     subscribed = {*names, *resolved.get(regex or "", ())}
-    ids = [*(one.topic_id for one in topics.values()), Uuid(int=99)]
+    ids = [*(topic.topic_id for topic in topics.values()), Uuid(int=99)]
     state = rng.choice((*MemberState, *list(MemberState)[:3], *list(MemberState)[:3]))
     epoch = rng.randint(1, 9)
     assigned: dict[Uuid, dict[int, int]] = {}
@@ -258,15 +260,16 @@ def reconcile_case(rng: random.Random) -> ReconcileCase:
         reported = None
     elif form < 0.7:
         reported = [
-            (topic_id, tuple(one for one in range(6) if rng.random() < 0.5)) for topic_id in ids
+            (topic_id, tuple(number for number in range(6) if rng.random() < 0.5))
+            for topic_id in ids
         ]
     elif form < 0.85:
-        reported = [(topic_id, tuple(one)) for topic_id, one in assigned.items()]
+        reported = [(topic_id, tuple(numbers)) for topic_id, numbers in assigned.items()]
     goal = Goal(
         target_epoch=epoch + rng.choice((0, 0, 1, 3)),
         target=target,
         subscribed_topic_ids=frozenset(
-            one.topic_id for name, one in topics.items() if name in subscribed
+            topic.topic_id for name, topic in topics.items() if name in subscribed
         ),
         partition_epochs=owners,
         reported=reported,

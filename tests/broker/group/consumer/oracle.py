@@ -108,7 +108,8 @@ def written_epochs(owned: OwnedPartitions) -> Json:
 
 def _written_topics(topics: Iterable[TopicFacts]) -> list[Json]:
     return [
-        {"id": one.topic_id.hex, "name": one.name, "count": one.partition_count} for one in topics
+        {"id": topic.topic_id.hex, "name": topic.name, "count": topic.partition_count}
+        for topic in topics
     ]
 
 
@@ -139,11 +140,11 @@ def assign_question(
         "members": [
             {
                 "id": member_id,
-                "instance": one.instance_id,
-                "topics": [topic_id.hex for topic_id in one.topic_ids],
-                "assignment": written_assignment(one.assignment),
+                "instance": member.instance_id,
+                "topics": [topic_id.hex for topic_id in member.topic_ids],
+                "assignment": written_assignment(member.assignment),
             }
-            for member_id, one in members.items()
+            for member_id, member in members.items()
         ],
     }
 
@@ -166,9 +167,11 @@ def target_question(
         "epoch": 7,
         "topics": _written_topics(topics),
         "resolved": {regex: list(names) for regex, names in resolved.items()},
-        "members": [_written_member(one) for one in members],
-        "present": {member_id: written_assignment(one) for member_id, one in present.items()},
-        "updated": [_written_member(one) for one in updated],
+        "members": [_written_member(member) for member in members],
+        "present": {
+            member_id: written_assignment(assignment) for member_id, assignment in present.items()
+        },
+        "updated": [_written_member(member) for member in updated],
         "removed": list(removed),
         "static": dict(static_members),
     }

@@ -80,14 +80,22 @@ class Talk(Host):
     def make_topic(self, name: str, partitions: int) -> None:
         """A topic, or more partitions of it."""
         made = TopicImage(
-            name, topic_id(name), {one: PartitionImage(one, (1,)) for one in range(partitions)}
+            name,
+            topic_id(name),
+            {number: PartitionImage(number, (1,)) for number in range(partitions)},
         )
         topics = {**self.image.topics, name: made}
         self._show(topics)
 
     def delete_topic(self, name: str) -> None:
         """It is gone."""
-        self._show({one: topic for one, topic in self.image.topics.items() if one != name})
+        self._show(
+            {
+                topic_name: topic
+                for topic_name, topic in self.image.topics.items()
+                if topic_name != name
+            }
+        )
 
     def _show(self, topics: dict[str, TopicImage]) -> None:
         names = {topic.topic_id: name for name, topic in topics.items()}
@@ -109,7 +117,9 @@ class Talk(Host):
         base = EVERYTHING if epoch == 0 else {}
         reported = changes.get("reported")
         if isinstance(reported, dict):
-            changes["reported"] = [(topic_id(name), list(one)) for name, one in reported.items()]
+            changes["reported"] = [
+                (topic_id(name), list(numbers)) for name, numbers in reported.items()
+            ]
         request = ConsumerHeartbeat(
             member_id=member_id,
             epoch=epoch,
@@ -138,8 +148,8 @@ class Talk(Host):
             return None
         directory = self.directory
         named = {}
-        for one, partitions in response.assigned.items():
-            facts = directory.by_id(one)
+        for id_of_topic, partitions in response.assigned.items():
+            facts = directory.by_id(id_of_topic)
             named["?" if facts is None else facts.name] = tuple(partitions)
         return named
 
@@ -197,7 +207,9 @@ class Talk(Host):
 
     def classic_leave(self, *member_ids: str) -> list[ErrorCode]:
         """A LeaveGroup."""
-        return self.shard.leave("g", [LeavingMember(one, None) for one in member_ids]).result()
+        return self.shard.leave(
+            "g", [LeavingMember(member_id, None) for member_id in member_ids]
+        ).result()
 
     def settle_classic(self) -> str:
         """A classic group of one member that has all of topic a; its id."""
@@ -224,8 +236,8 @@ class Talk(Host):
             instance_id=None,
             generation=epoch,
             commits={
-                TopicPartition(topic, one): OffsetAndMetadata(7, -1, "", self.clock.now_ms())
-                for one in partitions or (0,)
+                TopicPartition(topic, index): OffsetAndMetadata(7, -1, "", self.clock.now_ms())
+                for index in partitions or (0,)
             },
             version=version,
         ).result()
@@ -267,9 +279,9 @@ class Talk(Host):
     def state_of(self, groups: dict[str, Group]) -> dict[str, list[Any]]:
         """All that is stored of the groups of the new protocol."""
         return {
-            name: [getattr(one.body, field) for field in STORED_FIELDS]
-            for name, one in groups.items()
-            if isinstance(one.body, ConsumerGroup)
+            name: [getattr(group.body, field) for field in STORED_FIELDS]
+            for name, group in groups.items()
+            if isinstance(group.body, ConsumerGroup)
         }
 
     def replayed(self) -> dict[str, Group]:
@@ -295,15 +307,15 @@ class Talk(Host):
     def check(self) -> None:
         """Memory is what the log says."""
         replayed = self.replayed()
-        known = {
-            name: one
-            for name, one in self.shard.groups.items()
-            if isinstance(one.body, ConsumerGroup)
+        groups = {
+            name: group
+            for name, group in self.shard.groups.items()
+            if isinstance(group.body, ConsumerGroup)
         }
-        assert sorted(known) == sorted(
-            name for name, one in replayed.items() if isinstance(one.body, ConsumerGroup)
+        assert sorted(groups) == sorted(
+            name for name, group in replayed.items() if isinstance(group.body, ConsumerGroup)
         )
-        for name, group in known.items():
+        for name, group in groups.items():
             body, other = consumer_body(group), consumer_body(replayed[name])
             body.check()
             other.check()

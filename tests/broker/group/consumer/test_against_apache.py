@@ -54,7 +54,9 @@ def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apache]:
 
 
 def written(assignments: dict[str, Assignment]) -> Json:
-    return {member_id: written_assignment(one) for member_id, one in assignments.items()}
+    return {
+        member_id: written_assignment(assignment) for member_id, assignment in assignments.items()
+    }
 
 
 def with_nothing(response: Json, case: AssignCase | TargetCase) -> Json:
@@ -64,8 +66,10 @@ def with_nothing(response: Json, case: AssignCase | TargetCase) -> Json:
 
 def questions_of(assignor: str, cases: list[AssignCase], *, is_hashed: bool = False) -> list[Json]:
     return [
-        assign_question(assignor, one.kind, one.members, one.partition_counts, is_hashed=is_hashed)
-        for one in cases
+        assign_question(
+            assignor, case.kind, case.members, case.partition_counts, is_hashed=is_hashed
+        )
+        for case in cases
     ]
 
 
@@ -84,7 +88,9 @@ def test_assignments_equal_those_of_apache_kafka(apache: Apache) -> None:
         )
         asked.append(((UNIFORM, UNIFORM, RANGE)[number % 3], case))
     asked += [(UNIFORM, chain_case(rng)) for _ in range(200)]
-    responses = apache.ask([one for name, case in asked for one in questions_of(name, [case])])
+    responses = apache.ask(
+        [question for name, case in asked for question in questions_of(name, [case])]
+    )
     for (name, case), response in zip(asked, responses, strict=True):
         ours = ASSIGNORS[name](case.members, case.kind, case.partition_counts)
         assert written(ours) == with_nothing(response, case), (name, case)
@@ -94,13 +100,15 @@ def kept_count(case: AssignCase, assignments: Json) -> int:
     """How many partitions stay with their owners."""
     return sum(
         len(set(numbers) & set(assignments.get(member_id, {}).get(topic_id.hex, ())))
-        for member_id, one in case.members.items()
-        for topic_id, numbers in one.assignment.items()
+        for member_id, member in case.members.items()
+        for topic_id, numbers in member.assignment.items()
     )
 
 
 def sizes(assignments: Json) -> list[int]:
-    return sorted(sum(len(numbers) for numbers in one.values()) for one in assignments.values())
+    return sorted(
+        sum(len(numbers) for numbers in assignment.values()) for assignment in assignments.values()
+    )
 
 
 def test_in_the_order_of_a_java_hash_set_loads_and_kept_partitions_are_as_many(
@@ -156,9 +164,9 @@ def test_target_assignments_equal_those_of_apache_kafka(apache: Apache) -> None:
 
 def instances(case: TargetCase) -> dict[str, str]:
     return {
-        one.instance_id: one.member_id
-        for one in case.written.values()
-        if one.instance_id is not None
+        member.instance_id: member.member_id
+        for member in case.written.values()
+        if member.instance_id is not None
     }
 
 

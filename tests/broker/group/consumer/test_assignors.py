@@ -32,16 +32,16 @@ def assign(name: str, case: AssignCase) -> dict[str, Assignment]:
 
 def sizes(assignments: Mapping[str, Assignment]) -> dict[str, int]:
     return {
-        member_id: sum(len(numbers) for numbers in one.values())
-        for member_id, one in assignments.items()
+        member_id: sum(len(numbers) for numbers in assignment.values())
+        for member_id, assignment in assignments.items()
     }
 
 
 def owners(assignments: Mapping[str, Assignment]) -> list[tuple[Uuid, int, str]]:
     return [
         (topic_id, number, member_id)
-        for member_id, one in assignments.items()
-        for topic_id, numbers in one.items()
+        for member_id, assignment in assignments.items()
+        for topic_id, numbers in assignment.items()
         for number in numbers
     ]
 
@@ -62,13 +62,13 @@ def test_each_subscribed_partition_has_one_owner_that_is_subscribed(
     assert all(topic_id in case.members[owner].topic_ids for topic_id, _, owner in owned)
     expected = {
         (topic_id, number)
-        for one in case.members.values()
-        for topic_id in one.topic_ids
+        for member in case.members.values()
+        for topic_id in member.topic_ids
         for number in range(case.partition_counts[topic_id])
     }
     assert sorted((topic_id, number) for topic_id, number, _ in owned) == sorted(expected)
-    for one in result.values():
-        assert all(numbers == tuple(sorted(numbers)) and numbers for numbers in one.values())
+    for assignment in result.values():
+        assert all(numbers == tuple(sorted(numbers)) and numbers for numbers in assignment.values())
 
 
 @given(seed=seeds)
@@ -85,16 +85,16 @@ def test_equal_subscriptions_get_loads_that_differ_by_one_at_most_and_partitions
     had = {
         member_id: {
             (topic_id, number)
-            for topic_id, numbers in one.assignment.items()
+            for topic_id, numbers in member.assignment.items()
             if topic_id in subscribed
             for number in numbers
         }
-        for member_id, one in case.members.items()
+        for member_id, member in case.members.items()
     }
     kept = sum((topic_id, number) in had[owner] for topic_id, number, owner in owners(result))
     # No member keeps more than its share, and only so many get one more.
-    can_be_kept = sum(min(len(one), quota) for one in had.values())
-    can_be_kept += min(extras, sum(len(one) > quota for one in had.values()))
+    can_be_kept = sum(min(len(partitions), quota) for partitions in had.values())
+    can_be_kept += min(extras, sum(len(partitions) > quota for partitions in had.values()))
     assert kept == can_be_kept
 
 
@@ -104,11 +104,11 @@ def test_repeated_assignment_changes_nothing(kind: SubscriptionType, seed: int) 
     case = seeded(seed, kind)
     first = assign(UNIFORM, case)
     settled = {
-        member_id: one._replace(assignment=first[member_id])
-        for member_id, one in case.members.items()
+        member_id: member._replace(assignment=first[member_id])
+        for member_id, member in case.members.items()
     }
     again = ASSIGNORS[UNIFORM](settled, kind, case.partition_counts)
-    assert all(again[member_id] is one for member_id, one in first.items())
+    assert all(again[member_id] is member for member_id, member in first.items())
 
 
 @given(seed=seeds)
@@ -117,8 +117,8 @@ def test_owner_has_at_most_one_partition_more_than_any_other_subscriber(seed: in
     result = assign(UNIFORM, case)
     loads = sizes(result)
     for topic_id, _, owner in owners(result):
-        for other, one in case.members.items():
-            if topic_id in one.topic_ids:
+        for other, member in case.members.items():
+            if topic_id in member.topic_ids:
                 assert loads[owner] - loads[other] <= 1
 
 
@@ -129,11 +129,11 @@ def test_join_or_leave_moves_only_the_partitions_of_that_member(seed: int, leave
     counts = {topic_id: rng.randint(1, 20) for topic_id in ids}
     names = [f"member-{rng.getrandbits(32):08x}" for _ in range(rng.randint(2, 12))]
     everybody = {name: MemberSubscription(tuple(ids)) for name in sorted(names)}
-    few = {name: one for name, one in everybody.items() if name != names[0]}
+    few = {name: member for name, member in everybody.items() if name != names[0]}
     before, after = (everybody, few) if leaves else (few, everybody)
     old = ASSIGNORS[UNIFORM](before, HOMOGENEOUS, counts)
     new = ASSIGNORS[UNIFORM](
-        {name: one._replace(assignment=old.get(name, {})) for name, one in after.items()},
+        {name: member._replace(assignment=old.get(name, {})) for name, member in after.items()},
         HOMOGENEOUS,
         counts,
     )
@@ -154,9 +154,9 @@ def test_ranges_follow_each_other_in_the_order_of_the_members(seed: int) -> None
     )
     for topic_id in next(iter(case.members.values())).topic_ids:
         ranges = [result[name].get(topic_id, ()) for name in ranked]
-        numbers = [number for one in ranges for number in one]
+        numbers = [number for numbers_of_member in ranges for number in numbers_of_member]
         assert numbers == list(range(case.partition_counts[topic_id]))
-        lengths = [len(one) for one in ranges]
+        lengths = [len(numbers_of_member) for numbers_of_member in ranges]
         assert all(a >= b for a, b in pairwise(lengths))
         assert lengths[0] - lengths[-1] <= 1
 
@@ -164,8 +164,8 @@ def test_ranges_follow_each_other_in_the_order_of_the_members(seed: int) -> None
 def test_topics_with_equally_many_partitions_are_joined() -> None:
     members = {f"m{number}": MemberSubscription((T, U)) for number in range(3)}
     result = ASSIGNORS[RANGE](members, HOMOGENEOUS, {T: 7, U: 7})
-    assert [one[T] for one in result.values()] == [(0, 1, 2), (3, 4), (5, 6)]
-    assert all(one[T] == one[U] for one in result.values())
+    assert [assignment[T] for assignment in result.values()] == [(0, 1, 2), (3, 4), (5, 6)]
+    assert all(assignment[T] == assignment[U] for assignment in result.values())
 
 
 def test_static_member_finds_its_ranges_under_another_id() -> None:
@@ -177,7 +177,7 @@ def test_static_member_finds_its_ranges_under_another_id() -> None:
 
     before = ASSIGNORS[RANGE](members(("a", "b", "c")), HOMOGENEOUS, {T: 5})
     after = ASSIGNORS[RANGE](members(("z", "y", "x")), HOMOGENEOUS, {T: 5})
-    assert [before[one] for one in "abc"] == [after[one] for one in "zyx"]
+    assert [before[member_id] for member_id in "abc"] == [after[member_id] for member_id in "zyx"]
 
 
 def test_static_members_stand_before_dynamic_ones() -> None:

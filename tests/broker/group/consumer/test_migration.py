@@ -95,16 +95,19 @@ def test_join_right_after_a_downgrade_gets_no_partition_that_others_still_own(
     talk.heartbeat("m", 3, reported={"a": (0,)})
     group = talk.group()
     assert joined(talk.classic_join(second)).generation == group.epoch
-    had = {one: dict(group.members[one].assigned_partitions) for one in (first, second)}
+    had = {
+        member_id: dict(group.members[member_id].assigned_partitions)
+        for member_id in (first, second)
+    }
     talk.make_topic("a", 6)
     talk.heartbeat("m", group.epoch)
     talk.heartbeat("m", -1)
     assert talk.classic().state is GroupState.PREPARING
     talk.heartbeat("n", 0)
-    for one in (first, second):
-        taken = talk.group().members[one].assigned_partitions
+    for member_id in (first, second):
+        taken = talk.group().members[member_id].assigned_partitions
         assert {topic: list(parts) for topic, parts in taken.items()} == {
-            topic: list(parts) for topic, parts in had[one].items()
+            topic: list(parts) for topic, parts in had[member_id].items()
         }
 
 

@@ -67,15 +67,15 @@ class NewClient:
         """It has been thrown out: it lets go of everything at once."""
         self.epoch = 0
         self.owned = set()
-        self.wanted: set[Partition] | None = None
+        self.target: set[Partition] | None = None
         self.is_full_due = True
 
     def step(self) -> None:
         """A heartbeat, whose response may be lost."""
         random = self.world.random
-        if self.wanted is not None and random.random() < 0.7:
+        if self.target is not None and random.random() < 0.7:
             # Its application is done with what it has to give up.
-            self.owned &= self.wanted
+            self.owned &= self.target
             self.is_full_due = True
         if self.epoch and self.world.chance(0.05):
             self.choose()
@@ -103,12 +103,12 @@ class NewClient:
         self.epoch = response.epoch
         assigned = self.world.talk.names(response)
         if assigned is not None:
-            self.wanted = {(name, one) for name, indexes in assigned.items() for one in indexes}
-        if self.wanted is not None and self.owned <= self.wanted:
+            self.target = {(name, index) for name, indexes in assigned.items() for index in indexes}
+        if self.target is not None and self.owned <= self.target:
             # Nothing is to be given up: the rest is taken.
-            if self.owned != self.wanted:
+            if self.owned != self.target:
                 self.is_full_due = True
-            self.owned = set(self.wanted)
+            self.owned = set(self.target)
 
     def leave(self) -> None:
         """It goes, or goes for a while if it is static."""
@@ -186,7 +186,7 @@ class OldClient:
             self.member_id, self.generation = response.member_id, response.generation
             shares: dict[str, bytes] = {}
             if response.members:
-                shares = self.world.share([one.member_id for one in response.members])
+                shares = self.world.share([member.member_id for member in response.members])
             talk = self.world.talk
             self.syncing = talk.shard.sync("g", sync_event(talk, self, shares))
             self._synced()
@@ -200,7 +200,9 @@ class OldClient:
             return
         assigned: ConsumerProtocolAssignment = read_assignment(response.assignment)
         self.owned = {
-            (one.topic, index) for one in assigned.assigned_partitions for index in one.partitions
+            (partition.topic, index)
+            for partition in assigned.assigned_partitions
+            for index in partition.partitions
         }
 
     def _refused(self, error: ErrorCode) -> None:
@@ -270,14 +272,22 @@ class World:
 
     def share(self, members: list[str]) -> dict[str, bytes]:
         """What a leader of the classic protocol does: one after the other."""
-        shares: dict[str, set[Partition]] = {one: set() for one in members}
-        everything = [(name, one) for name, many in self.partitions.items() for one in range(many)]
-        topics = {one.member_id: one.topics for one in self.clients if isinstance(one, OldClient)}
+        shares: dict[str, set[Partition]] = {member: set() for member in members}
+        everything = [
+            (name, index) for name, many in self.partitions.items() for index in range(many)
+        ]
+        topics = {
+            client.member_id: client.topics
+            for client in self.clients
+            if isinstance(client, OldClient)
+        }
         for number, partition in enumerate(everything):
-            able = [one for one in members if partition[0] in topics.get(one, ("a", "b", "c"))]
+            able = [
+                member for member in members if partition[0] in topics.get(member, ("a", "b", "c"))
+            ]
             if able:
                 shares[able[number % len(able)]].add(partition)
-        return {one: assignment(by_topic(given)) for one, given in shares.items()}
+        return {member: assignment(by_topic(given)) for member, given in shares.items()}
 
     def step(self) -> None:
         """One thing happens."""
@@ -293,10 +303,10 @@ class World:
             self._fall_silent(client)
         elif drawn < 0.97:
             self.talk.reload()
-            for one in self.clients:
-                if isinstance(one, OldClient):
-                    one.joining = one.syncing = None
-                    one.must_join = True
+            for old_client in self.clients:
+                if isinstance(old_client, OldClient):
+                    old_client.joining = old_client.syncing = None
+                    old_client.must_join = True
         else:
             self.talk.wait(self.random.randrange(600))
         self.check()
@@ -324,8 +334,8 @@ class World:
             for partition in sorted(client.owned):
                 other = owners.setdefault(partition, client.member_id)
                 assert other == client.member_id, f"{partition} belongs to two"
-        known = self.talk.shard.groups.get("g")
-        group = None if known is None else known.body
+        group_entry = self.talk.shard.groups.get("g")
+        group = None if group_entry is None else group_entry.body
         if not isinstance(group, ConsumerGroup):
             self.epochs.clear()
             self.epoch = 0
@@ -338,9 +348,9 @@ class World:
             assert member.member_epoch >= before or member.member_epoch in (0, -2)
         self.epoch = group.epoch
         self.epochs = {
-            one.member_id: one.member_epoch
-            for one in group.members.values()
-            if one.member_epoch > 0
+            member.member_id: member.member_epoch
+            for member in group.members.values()
+            if member.member_epoch > 0
         }
 
     def settle(self) -> None:
@@ -356,7 +366,7 @@ class World:
         """The partitions of all subscribed topics."""
         names = {name for client in self.clients for name in client.topics}
         return {
-            (name, one) for name in sorted(names) for one in range(self.partitions.get(name, 0))
+            (name, index) for name in sorted(names) for index in range(self.partitions.get(name, 0))
         }
 
 
@@ -386,12 +396,12 @@ def test_members_of_both_protocols(seed: int) -> None:
     world.talk.check_compacted()
     assert world.talk.group().state is ConsumerState.STABLE
     assert set().union(*(client.owned for client in world.clients)) == world.expected()
-    for client in [one for one in world.clients if isinstance(one, NewClient)]:
+    for client in [client for client in world.clients if isinstance(client, NewClient)]:
         client.leave()
         world.clients.remove(client)
     world.settle()
-    known = world.talk.shard.groups["g"]
-    assert isinstance(known.body, ClassicGroup), "it is downgraded"
+    group = world.talk.shard.groups["g"]
+    assert isinstance(group.body, ClassicGroup), "it is downgraded"
     world.talk.check_compacted()
-    assert known.body.state is GroupState.STABLE
+    assert group.body.state is GroupState.STABLE
     assert set().union(*(client.owned for client in world.clients)) == world.expected()

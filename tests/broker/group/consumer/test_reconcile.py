@@ -20,7 +20,7 @@ TOPICS = {
     name: TopicFacts(Uuid(int=number), name, 2 + number)
     for number, name in enumerate("abc", start=1)
 }
-A, B, C = (one.topic_id for one in TOPICS.values())
+A, B, C = (topic.topic_id for topic in TOPICS.values())
 
 Owned = frozenset[tuple[Uuid, int]]
 
@@ -60,7 +60,10 @@ class Client:
     def report(self) -> ReportedPartitions:
         topic_ids = dict.fromkeys(topic_id for topic_id, _ in self.owned)
         return [
-            (topic_id, sorted(number for one, number in self.owned if one == topic_id))
+            (
+                topic_id,
+                sorted(number for owned_topic, number in self.owned if owned_topic == topic_id),
+            )
             for topic_id in topic_ids
         ]
 
@@ -178,7 +181,7 @@ class World:
             member.state is MemberState.STABLE
             and member.member_epoch == self.target_epoch
             and self.clients[member_id].owned
-            == {(topic, one) for topic, part in self.target[member_id].items() for one in part}
+            == {(topic, index) for topic, part in self.target[member_id].items() for index in part}
             for member_id, member in self.members.items()
         )
 

@@ -113,14 +113,14 @@ def test_assignors_have_the_names_of_kafka_3_or_4() -> None:
 
 def test_hash_of_topics_changes_with_what_an_assignment_rests_on() -> None:
     def topic(name: str, partitions: int, replica: int = 1) -> TopicImage:
-        made = {one: PartitionImage(one, (replica,)) for one in range(partitions)}
+        made = {index: PartitionImage(index, (replica,)) for index in range(partitions)}
         return TopicImage(name, UUID(int=len(name)), made)
 
     def image(*topics: TopicImage) -> Image:
         return Image(
             brokers={1: BrokerImage(1, 0, (), "r1"), 2: BrokerImage(2, 0, ())},
-            topics={one.name: one for one in topics},
-            topic_names={one.topic_id: one.name for one in topics},
+            topics={topic.name: topic for topic in topics},
+            topic_names={topic.topic_id: topic.name for topic in topics},
         )
 
     now = image(topic("a", 1), topic("bb", 2))

@@ -41,7 +41,7 @@ def plan(
     inherits: dict[str, str] | None = None,
 ) -> Target:
     return plan_target(
-        {one.member_id: one for one in members},
+        {member.member_id: member for member in members},
         present,
         assignor=ASSIGNORS[UNIFORM],
         topics=TOPICS,
@@ -128,5 +128,5 @@ def test_target_does_not_depend_on_the_order_of_joins(seed: int) -> None:
         for members in (case.members, dict(mixed))
     ]
     assert results[0] == results[1]
-    for one in results[0].assignments.values():
-        assert list(one) == sorted(one, key=topic_order)
+    for assignment in results[0].assignments.values():
+        assert list(assignment) == sorted(assignment, key=topic_order)

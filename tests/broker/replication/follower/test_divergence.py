@@ -44,13 +44,13 @@ class Follower:
         self.id = broker_id
         self.log = ReplicatedLog()
         self.fetcher = FetcherState(broker_id, LIMITS, lambda _: False)
-        self.known: dict[str, int] = {}
+        self.session: dict[str, int] = {}
         """What the leader's session says of the partition."""
         self.now_ms = 0
 
     def follow(self, leader_epoch: int) -> None:
         self.fetcher = FetcherState(self.id, LIMITS, lambda _: False)
-        self.known = {}
+        self.session = {}
         replica = PartitionFetchState(
             "orders", TOPIC_ID, 0, leader_epoch=leader_epoch, log=self.log
         )
@@ -70,7 +70,7 @@ class Follower:
             return
         if is_lost:
             self.fetcher.on_failure(self.now_ms)
-            self.known = {}
+            self.session = {}
             return
         self._note(request)
         data = self._response(leader, leader_epoch, batch)
@@ -94,17 +94,17 @@ class Follower:
 
     def _note(self, request: FetchRequest) -> None:
         if request.session_epoch == 0:
-            self.known = {}
+            self.session = {}
         for topic in request.topics:
             (partition,) = topic.partitions
-            self.known = {
+            self.session = {
                 "offset": partition.fetch_offset,
                 "last_epoch": partition.last_fetched_epoch,
                 "epoch": partition.current_leader_epoch,
             }
 
     def _response(self, leader: Follower, leader_epoch: int, batch: int) -> PartitionData:
-        known = self.known
+        session = self.session
         data = PartitionData(
             partition_index=0,
             error_code=0,
@@ -112,15 +112,15 @@ class Follower:
             log_start_offset=0,
             records=memoryview(b""),
         )
-        if known["epoch"] != leader_epoch:
+        if session["epoch"] != leader_epoch:
             data.error_code = int(ErrorCode.FENCED_LEADER_EPOCH)
             return data
-        if known["last_epoch"] >= 0:
-            found = leader.log.diverges(known["offset"], known["last_epoch"])
-            if found is not None:
-                data.diverging_epoch = EpochEndOffset(epoch=found[0], end_offset=found[1])
+        if session["last_epoch"] >= 0:
+            end = leader.log.diverges(session["offset"], session["last_epoch"])
+            if end is not None:
+                data.diverging_epoch = EpochEndOffset(epoch=end[0], end_offset=end[1])
                 return data
-        assert known["offset"] <= leader.log.end_offset, "the leader would say: out of range"
+        assert session["offset"] <= leader.log.end_offset, "the leader would say: out of range"
         return data
 
 
@@ -171,13 +171,13 @@ class Cluster(RuleBasedStateMachine):
         for each in sorted(self.in_sync):
             broker = self.brokers[each]
             if broker is not self.leader:
-                is_current = broker.known.get("epoch") == self.epoch
+                is_current = broker.session.get("epoch") == self.epoch
                 agrees = is_current and (
-                    self.leader.log.diverges(broker.known["offset"], broker.known["last_epoch"])
+                    self.leader.log.diverges(broker.session["offset"], broker.session["last_epoch"])
                     is None
-                    or broker.known["last_epoch"] < 0
+                    or broker.session["last_epoch"] < 0
                 )
-                ends.append(broker.known["offset"] if agrees else 0)
+                ends.append(broker.session["offset"] if agrees else 0)
         log = self.leader.log
         log.high_watermark = max(log.high_watermark, min(ends))
         if log.high_watermark > len(self.committed):

@@ -106,9 +106,9 @@ class Fetcher:
 
 def offsets(request: FetchRequest) -> dict[tuple[UUID, int], int]:
     return {
-        (topic.topic_id, one.partition): one.fetch_offset
+        (topic.topic_id, partition.partition): partition.fetch_offset
         for topic in request.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     }
 
 
@@ -130,9 +130,9 @@ def test_first_request_lists_every_replica_and_asks_for_a_session() -> None:
     assert (request.replica_state.replica_id, request.replica_state.replica_epoch) == (1, 33)
     assert (request.max_bytes, request.min_bytes, request.max_wait_ms) == (10_000, 1, 500)
     assert offsets(request) == {(ORDERS, 0): 3, (RETURNS, 3): 0}
-    (one,) = request.topics[0].partitions
-    assert (one.current_leader_epoch, one.last_fetched_epoch) == (5, 4)
-    assert (one.log_start_offset, one.partition_max_bytes) == (1, 1_000)
+    (partition,) = request.topics[0].partitions
+    assert (partition.current_leader_epoch, partition.last_fetched_epoch) == (5, 4)
+    assert (partition.log_start_offset, partition.partition_max_bytes) == (1, 1_000)
     assert request.topics[1].partitions[0].last_fetched_epoch == -1
 
 
@@ -320,15 +320,15 @@ def from_leader(base_offset: int) -> PartitionData:
 def test_gap_that_the_leader_has_too_is_explained_and_fetching_goes_on_at_the_end(
     start_offset: int, next_offset: int
 ) -> None:
-    one = with_gap(start_offset, 5)
-    fetcher = Fetcher(one)
+    follower = with_gap(start_offset, 5)
+    fetcher = Fetcher(follower)
     fetcher.is_in_isr = True
     assert fetcher.state.due_truncations(fetcher.now_ms) == []
     (asked,) = fetcher.request().topics[0].partitions
     assert (asked.fetch_offset, asked.last_fetched_epoch) == (start_offset, start_offset // 3 + 1)
-    assert fetcher.take(response(from_leader(next_offset))) == [ExplainGaps(one, 5)]
-    one.log.segment_gap = None  # type: ignore[misc]
-    fetcher.state.on_gaps_explained(one)
+    assert fetcher.take(response(from_leader(next_offset))) == [ExplainGaps(follower, 5)]
+    follower.log.segment_gap = None  # type: ignore[misc]
+    fetcher.state.on_gaps_explained(follower)
     (asked,) = fetcher.request().topics[0].partitions
     assert (asked.fetch_offset, asked.last_fetched_epoch) == (6, 2)
 
@@ -337,29 +337,29 @@ def test_gap_that_the_leader_has_too_is_explained_and_fetching_goes_on_at_the_en
 def test_replica_that_lacks_records_is_not_truncated_before_it_is_out_of_the_in_sync_replicas(
     next_offset: int,
 ) -> None:
-    one = with_gap(2, 5)
-    fetcher = Fetcher(one)
+    follower = with_gap(2, 5)
+    fetcher = Fetcher(follower)
     fetcher.is_in_isr = True
     actions = []
-    assert one.requested().fetch_offset == 2
+    assert follower.requested().fetch_offset == 2
     for _ in range(4):
         actions += fetcher.exchange(from_leader(next_offset))
         assert fetcher.pass_delay() == LIMITS.backoff_ms
-        assert one.requested().fetch_offset == 2
-    assert actions == [AwaitRemoval(one, 2), None, None, None]
+        assert follower.requested().fetch_offset == 2
+    assert actions == [AwaitRemoval(follower, 2), None, None, None]
     fetcher.is_in_isr = False
-    assert fetcher.exchange(from_leader(next_offset)) == [Truncate(one, 2)]
+    assert fetcher.exchange(from_leader(next_offset)) == [Truncate(follower, 2)]
 
 
 def test_gap_below_the_start_of_the_log_is_not_asked_about_by_an_epoch() -> None:
-    one = with_gap(0, 2)
-    (asked,) = Fetcher(one).request().topics[0].partitions
+    follower = with_gap(0, 2)
+    (asked,) = Fetcher(follower).request().topics[0].partitions
     assert (asked.fetch_offset, asked.last_fetched_epoch) == (0, -1)
 
 
 def test_response_without_records_explains_no_gap_while_the_leader_has_more() -> None:
-    one = with_gap(2, 5)
-    fetcher = Fetcher(one)
+    follower = with_gap(2, 5)
+    fetcher = Fetcher(follower)
     for records in (memoryview(b""), None, from_leader(2).records[:30]):  # type: ignore[index]
         assert fetcher.exchange(data(records=records, high_watermark=3)) == [None]
         assert fetcher.state.offset_requests() is None
@@ -378,20 +378,20 @@ def test_response_without_records_explains_no_gap_while_the_leader_has_more() ->
 def test_gap_is_explained_when_the_leaders_log_ends_before_it_or_starts_after_its_start(
     leader: LeaderOffsets, explained_up_to: int | None
 ) -> None:
-    one = with_gap(2, 5)
-    fetcher = Fetcher(one)
+    follower = with_gap(2, 5)
+    fetcher = Fetcher(follower)
     fetcher.is_in_isr = True
     assert fetcher.exchange(data(high_watermark=2)) == [None]
     assert fetcher.state.offset_requests() is not None
-    action = fetcher.state.on_leader_offsets(one, leader, fetcher.now_ms)
+    action = fetcher.state.on_leader_offsets(follower, leader, fetcher.now_ms)
     if explained_up_to is None:
         assert action is None
         assert fetcher.pass_delay() == LIMITS.backoff_ms
     else:
-        assert action == ExplainGaps(one, explained_up_to)
-        fetcher.state.on_gaps_explained(one)
+        assert action == ExplainGaps(follower, explained_up_to)
+        fetcher.state.on_gaps_explained(follower)
     fetcher.request()
-    assert one.is_ready
+    assert follower.is_ready
 
 
 @pytest.mark.parametrize("high_watermark", [4, 5, 6])
@@ -400,61 +400,63 @@ def test_in_sync_replica_diverging_below_its_high_watermark_is_truncated_once_it
 ) -> None:
     """At or above it nothing is known to be committed."""
     log = log_of(1, 1, 1, 1, 2, 2, high_watermark=high_watermark)
-    one = replica(log)
-    fetcher = Fetcher(one)
+    follower = replica(log)
+    fetcher = Fetcher(follower)
     fetcher.is_in_isr = True
     diverged = data(diverging_epoch=EpochEndOffset(epoch=1, end_offset=4))
     actions = fetcher.exchange(diverged)
     if high_watermark > 4:
-        assert actions == [AwaitRemoval(one, 4)]
+        assert actions == [AwaitRemoval(follower, 4)]
         fetcher.pass_delay()
         assert fetcher.exchange(diverged) == [None]
         fetcher.pass_delay()
         fetcher.is_in_isr = False
         actions = fetcher.exchange(diverged)
-    assert actions == [Truncate(one, 4)]
+    assert actions == [Truncate(follower, 4)]
 
 
 def test_in_sync_replica_with_more_than_its_leader_is_truncated_once_it_is_out_of_sync() -> None:
-    one = replica(log_of(1, 1, 1, high_watermark=3))
-    fetcher = Fetcher(one)
+    follower = replica(log_of(1, 1, 1, high_watermark=3))
+    fetcher = Fetcher(follower)
     out_of_range = data(error_code=int(ErrorCode.OFFSET_OUT_OF_RANGE))
     actions = []
     for fetcher.is_in_isr in (True, True, False):
         assert fetcher.exchange(out_of_range) == [None]
         assert fetcher.state.offset_requests() is not None
-        actions.append(fetcher.state.on_leader_offsets(one, LeaderOffsets(0, 1), fetcher.now_ms))
+        actions.append(
+            fetcher.state.on_leader_offsets(follower, LeaderOffsets(0, 1), fetcher.now_ms)
+        )
         if fetcher.is_in_isr:
             fetcher.pass_delay()
-    assert actions == [AwaitRemoval(one, 1), None, Truncate(one, 1)]
+    assert actions == [AwaitRemoval(follower, 1), None, Truncate(follower, 1)]
 
 
 def test_first_truncation_that_was_refused_is_due_again_before_any_fetch() -> None:
     log = bare_log()
-    one = replica(log)
-    fetcher = Fetcher(one)
+    follower = replica(log)
+    fetcher = Fetcher(follower)
     state = fetcher.state
-    wanted = [Truncate(one, 2)]
+    truncations = [Truncate(follower, 2)]
     for _ in range(3):
-        assert state.due_truncations(fetcher.now_ms) == wanted
-        state.on_truncation_refused(one, fetcher.now_ms)
+        assert state.due_truncations(fetcher.now_ms) == truncations
+        state.on_truncation_refused(follower, fetcher.now_ms)
         assert state.due_truncations(fetcher.now_ms) == []
         assert state.next_request(fetcher.now_ms, BROKER_EPOCH) is None
         wake_ms = state.next_wake_ms(fetcher.now_ms)
         assert wake_ms is not None
         fetcher.now_ms = wake_ms
-    assert state.due_truncations(fetcher.now_ms) == wanted
+    assert state.due_truncations(fetcher.now_ms) == truncations
 
 
 def test_log_that_was_being_truncated_is_asked_about_its_gap_afterwards() -> None:
-    one = with_gap(2, 5)
-    log = one.log
+    follower = with_gap(2, 5)
+    log = follower.log
     assert isinstance(log, ReplicatedLog)
     log.is_truncating = True
-    fetcher = Fetcher(one)
+    fetcher = Fetcher(follower)
     assert fetcher.state.next_request(fetcher.now_ms, BROKER_EPOCH) is None
     log.is_truncating = False
-    fetcher.state.on_truncated(one)
+    fetcher.state.on_truncated(follower)
     assert offsets(fetcher.request()) == {(ORDERS, 0): 2}
 
 
@@ -528,17 +530,17 @@ def bare_log() -> ReplicatedLog:
 
 
 def test_log_without_epochs_is_truncated_to_its_high_watermark() -> None:
-    one = replica(bare_log())
-    fetcher = Fetcher(one)
-    assert fetcher.state.due_truncations(fetcher.now_ms) == [Truncate(one, 2)]
+    follower = replica(bare_log())
+    fetcher = Fetcher(follower)
+    assert fetcher.state.due_truncations(fetcher.now_ms) == [Truncate(follower, 2)]
     assert fetcher.state.next_request(fetcher.now_ms, BROKER_EPOCH) is None
 
 
 def out_of_range(log: ReplicatedLog) -> tuple[Fetcher, PartitionFetchState]:
-    one = replica(log)
-    fetcher = Fetcher(one)
+    follower = replica(log)
+    fetcher = Fetcher(follower)
     fetcher.exchange(data(error_code=int(ErrorCode.OFFSET_OUT_OF_RANGE)))
-    assert one.state is ReplicaState.OUT_OF_RANGE
+    assert follower.state is ReplicaState.OUT_OF_RANGE
     requests = fetcher.state.offset_requests()
     assert requests is not None
     for timestamp in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP):
@@ -549,46 +551,46 @@ def out_of_range(log: ReplicatedLog) -> tuple[Fetcher, PartitionFetchState]:
         assert (topic.name, asked.partition_index, asked.timestamp_ms) == ("orders", 0, timestamp)
         assert asked.current_leader_epoch == 5
     assert fetcher.state.offset_requests() is None
-    return fetcher, one
+    return fetcher, follower
 
 
 def test_out_of_range_above_the_leaders_end_truncates_to_it() -> None:
-    fetcher, one = out_of_range(log_of(1, 1, 1))
-    action = fetcher.state.on_leader_offsets(one, LeaderOffsets(0, 2), fetcher.now_ms)
+    fetcher, follower = out_of_range(log_of(1, 1, 1))
+    action = fetcher.state.on_leader_offsets(follower, LeaderOffsets(0, 2), fetcher.now_ms)
     assert isinstance(action, Truncate)
     assert action.offset == 2
 
 
 def test_out_of_range_below_the_leaders_start_begins_again_there() -> None:
-    fetcher, one = out_of_range(log_of(1, 1, 1))
-    action = fetcher.state.on_leader_offsets(one, LeaderOffsets(8, 20), fetcher.now_ms)
+    fetcher, follower = out_of_range(log_of(1, 1, 1))
+    action = fetcher.state.on_leader_offsets(follower, LeaderOffsets(8, 20), fetcher.now_ms)
     assert isinstance(action, TruncateFully)
     assert (action.offset, action.log_start_offset) == (8, 8)
-    assert one.lag == 17
+    assert follower.lag == 17
 
 
 def test_out_of_range_within_the_leaders_log_is_fetched_again_later() -> None:
-    fetcher, one = out_of_range(log_of(1, 1, 1))
-    assert fetcher.state.on_leader_offsets(one, LeaderOffsets(1, 20), fetcher.now_ms) is None
+    fetcher, follower = out_of_range(log_of(1, 1, 1))
+    assert fetcher.state.on_leader_offsets(follower, LeaderOffsets(1, 20), fetcher.now_ms) is None
     fetcher.now_ms += LIMITS.backoff_ms
     fetcher.request()
     fetcher.take(response())
-    assert one.is_ready
+    assert follower.is_ready
 
 
 @pytest.mark.parametrize("error", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NETWORK_EXCEPTION])
 def test_unknown_leader_offsets_are_asked_for_again(error: ErrorCode) -> None:
-    fetcher, one = out_of_range(log_of(1, 1, 1))
-    assert fetcher.state.on_leader_offsets(one, error, fetcher.now_ms) is None
+    fetcher, follower = out_of_range(log_of(1, 1, 1))
+    assert fetcher.state.on_leader_offsets(follower, error, fetcher.now_ms) is None
     fetcher.now_ms += LIMITS.backoff_ms
     fetcher.request()
-    assert one.is_ready
+    assert follower.is_ready
 
 
 def test_fenced_while_the_leaders_offsets_are_asked_for_is_failed() -> None:
-    fetcher, one = out_of_range(log_of(1))
-    fetcher.state.on_leader_offsets(one, ErrorCode.FENCED_LEADER_EPOCH, fetcher.now_ms)
-    assert one.state is ReplicaState.FAILED
+    fetcher, follower = out_of_range(log_of(1))
+    fetcher.state.on_leader_offsets(follower, ErrorCode.FENCED_LEADER_EPOCH, fetcher.now_ms)
+    assert follower.state is ReplicaState.FAILED
 
 
 def test_empty_log_that_starts_inside_the_first_batch_begins_with_that_batch() -> None:
@@ -608,30 +610,30 @@ def test_empty_log_that_starts_inside_the_first_batch_begins_with_that_batch() -
 @pytest.mark.parametrize("base_offset", [0, 20])
 def test_other_refused_appends_are_tried_again_later(base_offset: int) -> None:
     log = ReplicatedLog([StoredRecord(1, 0)] * 15, start=15)
-    one = replica(log)
-    fetcher = Fetcher(one)
+    follower = replica(log)
+    fetcher = Fetcher(follower)
     records = batch(NOW_MS, base_offset=base_offset).view
     (append,) = fetcher.exchange(data(records=records))
     assert isinstance(append, Append)
     error = ErrorCode.OFFSET_OUT_OF_RANGE
     assert fetcher.state.on_append_refused(append, error, fetcher.now_ms) is None
-    assert one.delayed_until_ms == fetcher.now_ms + LIMITS.backoff_ms
+    assert follower.delayed_until_ms == fetcher.now_ms + LIMITS.backoff_ms
 
 
 def test_lag_is_counted_to_the_leaders_high_watermark() -> None:
     log = log_of(1, 1)
-    one = replica(log)
-    fetcher = Fetcher(one)
-    assert not one.is_in_sync
+    follower = replica(log)
+    fetcher = Fetcher(follower)
+    assert not follower.is_in_sync
     (append,) = fetcher.exchange(data(high_watermark=9))
     assert isinstance(append, Append)
     fetcher.state.on_appended(append, has_records=False)
-    assert one.lag == 7
-    assert not one.is_in_sync
+    assert follower.lag == 7
+    assert not follower.is_in_sync
     (append,) = fetcher.exchange(data(high_watermark=2))
     assert isinstance(append, Append)
     fetcher.state.on_appended(append, has_records=False)
-    assert one.is_in_sync
+    assert follower.is_in_sync
 
 
 def test_log_start_that_retention_has_moved_is_sent_with_the_next_request() -> None:

@@ -97,8 +97,10 @@ class Moving:
 
 def write(partition: Partition, count: int) -> None:
     for number in range(count):
-        one = batch(NOW_MS, producer_id=7, producer_epoch=0, base_sequence=_sequence(partition))
-        (result,) = partition.append([one], NOW_MS + number)
+        new_batch = batch(
+            NOW_MS, producer_id=7, producer_epoch=0, base_sequence=_sequence(partition)
+        )
+        (result,) = partition.append([new_batch], NOW_MS + number)
         assert not isinstance(result, Exception), result
 
 
@@ -138,8 +140,8 @@ def test_after_a_move_each_of_the_last_five_batches_is_recognised_when_sent_agai
     assert moving.moves.move("orders", 0, moving.other(partition)) is NONE
     moving.finish()
     for offset in range(2, 7):
-        one = batch(NOW_MS, producer_id=7, producer_epoch=0, base_sequence=offset)
-        (result,) = partition.append([one], NOW_MS)
+        new_batch = batch(NOW_MS, producer_id=7, producer_epoch=0, base_sequence=offset)
+        (result,) = partition.append([new_batch], NOW_MS)
         assert isinstance(result, Appended), result
         assert result.base_offset == offset
     assert partition.log.end_offset == 7
@@ -162,14 +164,14 @@ def test_replica_that_is_truncated_during_the_move_is_moved_as_it_is_then() -> N
     moving = Moving()
     partition = moving.replicas.follow()
     for offset in range(10):
-        one = batch(NOW_MS, base_offset=offset, leader_epoch=1)
-        partition.log.append_as_follower(one.view, now_ms=0)
+        new_batch = batch(NOW_MS, base_offset=offset, leader_epoch=1)
+        partition.log.append_as_follower(new_batch.view, now_ms=0)
     moving.moves.move("orders", 0, moving.other(partition))
     moving.step()
     moving.replicas.stored.truncate({("orders", 0): 4})
     for offset in range(4, 12):
-        one = batch(NOW_MS, base_offset=offset, leader_epoch=2, value=b"other")
-        partition.log.append_as_follower(one.view, now_ms=0)
+        new_batch = batch(NOW_MS, base_offset=offset, leader_epoch=2, value=b"other")
+        partition.log.append_as_follower(new_batch.view, now_ms=0)
     expected = read_all(partition.log)
     moving.finish()
     assert len(moving.moved) == 1
@@ -392,8 +394,8 @@ def test_gap_of_a_copy_that_its_log_has_too_is_not_copied_again(is_missing: bool
     assert future is not None
     while len(future.segments) < 5:
         assert moving.step()
-    for one in (future,) if is_missing else (future, log):
-        moving.replicas.files.open(one.segments[1].path(LOG)).truncate(0)
+    for damaged_log in (future,) if is_missing else (future, log):
+        moving.replicas.files.open(damaged_log.segments[1].path(LOG)).truncate(0)
     moving.end(is_clean=False)
     again = Moving(moving.replicas.files)
     again.replicas.leader_epoch = moving.replicas.leader_epoch

@@ -193,8 +193,12 @@ def test_records_high_watermark_and_log_start_are_taken_over() -> None:
     assert (log.log_start_offset, log.high_watermark, log.end_offset) == (2, 4, 5)
     assert woken == [4]
     assert following.metrics.replication_bytes_in == len(sent)
-    (one,) = following.respond().topics[0].partitions
-    assert (one.fetch_offset, one.last_fetched_epoch, one.log_start_offset) == (5, 1, 2)
+    (requested,) = following.respond().topics[0].partitions
+    assert (requested.fetch_offset, requested.last_fetched_epoch, requested.log_start_offset) == (
+        5,
+        1,
+        2,
+    )
 
 
 def test_request_that_waits_for_records_is_given_up_for_a_replica_that_was_added() -> None:
@@ -223,7 +227,7 @@ def test_request_that_waits_for_records_is_given_up_for_a_replica_that_was_added
     request = following.respond(data(0, records=memoryview(records(0, 2))), data(1))
     assert former.log.end_offset == 2, "what was given up is not used"
     assert (request.session_id, request.session_epoch) == (5, 0), "the former session ends"
-    assert [one.partition for one in request.topics[0].partitions] == [0, 1]
+    assert [partition.partition for partition in request.topics[0].partitions] == [0, 1]
 
 
 def test_requests_are_given_up_at_intervals() -> None:
@@ -251,7 +255,7 @@ def test_response_within_the_interval_is_awaited_when_a_replica_was_added() -> N
     waiting.resolve(FetchResponse(session_id=5, responses=[]))
     following.pass_time(1_000)
     request = following.respond(data(1))
-    assert [one.partition for one in request.topics[0].partitions] == [1]
+    assert [partition.partition for partition in request.topics[0].partitions] == [1]
     assert request.session_epoch == 2
 
 
@@ -261,8 +265,8 @@ def test_large_response_is_appended_in_slices_after_its_memory_is_used_again() -
         following.replicas.follow(index=index)
     SlowClock(following)
     sent = [records(0, 1_000) for _ in range(3)]
-    expected = [bytes(one) for one in sent]
-    following.respond(*(data(n, records=memoryview(one)) for n, one in enumerate(sent)))
+    expected = [bytes(content) for content in sent]
+    following.respond(*(data(n, records=memoryview(content)) for n, content in enumerate(sent)))
     for memory in sent:
         memory[:] = bytes(len(memory))
     assert following.deferred, "a part was left for later"
@@ -327,7 +331,7 @@ def test_damaged_batch_is_fetched_again_and_others_go_on() -> None:
     assert request.forgotten_topics_data[0].partitions == [0]
     following.pass_time(LIMITS.backoff_ms)
     request = following.respond(data(0, records=memoryview(records(0, 2))))
-    assert [one.partition for one in request.topics[0].partitions] == [0]
+    assert [partition.partition for partition in request.topics[0].partitions] == [0]
     assert damaged.log.end_offset == 2
 
 
@@ -383,7 +387,7 @@ def test_disk_that_fails_in_a_truncation_stops_only_the_replicas_on_it() -> None
     assert sound.log.end_offset == 0 or sound.log.end_offset == 6
     following.respond()
     (fetcher,) = following.fetchers.fetchers
-    assert [one.index for one in fetcher.state.replicas.values()] == [1]
+    assert [replica.index for replica in fetcher.state.replicas.values()] == [1]
 
 
 def test_nothing_is_fetched_while_a_truncation_waits_for_the_disk() -> None:
@@ -413,8 +417,8 @@ def test_another_leader_epoch_during_a_truncation_waits_for_its_end() -> None:
     following.run_deferred()
     following.replicas.stored.perform(list(following.jobs))
     request = following.respond(data(records=memoryview(records(2, 1, epoch=2))))
-    (one,) = request.topics[0].partitions
-    assert (one.current_leader_epoch, one.fetch_offset) == (2, 2)
+    (requested,) = request.topics[0].partitions
+    assert (requested.current_leader_epoch, requested.fetch_offset) == (2, 2)
     assert partition.log.end_offset == 3
 
 
@@ -429,7 +433,7 @@ def test_request_that_waits_for_records_is_given_up_when_a_truncation_has_ended(
     following.replicas.stored.perform(list(following.jobs))
     following.pass_time(10)
     request = following.respond(data(0, records=memoryview(records(2, 2))), data(1))
-    assert [one.fetch_offset for one in request.topics[0].partitions] == [2, 0]
+    assert [partition.fetch_offset for partition in request.topics[0].partitions] == [2, 0]
     assert cut.log.end_offset == 4
 
 
@@ -452,7 +456,7 @@ def test_records_are_acknowledged_once_they_are_flushed(flush_messages: int) -> 
         log.mark_flushed(flush.end_offset)
         following.run_deferred()
     request, _ = following.next_request()
-    assert [one.fetch_offset for one in request.topics[0].partitions] == [3]
+    assert [partition.fetch_offset for partition in request.topics[0].partitions] == [3]
     assert other.log.end_offset == 0
 
 
@@ -481,7 +485,7 @@ def test_broker_about_to_stop_follows_nothing_more() -> None:
     following.replicas.follow(index=1)
     assert other.is_following
     (fetcher,) = following.fetchers.fetchers
-    assert [one.index for one in fetcher.state.replicas.values()] == [0]
+    assert [replica.index for replica in fetcher.state.replicas.values()] == [0]
 
 
 def test_broker_about_to_stop_follows_what_it_followed_in_another_leader_epoch() -> None:
@@ -499,8 +503,8 @@ def test_broker_about_to_stop_follows_what_it_followed_in_another_leader_epoch()
 def list_offsets(following: Following, offset: int) -> None:
     request, response = following.next_request()
     assert isinstance(request, ListOffsetsRequest)
-    one = ListOffsetsPartitionResponse(partition_index=0, error_code=0, offset=offset)
-    topic = ListOffsetsTopicResponse(name="orders", partitions=[one])
+    partition = ListOffsetsPartitionResponse(partition_index=0, error_code=0, offset=offset)
+    topic = ListOffsetsTopicResponse(name="orders", partitions=[partition])
     response.resolve(ListOffsetsResponse(topics=[topic]))
 
 
@@ -561,7 +565,7 @@ def test_another_number_of_fetchers_distributes_the_replicas_again() -> None:
         following.replicas.follow(index=index)
     assert len(following.fetchers.fetchers) == 1
     following.fetchers.set_count(3)
-    assert sorted(len(one) for one in following.fetchers.fetchers) == [2, 2, 2]
+    assert sorted(len(fetcher) for fetcher in following.fetchers.fetchers) == [2, 2, 2]
     following.fetchers.close()
     assert following.leader is not None
     assert following.leader.is_closed or following.leader.requests == deque()
@@ -575,8 +579,8 @@ def test_retention_deletes_the_segments_of_a_follower_below_its_high_watermark()
     following.replicas.stored.upkeep.delete_old_segments(now_ms=0)
     log = partition.log
     assert 0 < log.log_start_offset <= 15
-    (one,) = following.respond().topics[0].partitions
-    assert one.log_start_offset == log.log_start_offset
+    (requested,) = following.respond().topics[0].partitions
+    assert requested.log_start_offset == log.log_start_offset
 
 
 def test_throttled_replica_out_of_sync_waits_while_the_rate_is_exceeded() -> None:
@@ -593,7 +597,7 @@ def test_throttled_replica_out_of_sync_waits_while_the_rate_is_exceeded() -> Non
     assert other.log.end_offset == 9
     following.replicas.clock.advance(12_000)
     request = following.respond(data(0, records=memoryview(records(5, 4)), high_watermark=9))
-    assert [one.partition for one in request.topics[0].partitions] == [1, 0]
+    assert [partition.partition for partition in request.topics[0].partitions] == [1, 0]
     assert throttled.log.end_offset == 9
     request = following.respond()
     assert request.forgotten_topics_data == [], "a replica in sync is not throttled"
