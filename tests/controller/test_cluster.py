@@ -43,10 +43,10 @@ def create(cluster: Cluster, name: str, **counts: tuple[int, ...]) -> None:
 
 
 def state_of(node: Node, topic: str, partition: int = 0) -> PartitionState:
-    found = node.controller.image.partition(topic, partition)
-    assert found is not None
-    assert found.state is not None
-    return found.state
+    partition_image = node.controller.image.partition(topic, partition)
+    assert partition_image is not None
+    assert partition_image.state is not None
+    return partition_image.state
 
 
 def check_agreement(cluster: Cluster) -> None:
@@ -59,7 +59,7 @@ def check_agreement(cluster: Cluster) -> None:
         )
         for node in cluster.nodes.values()
     ]
-    assert all(one == images[0] for one in images)
+    assert all(image == images[0] for image in images)
     for node in cluster.nodes.values():
         assert node.warnings == []
         assert node.controller.controller_id == cluster.active.broker_id
@@ -81,7 +81,7 @@ def test_new_topic_sends_leader_and_isr_to_replicas_and_update_metadata_to_all(
     for broker_id in (2, 3):
         (request,) = cluster.nodes[broker_id].leadership()
         assert request.partitions[0].is_new
-        assert [one.broker_id for one in request.leaders] == [2]
+        assert [endpoint.broker_id for endpoint in request.leaders] == [2]
 
 
 def test_create_topics_of_another_broker_returns_not_controller_but_auto_create_succeeds(
@@ -201,7 +201,7 @@ def test_leader_whose_death_no_controller_saw_is_replaced_by_a_replica_that_stay
         state = state_of(cluster.nodes[2], "led", index)
         assert (state.leader, state.isr) == (2, (2,)), "broker 3 may have lost the end of its log"
         assert state.leader_epoch > before.leader_epoch
-    sent = [one.state for request in node.leadership() for one in request.partitions]
+    sent = [partition.state for request in node.leadership() for partition in request.partitions]
     assert 3 not in [state.leader for state in sent], "it was not made the leader in between"
     check_agreement(cluster)
 
@@ -253,7 +253,7 @@ def test_request_for_an_earlier_registration_returns_stale_broker_epoch(cluster:
     node.controller.receiver.receive(stale, responses.append)
     old = UpdateMetadata(3, 0, node.controller.broker_epoch, (), ())
     node.controller.receiver.receive(old, responses.append)
-    assert [one.error for one in responses] == [
+    assert [response.error for response in responses] == [
         ErrorCode.STALE_BROKER_EPOCH,
         ErrorCode.STALE_CONTROLLER_EPOCH,
     ]
@@ -270,7 +270,9 @@ def test_fenced_write_of_an_old_controller_raises_controller_moved(cluster: Clus
     old.stop_hearing()
     session.delete("/controller").result()
     cluster.settle()
-    (new,) = [one for one in cluster.nodes.values() if one.controller.is_active and one is not old]
+    (new,) = [
+        node for node in cluster.nodes.values() if node.controller.is_active and node is not old
+    ]
     assert cluster.data("/controller_epoch") == b"2"
     old.hear()
     fence = FencedWrites(session, 1)
@@ -331,9 +333,11 @@ def test_controlled_shutdown_moves_leaderships(cluster: Cluster) -> None:
     assert left == []
     assert state_of(node, "t") == PartitionState(2, 1, (2,), 1, 1)
     assert state_of(node, "t", 1) == PartitionState(1, 1, (1,), 1, 1)
-    assert [(one.topic, one.partition) for stop in node.stops() for one in stop.partitions] == [
-        ("t", 1)
-    ]
+    assert [
+        (partition.topic, partition.partition)
+        for stop in node.stops()
+        for partition in stop.partitions
+    ] == [("t", 1)]
     for broker_id, epoch, code in (
         (9, 1, ErrorCode.BROKER_NOT_AVAILABLE),
         (3, 1, ErrorCode.STALE_BROKER_EPOCH),
@@ -384,9 +388,9 @@ def test_replica_with_kafka_storage_error_loses_its_leadership(cluster: Cluster)
 
 
 def offline(node: Node, topic: str, partition: int) -> tuple[int, ...]:
-    found = node.controller.image.partition(topic, partition)
-    assert found is not None
-    return found.offline_replicas
+    partition_image = node.controller.image.partition(topic, partition)
+    assert partition_image is not None
+    return partition_image.offline_replicas
 
 
 def refuses(*partitions: TopicPartition) -> Callable[[ControlRequest], ControlResponse]:
@@ -441,7 +445,7 @@ def test_deletion_waits_for_the_broker_of_an_offline_replica(cluster: Cluster) -
     node = cluster.add(3)
     assert "/brokers/topics/t" not in cluster.tree.tree.nodes
     assert "/admin/delete_topics/t" not in cluster.tree.tree.nodes
-    assert any(one.is_deleted for stop in node.stops() for one in stop.partitions)
+    assert any(partition.is_deleted for stop in node.stops() for partition in stop.partitions)
 
 
 def test_new_controller_continues_a_deletion(cluster: Cluster) -> None:
@@ -462,7 +466,8 @@ def test_create_topics_places_replicas_in_different_racks() -> None:
         cluster.add(broker_id, rack=rack)
     result = cluster.active.controller.admin.create_topic(CreateTopicSpec("t")).result()
     assert all(
-        sorted(one > 2 for one in found) == [False, True] for found in result.replicas.values()
+        sorted(broker_id > 2 for broker_id in replicas) == [False, True]
+        for replicas in result.replicas.values()
     )
 
 

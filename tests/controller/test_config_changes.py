@@ -160,21 +160,23 @@ def test_log_names_the_requester_of_topic_changes(
 def test_two_brokers_that_change_one_topic_lose_no_change() -> None:
     """Another broker's change is stored between the read of the first one and its write."""
     cluster = Cluster()
-    one, two = cluster.add(1).controller, cluster.add(2).controller
-    one.admin.create_topic(CreateTopicSpec("t", 1, 1)).result()
+    first, second = cluster.add(1).controller, cluster.add(2).controller
+    first.admin.create_topic(CreateTopicSpec("t", 1, 1)).result()
     calls = 0
 
     def add_first(stored: Mapping[str, str]) -> Mapping[str, str]:
         nonlocal calls
         calls += 1
         if calls == 1:
-            two.admin.alter_config("topics", "t", lambda now: {**now, "segment.ms": "2"}).result()
+            second.admin.alter_config(
+                "topics", "t", lambda now: {**now, "segment.ms": "2"}
+            ).result()
         return {**stored, "segment.bytes": "1"}
 
-    one.admin.alter_config("topics", "t", add_first).result()
+    first.admin.alter_config("topics", "t", add_first).result()
     assert calls == 2
     cluster.settle()
-    for controller in (one, two):
+    for controller in (first, second):
         stored = controller.image.topic_config("t")
         assert (stored["segment.bytes"], stored["segment.ms"]) == ("1", "2")
 

@@ -71,7 +71,9 @@ def test_create_topics_returns_when_the_topic_has_leaders(cluster: Cluster, node
     assert image.has_leaders(["t"])
     assert image.topics["t"].topic_id == result.topic_id
     request = node.leadership()[-1]
-    assert [(one.topic, one.partition, one.is_new) for one in request.partitions] == [
+    assert [
+        (partition.topic, partition.partition, partition.is_new) for partition in request.partitions
+    ] == [
         ("t", 0, True),
         ("t", 1, True),
     ]
@@ -87,7 +89,7 @@ def test_create_topics_returns_when_the_topic_has_leaders(cluster: Cluster, node
 def test_leader_and_isr_is_sent_before_update_metadata(node: Node) -> None:
     node.requests.clear()
     create(node, "t")
-    assert [type(one) for one in node.requests] == [LeaderAndIsr, UpdateMetadata]
+    assert [type(request) for request in node.requests] == [LeaderAndIsr, UpdateMetadata]
 
 
 def test_config_of_new_topic_is_in_the_image_when_leader_and_isr_is_applied(node: Node) -> None:
@@ -158,7 +160,7 @@ def test_create_partitions_returns_when_they_have_leaders(cluster: Cluster, node
     assert list(result.replicas) == [1, 2]
     assert node.controller.image.has_leaders(["t"])
     assert list(node.controller.image.topics["t"].partitions) == [0, 1, 2]
-    assert [one.partition for one in node.leadership()[-1].partitions] == [1, 2]
+    assert [partition.partition for partition in node.leadership()[-1].partitions] == [1, 2]
     assert cluster.tree.tree.nodes["/brokers/topics/t"].version == before + 1
     specs = [CreatePartitionsSpec(name, count) for name, count in (("t", 3), ("no", 3), ("a/b", 2))]
     refused = [node.controller.admin.create_partitions(spec).result() for spec in specs]
@@ -181,7 +183,10 @@ def test_delete_topics_removes_znodes_replicas_and_metadata(cluster: Cluster, no
     ]
     assert list(node.controller.image.topics) == ["stays"]
     (stop,) = node.stops()
-    assert [(one.partition, one.is_deleted, one.leader_epoch) for one in stop.partitions] == [
+    assert [
+        (partition.partition, partition.is_deleted, partition.leader_epoch)
+        for partition in stop.partitions
+    ] == [
         (0, True, -2),
         (1, True, -2),
     ]
@@ -321,8 +326,8 @@ def test_restart_keeps_topics_configs_and_epochs() -> None:
     assert after.controller_epoch == 2
     assert again.controller.broker_epoch > node.controller.broker_epoch
     requests = again.leadership()
-    assert sum(len(one.partitions) for one in requests) == 4
-    assert not any(partition.is_new for one in requests for partition in one.partitions)
+    assert sum(len(request.partitions) for request in requests) == 4
+    assert not any(partition.is_new for request in requests for partition in request.partitions)
     assert again.configs == [("topics", "a", {"x": "y"})]
 
 
@@ -427,7 +432,7 @@ def test_full_disk_fails_the_request_or_its_later_steps_are_repeated() -> None:
                 pending.result()
             create(node, name)
     node.controller.tick()
-    assert node.controller.image.has_leaders([f"t{one}" for one in range(1, 8)])
+    assert node.controller.image.has_leaders([f"t{number}" for number in range(1, 8)])
 
 
 def test_registration_with_an_address_in_use_is_refused(cluster: Cluster, node: Node) -> None:

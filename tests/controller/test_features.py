@@ -73,7 +73,7 @@ UPDATES = st.lists(
         st.integers(-1, 5),
         st.sampled_from(UpgradeType),
     ),
-    unique_by=lambda one: one.name,
+    unique_by=lambda update: update.name,
 )
 
 
@@ -85,11 +85,11 @@ def test_what_an_update_finalizes_is_supported_by_every_broker(
     others: list[dict[str, tuple[int, int]]],
 ) -> None:
     target, results = decide_features(current, updates, own=own, brokers=dict(enumerate(others)))
-    assert set(results) == {one.name for one in updates}
+    assert set(results) == {update.name for update in updates}
     for name, level in target.items():
         if current.get(name) != level:
             for supported in (own, *others):
-                rows = tuple((one, *bounds) for one, bounds in supported.items())
+                rows = tuple((feature, *bounds) for feature, bounds in supported.items())
                 assert not incompatible({name: level}, rows)
     for name in {*current, *target}:
         changed = current.get(name) != target.get(name)

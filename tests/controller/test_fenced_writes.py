@@ -33,12 +33,12 @@ def test_groups_share_multis_up_to_their_bounds() -> None:
     cluster.add(1)
     before = cluster.tree.tree.zxid
     count = 3 * SHARED_GROUPS_MAX + 1
-    written = fence(cluster).write_all([[Create(f"/small-{one}")] for one in range(count)])
-    assert finish(written) == [[f"/small-{one}"] for one in range(count)]
+    written = fence(cluster).write_all([[Create(f"/small-{number}")] for number in range(count)])
+    assert finish(written) == [[f"/small-{number}"] for number in range(count)]
     assert cluster.tree.tree.zxid == before + 1 + 4
     data = bytes(SHARED_BYTES_MAX)
     before = cluster.tree.tree.zxid
-    finish(fence(cluster).write_all([[Create(f"/large-{one}", data)] for one in range(3)]))
+    finish(fence(cluster).write_all([[Create(f"/large-{number}", data)] for number in range(3)]))
     assert cluster.tree.tree.zxid == before + 1 + 3
 
 
@@ -59,7 +59,7 @@ def test_refused_group_has_its_error_and_the_others_are_written() -> None:
         )
     )
     assert results[0] == ["/a", "/a/b"]
-    assert [type(results[one]) for one in (1, 2, 4)] == [NodeExists, BadVersion, NoNode]
+    assert [type(results[index]) for index in (1, 2, 4)] == [NodeExists, BadVersion, NoNode]
     assert isinstance(results[3], list)
     assert isinstance(results[3][0], Stat)
     nodes = cluster.tree.tree.nodes

@@ -124,7 +124,9 @@ class EndingCluster(Cluster):
     def settle(self) -> None:
         """As before; brokers that have ended are removed when nothing else happens."""
         super().settle()
-        for broker_id in [one for one in self.nodes if self.session_of(one).has_ended]:
+        for broker_id in [
+            broker_id for broker_id in self.nodes if self.session_of(broker_id).has_ended
+        ]:
             session = self.session_of(broker_id)
             del self.nodes[broker_id]
             self.tree.expire(session.session_id)
@@ -162,8 +164,8 @@ def bring_in_sync(cluster: Cluster) -> None:
             state = partition.state
             if state is None or state.leader not in cluster.nodes:
                 continue
-            live = tuple(one for one in partition.replicas if one in cluster.nodes)
-            isr = (*state.isr, *(one for one in live if one not in state.isr))
+            live = tuple(replica for replica in partition.replicas if replica in cluster.nodes)
+            isr = (*state.isr, *(replica for replica in live if replica not in state.isr))
             epoch = cluster.nodes[state.leader].controller.broker_epoch
             proposal = AlterIsr(partition.partition, state.leader_epoch, isr, state.partition_epoch)
             active.alter_isr(state.leader, epoch, [(topic, proposal)])
@@ -311,17 +313,22 @@ def end_of(cluster: EndingCluster, *, is_whole: bool) -> End:
         assignment = TopicAssignmentZnode.decode(nodes[path].data)
         assert not assignment.adding
         assert not assignment.removing
-        replicas[name] = {one: tuple(sorted(found)) for one, found in assignment.partitions.items()}
-        for index, found in assignment.partitions.items():
+        replicas[name] = {
+            index: tuple(sorted(replica_ids))
+            for index, replica_ids in assignment.partitions.items()
+        }
+        for index, replica_ids in assignment.partitions.items():
             state = PartitionStateZnode.decode(nodes[f"{path}/partitions/{index}/state"].data)
-            assert all(one in found for one in state.isr)
-            assert sorted(state.isr) == sorted(one for one in found if one in cluster.nodes)
+            assert all(replica in replica_ids for replica in state.isr)
+            assert sorted(state.isr) == sorted(
+                replica for replica in replica_ids if replica in cluster.nodes
+            )
             if state.leader < 0:
                 leaderless.append(TopicPartition(name, index))
             for node in cluster.nodes.values():
                 seen = node.controller.image.partition(name, index)
                 assert seen is not None
-                assert seen.replicas == found
+                assert seen.replicas == replica_ids
                 assert seen.state is not None
                 assert (seen.state.leader, seen.state.leader_epoch) == (
                     state.leader,
@@ -330,7 +337,7 @@ def end_of(cluster: EndingCluster, *, is_whole: bool) -> End:
             key = TopicPartition(name, index)
             for broker_id, node in cluster.nodes.items():
                 epoch = replica_of(node, key)
-                if broker_id in found:
+                if broker_id in replica_ids:
                     assert epoch == state.leader_epoch, f"{key} on {broker_id}"
                 elif is_whole:
                     assert epoch is None, f"{key} is left on {broker_id}"
@@ -351,12 +358,12 @@ def replica_of(node: Node, key: TopicPartition) -> int | None:
     """The leader epoch that a broker has for its replica; None when it has none."""
     epoch: int | None = None
     for request in node.requests:
-        for one in request.partitions:
-            if (one.topic, one.partition) != key:
+        for partition in request.partitions:
+            if (partition.topic, partition.partition) != key:
                 continue
-            if isinstance(one, LeaderAndIsrPartition):
-                epoch = one.state.leader_epoch
-            elif isinstance(one, StopReplicaPartition) and one.is_deleted:
+            if isinstance(partition, LeaderAndIsrPartition):
+                epoch = partition.state.leader_epoch
+            elif isinstance(partition, StopReplicaPartition) and partition.is_deleted:
                 epoch = None
     return epoch
 
@@ -370,7 +377,7 @@ def test_next_controller_finishes_what_was_begun(act: Callable[[EndingCluster], 
         cluster, made = play(act, writes)
         assert made == writes
         assert cluster.active.broker_id != FIRST
-        found = end_of(cluster, is_whole=False)
-        assert found.leaderless == []
+        end = end_of(cluster, is_whole=False)
+        assert end.leaderless == []
         if act in (act_create, act_move_by_znode, act_die, act_bounce, act_return):
-            assert found == expected
+            assert end == expected

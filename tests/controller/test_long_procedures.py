@@ -101,7 +101,11 @@ def check_leaders(cluster: ServedCluster) -> None:
     for node in cluster.nodes.values():
         partitions = node.controller.image.topics["many"].partitions
         assert len(partitions) == PARTITIONS
-        leaders = {found.state.leader for found in partitions.values() if found.state is not None}
+        leaders = {
+            partition.state.leader
+            for partition in partitions.values()
+            if partition.state is not None
+        }
         assert leaders == set(cluster.nodes)
 
 
@@ -137,6 +141,11 @@ def test_topic_is_deleted_in_many_turns(cluster: ServedCluster) -> None:
     assert not [path for path in cluster.tree.tree.nodes if "many" in path]
     for node in cluster.nodes.values():
         assert "many" not in node.controller.image.topics
-        deleted = [one for stop in node.stops() for one in stop.partitions if one.is_deleted]
+        deleted = [
+            partition
+            for stop in node.stops()
+            for partition in stop.partitions
+            if partition.is_deleted
+        ]
         assert len(deleted) == PARTITIONS * 2 // 3
     assert max(cluster.turns.lengths) < CALLS_MAX

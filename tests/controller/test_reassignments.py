@@ -52,7 +52,7 @@ def catch_up(cluster: Cluster, *brokers: int, key: TopicPartition = KEY) -> None
     partition = partition_of(cluster, key)
     state = partition.state
     assert state is not None
-    isr = (*state.isr, *(one for one in brokers if one not in state.isr))
+    isr = (*state.isr, *(broker for broker in brokers if broker not in state.isr))
     proposal = AlterIsr(key.partition, state.leader_epoch, isr, state.partition_epoch)
     leader = cluster.nodes[state.leader].controller
     active = cluster.active.controller
@@ -78,9 +78,9 @@ def under_way(cluster: Cluster) -> dict[TopicPartition, PartitionImage]:
 def znode(cluster: Cluster, path: str) -> dict[str, object]:
     data = cluster.data(path)
     assert data is not None
-    found = json.loads(data)
-    assert isinstance(found, dict)
-    return found
+    content = json.loads(data)
+    assert isinstance(content, dict)
+    return content
 
 
 def request_by_znode(cluster: Cluster, targets: dict[TopicPartition, list[int]]) -> None:
@@ -97,11 +97,11 @@ def request_by_znode(cluster: Cluster, targets: dict[TopicPartition, list[int]])
 
 def deleted(node: Node) -> list[TopicPartition]:
     return [
-        TopicPartition(one.topic, one.partition)
+        TopicPartition(partition.topic, partition.partition)
         for request in node.requests
         if isinstance(request, StopReplica)
-        for one in request.partitions
-        if one.is_deleted
+        for partition in request.partitions
+        if partition.is_deleted
     ]
 
 
@@ -116,9 +116,13 @@ def test_new_replicas_get_leader_and_isr_as_new_and_the_znode_names_them(cluster
     assert content["removing_replicas"] == {"0": [1]}
     for broker_id, is_new in ((1, False), (2, False), (3, True)):
         (request,) = cluster.nodes[broker_id].leadership()
-        (one,) = request.partitions
-        assert (one.is_new, one.adding, one.removing) == (is_new, (3,), (1,))
-        assert one.state.leader_epoch == 1
+        (partition_state,) = request.partitions
+        assert (partition_state.is_new, partition_state.adding, partition_state.removing) == (
+            is_new,
+            (3,),
+            (1,),
+        )
+        assert partition_state.state.leader_epoch == 1
     assert cluster.nodes[4].leadership() == []
 
 
@@ -134,13 +138,17 @@ def test_reassignment_completes_when_the_target_is_in_sync(cluster: Cluster) -> 
     assert content["partitions"] == {"0": [2, 3]}
     assert content["adding_replicas"] == content["removing_replicas"] == {}
     assert znode(cluster, "/brokers/topics/t/partitions/0/state")["isr"] == [2, 3]
-    kinds = [type(one) for one in cluster.nodes[2].requests if isinstance(one, LeaderAndIsr)]
+    kinds = [
+        type(request) for request in cluster.nodes[2].requests if isinstance(request, LeaderAndIsr)
+    ]
     assert len(kinds) == 2
     assert [request.partitions[0].replicas for request in cluster.nodes[2].leadership()] == [
         (2, 3),
         (2, 3),
     ]
-    stops = [one.is_deleted for stop in cluster.nodes[1].stops() for one in stop.partitions]
+    stops = [
+        partition.is_deleted for stop in cluster.nodes[1].stops() for partition in stop.partitions
+    ]
     assert stops == [False, True]
     image = cluster.nodes[4].controller.image.partition("t", 0)
     assert image is not None
@@ -153,7 +161,7 @@ def test_cancelled_reassignment_deletes_the_added_replicas_only(cluster: Cluster
     catch_up(cluster, 3)
     assert reassign(cluster, None) is ErrorCode.NONE
     assert sorted(partition_of(cluster).replicas) == [1, 2]
-    assert [one for one, node in cluster.nodes.items() if deleted(node)] == [3, 4]
+    assert [broker_id for broker_id, node in cluster.nodes.items() if deleted(node)] == [3, 4]
     assert under_way(cluster) == {}
     assert reassign(cluster, None) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
@@ -224,7 +232,7 @@ def test_request_in_the_znode_is_removed_when_done_refused_or_replaced(cluster: 
         {"topic": "t", "partition": 0, "replicas": [1, 3]},
         {"topic": "t", "partition": 1, "replicas": [1, 4]},
     ]
-    assert [one for one in cluster.active.warnings if "u-0" in one]
+    assert [warning for warning in cluster.active.warnings if "u-0" in warning]
     reassign(cluster, (1, 3, 4), other)
     assert len(json.loads(cluster.data(REQUESTS) or b"")["partitions"]) == 1
     catch_up(cluster, 3)
@@ -256,7 +264,7 @@ def test_deletion_during_a_reassignment_deletes_all_replicas(cluster: Cluster) -
     request_by_znode(cluster, {KEY: [1, 3]})
     cluster.active.controller.admin.delete_topic("t").result()
     cluster.settle()
-    assert [one for one, node in cluster.nodes.items() if deleted(node)] == [1, 2, 3]
+    assert [broker_id for broker_id, node in cluster.nodes.items() if deleted(node)] == [1, 2, 3]
     assert "/brokers/topics/t" not in cluster.tree.tree.nodes
     assert REQUESTS not in cluster.tree.tree.nodes
     assert reassign(cluster, (1, 3)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -33,9 +33,9 @@ def internal_config(topic: str) -> Mapping[str, str] | None:
 def rebuild(
     tree: Tree, *topics: TopicOnDisk, producer_id: int = -1, is_whole: bool
 ) -> RebuildReport:
-    found = DiskFindings(1, CLUSTER_ID, topics, producer_id)
+    findings = DiskFindings(1, CLUSTER_ID, topics, producer_id)
     report = Rebuild(
-        tree, found, is_whole=is_whole, internal_config=internal_config, now_ms=1
+        tree, findings, is_whole=is_whole, internal_config=internal_config, now_ms=1
     ).run()
     tree.check()
     return report
@@ -89,12 +89,12 @@ def test_rebuild_of_a_complete_tree_changes_nothing() -> None:
     cluster, topic_id = cluster_with_topic()
     tree = cluster.tree.tree
     before = {path: node.data for path, node in tree.nodes.items()}
-    found = TopicOnDisk("t", topic_id, {0: 0, 1: -1})
+    topic = TopicOnDisk("t", topic_id, {0: 0, 1: -1})
     node = cluster.nodes[1]
     cluster_id = node.controller.image.cluster_id
     report = Rebuild(
         tree,
-        DiskFindings(1, cluster_id, [found], -1),
+        DiskFindings(1, cluster_id, [topic], -1),
         is_whole=True,
         internal_config=internal_config,
         now_ms=1,
@@ -148,10 +148,10 @@ def test_rebuild_of_an_incomplete_tree_removes_topics_without_a_folder() -> None
 
 def test_rebuild_reports_that_changes_of_settings_may_be_lost() -> None:
     cluster, topic_id = cluster_with_topic()
-    found = TopicOnDisk("t", topic_id, {0: 0, 1: 0})
-    report = rebuild(cluster.tree.tree, found, is_whole=False)
+    topic = TopicOnDisk("t", topic_id, {0: 0, 1: 0})
+    report = rebuild(cluster.tree.tree, topic, is_whole=False)
     assert any("changes of settings" in loss for loss in report.losses)
-    report = rebuild(Tree(), found, is_whole=False)
+    report = rebuild(Tree(), topic, is_whole=False)
     assert not any("changes of settings" in loss for loss in report.losses)
 
 
@@ -182,9 +182,9 @@ def test_rebuild_raises_leader_epochs_and_producer_ids_above_those_in_use(
     tree = cluster_with_topic()[0].tree.tree if has_topic else Tree()
     topics = [TopicOnDisk(name, OTHER_ID, epochs[name]) for name in sorted(epochs)]
     rebuild(tree, *topics, producer_id=producer_id, is_whole=is_whole and has_topic)
-    for name, found in epochs.items():
-        assert set(assignment(tree, name).partitions) == set(range(max(found) + 1))
-        assert all(epoch(tree, name, index) > found[index] for index in found)
+    for name, epochs_on_disk in epochs.items():
+        assert set(assignment(tree, name).partitions) == set(range(max(epochs_on_disk) + 1))
+        assert all(epoch(tree, name, index) > epochs_on_disk[index] for index in epochs_on_disk)
     if producer_id >= 0 or not (is_whole and has_topic):
         assert next_producer_id(tree) > producer_id
     again = rebuild(tree, *topics, producer_id=producer_id, is_whole=True)

@@ -79,7 +79,7 @@ class Auditor:
             if state.leader not in (NO_LEADER, before.leader):
                 # An acknowledged record is in the logs of all in-sync replicas.
                 assert state.leader in before.isr
-                assert all(one in before.isr for one in state.isr)
+                assert all(replica in before.isr for replica in state.isr)
         self._states[path, czxid] = state
 
 
@@ -96,14 +96,20 @@ class Replicas:
         """What the broker responds."""
         if isinstance(request, UpdateMetadata):
             return ControlResponse()
-        for one in request.partitions if isinstance(request, StopReplica) else ():
-            path = f"{BROKER_TOPICS}/{one.topic}/partitions/{one.partition}/state"
+        for partition in request.partitions if isinstance(request, StopReplica) else ():
+            path = f"{BROKER_TOPICS}/{partition.topic}/partitions/{partition.partition}/state"
             znode = self._cluster.tree.tree.nodes.get(path)
-            if znode is not None and one.is_deleted and one.leader_epoch != EPOCH_DURING_DELETE:
+            if (
+                znode is not None
+                and partition.is_deleted
+                and partition.leader_epoch != EPOCH_DURING_DELETE
+            ):
                 state = PartitionStateZnode.decode(znode.data)
-                is_fenced = one.leader_epoch < state.leader_epoch
+                is_fenced = partition.leader_epoch < state.leader_epoch
                 assert is_fenced or self._broker_id not in state.isr
-        keys = [TopicPartition(one.topic, one.partition) for one in request.partitions]
+        keys = [
+            TopicPartition(partition.topic, partition.partition) for partition in request.partitions
+        ]
         errors = {key: ErrorCode.KAFKA_STORAGE_ERROR for key in keys if key in self.lost}
         return ControlResponse(partition_errors=errors)
 
@@ -148,7 +154,7 @@ def disturb(cluster: SlowCluster, number: int) -> None:
         case 0 if len(alive) > 1:
             cluster.kill(victim)
         case 1:
-            absent = [one for one in BROKERS if one not in cluster.nodes]
+            absent = [broker for broker in BROKERS if broker not in cluster.nodes]
             if absent:
                 join(cluster, absent[0])
         case 2:
@@ -218,7 +224,7 @@ def reassign(cluster: SlowCluster, key: TopicPartition) -> None:
     target: tuple[int, ...] | None = None
     if rng.below(4):
         first = rng.below(3)
-        target = tuple(BROKERS[(first + one) % 3] for one in range(1 + rng.below(3)))
+        target = tuple(BROKERS[(first + number) % 3] for number in range(1 + rng.below(3)))
     for node in cluster.nodes.values():
         node.controller.alter_reassignments({key: target})
 
@@ -259,14 +265,17 @@ def catch_up(cluster: SlowCluster, broker_id: int) -> None:
     for topic, partition in node.image.partitions():
         state = partition.state
         if state is not None and state.leader == broker_id:
-            isr = (*state.isr, *(one for one in partition.replicas if one not in state.isr))
+            isr = (
+                *state.isr,
+                *(replica for replica in partition.replicas if replica not in state.isr),
+            )
             proposal = AlterIsr(partition.partition, state.leader_epoch, isr, state.partition_epoch)
             proposals.append((topic, proposal))
     controller.alter_isr(broker_id, node.broker_epoch, proposals)
 
 
 def check_the_end(cluster: SlowCluster) -> None:
-    active = [one for one in cluster.nodes.values() if one.controller.is_active]
+    active = [node for node in cluster.nodes.values() if node.controller.is_active]
     assert len(active) == 1
     for node in cluster.nodes.values():
         assert node.controller.controller_id == active[0].broker_id
@@ -347,14 +356,14 @@ def test_topics_to_create_do_not_delay_a_change_of_in_sync_replicas() -> None:
         [active.admin.create_topic(CreateTopicSpec(f"many-{number}", 1, 1)) for number in range(50)]
     )
     epoch = cluster.nodes[state.leader].controller.broker_epoch
-    smaller = tuple(one for one in state.isr if one == state.leader)
+    smaller = tuple(replica for replica in state.isr if replica == state.leader)
     proposal = AlterIsr(0, state.leader_epoch, smaller, state.partition_epoch)
     altered = active.alter_isr(state.leader, epoch, [("t", proposal)])
     while not altered.is_done:
         assert cluster.step()
-    (found,) = altered.result()
-    assert isinstance(found, PartitionState)
-    assert found.isr == smaller
+    (after,) = altered.result()
+    assert isinstance(after, PartitionState)
+    assert after.isr == smaller
     assert not created.is_done
     cluster.settle()
     assert {done.result().error for done in created.result()} == {ErrorCode.NONE}
@@ -396,13 +405,13 @@ def test_controller_whose_take_over_failed_refuses_until_it_has_read_everything(
     cluster.settle()
     key = TopicPartition("t", 0)
     cluster.kill(cluster.active.broker_id)
-    while not any(one.controller.is_active for one in cluster.nodes.values()):
+    while not any(node.controller.is_active for node in cluster.nodes.values()):
         assert cluster.step()
     new = cluster.active
     cluster.session_of(new.broker_id).is_losing = True
     while cluster.step():
         pass
-    assert any("ConnectionLoss" in one for one in new.warnings)
+    assert any("ConnectionLoss" in warning for warning in new.warnings)
     with pytest.raises(BrokerError) as refusal:
         new.controller.alter_reassignments({key: None}).result()
     assert refusal.value.code is ErrorCode.NOT_CONTROLLER
@@ -413,7 +422,7 @@ def test_controller_whose_take_over_failed_refuses_until_it_has_read_everything(
     cluster.session_of(new.broker_id).is_losing = False
     cluster.settle()
     refused = cluster.active.controller.alter_reassignments({key: None}).result()
-    assert [one.code for one in refused.values()] == [ErrorCode.NO_REASSIGNMENT_IN_PROGRESS]
+    assert [error.code for error in refused.values()] == [ErrorCode.NO_REASSIGNMENT_IN_PROGRESS]
 
 
 def keep_replicas(
@@ -422,7 +431,12 @@ def keep_replicas(
     """A broker that makes the replicas of LeaderAndIsr, and deletes those of StopReplica."""
     match request:
         case LeaderAndIsr(partitions=states):
-            replicas.update({(one.topic, one.partition, broker_id): None for one in states})
+            replicas.update(
+                {
+                    (replica_state.topic, replica_state.partition, broker_id): None
+                    for replica_state in states
+                }
+            )
         case StopReplica(partitions=stopped):
             for each in stopped:
                 if each.is_deleted:
@@ -467,7 +481,7 @@ def test_log_directory_that_fails_while_another_failure_is_reported_is_reported_
     for broker_id in (1, 2):
         join(cluster, broker_id)
     cluster.settle()
-    node = next(one for one in cluster.nodes.values() if one is not cluster.active)
+    node = next(node for node in cluster.nodes.values() if node is not cluster.active)
     replicas = Replicas(cluster, node.broker_id)
     node.respond = replicas.respond
     cluster.active.controller.admin.create_topic(
@@ -488,7 +502,7 @@ def test_log_directory_that_fails_while_another_failure_is_reported_is_reported_
     session.back.append(response)
     cluster.settle()
     partitions = cluster.active.controller.image.topics["t"].partitions
-    leaders = [partitions[one.partition].state for one in (first, second)]
+    leaders = [partitions[key.partition].state for key in (first, second)]
     assert [state and state.leader for state in leaders] == [NO_LEADER, NO_LEADER]
 
 
@@ -498,7 +512,7 @@ def test_response_to_a_deletion_before_a_repeated_take_over_proves_nothing() -> 
         join(cluster, broker_id)
     cluster.settle()
     active = cluster.active
-    late, other = (one for one in BROKERS if one != active.broker_id)
+    late, other = (broker for broker in BROKERS if broker != active.broker_id)
     replicas: dict[tuple[str, int, int], None] = {}
     for broker_id in BROKERS:
         cluster.nodes[broker_id].respond = partial(keep_replicas, replicas, broker_id)
@@ -520,7 +534,7 @@ def test_response_to_a_deletion_before_a_repeated_take_over_proves_nothing() -> 
         number
         for number, request in enumerate(requests)
         if isinstance(request, LeaderAndIsr | StopReplica)
-        and any(one.topic == "t" for one in request.partitions)
+        and any(partition.topic == "t" for partition in request.partitions)
     )
     assert isinstance(requests[made], LeaderAndIsr), "the take-over was repeated"
     assert isinstance(requests[again], StopReplica)

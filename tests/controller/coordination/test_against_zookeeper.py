@@ -34,14 +34,14 @@ def judged(script: Sequence[Any], address: str, folder: str) -> list[Any]:
     for attempt in range(ATTEMPTS):
         judge = ZooKeeperActor(address, f"{folder}-{attempt}")
         try:
-            said = run_script(script, judge)
+            results = run_script(script, judge)
         except KazooException:
             if not judge.was_interrupted:
                 raise
         finally:
             judge.close()
         if not judge.was_interrupted:
-            return said
+            return results
     raise AssertionError("no script came to its end on one connection")
 
 
@@ -53,8 +53,8 @@ def test_tree_and_zookeeper_return_the_same_results_and_events(
     script = build_script(seed, STEPS)
     expected = judged(script, zookeeper_address, f"/script-{seed}")
     ours = EmbeddedActor()
-    found = run_script(script, ours)
-    for step, (mine, theirs) in enumerate(zip(found, expected, strict=True)):
+    results = run_script(script, ours)
+    for step, (mine, theirs) in enumerate(zip(results, expected, strict=True)):
         assert mine == theirs, f"step {step}"
     ours.embedded.tree.check()
 

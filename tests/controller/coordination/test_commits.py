@@ -31,8 +31,8 @@ class Scene:
         self.tree = EmbeddedTree(
             self.files, FOLDER, VirtualClock(), journal_entries_max=entries_max
         )
-        self.one = self.tree.connect(lambda event: self.note("one", event))
-        self.two = self.tree.connect(lambda event: self.note("two", event))
+        self.first = self.tree.connect(lambda event: self.note("one", event))
+        self.second = self.tree.connect(lambda event: self.note("two", event))
         self.tree.serve(
             self.threads, on_failure=self.failures.append, on_warning=self.warnings.append
         )
@@ -67,7 +67,7 @@ class Scene:
 
 def test_write_is_done_when_its_sync_is_done() -> None:
     scene = Scene()
-    pending = scene.one.create("/a", b"")
+    pending = scene.first.create("/a", b"")
     assert not pending.is_done
     scene.threads.work()
     assert not pending.is_done
@@ -77,11 +77,11 @@ def test_write_is_done_when_its_sync_is_done() -> None:
 
 def test_read_waits_for_the_sync_of_the_write_that_it_returns() -> None:
     scene = Scene()
-    before = scene.two.exists("/a")
+    before = scene.second.exists("/a")
     assert before.is_done
     assert before.result() is None
-    scene.one.create("/a", b"")
-    shown = scene.two.exists("/a")
+    scene.first.create("/a", b"")
+    shown = scene.second.exists("/a")
     assert not shown.is_done
     scene.threads.settle()
     assert shown.result() is not None
@@ -89,8 +89,8 @@ def test_read_waits_for_the_sync_of_the_write_that_it_returns() -> None:
 
 def test_error_waits_for_the_sync_of_the_write_that_causes_it() -> None:
     scene = Scene()
-    scene.one.create("/a", b"")
-    refused = scene.two.create("/a", b"")
+    scene.first.create("/a", b"")
+    refused = scene.second.create("/a", b"")
     assert not refused.is_done
     scene.threads.settle()
     with pytest.raises(NodeExists):
@@ -99,10 +99,10 @@ def test_error_waits_for_the_sync_of_the_write_that_causes_it() -> None:
 
 def test_watch_events_are_delivered_after_the_sync_and_before_later_results() -> None:
     scene = Scene()
-    scene.two.exists("/a", watch=True)
-    scene.follow("write", scene.one.create("/a", b""))
-    scene.follow("read", scene.two.exists("/a", watch=True))
-    scene.follow("second write", scene.one.set("/a", b"2"))
+    scene.second.exists("/a", watch=True)
+    scene.follow("write", scene.first.create("/a", b""))
+    scene.follow("read", scene.second.exists("/a", watch=True))
+    scene.follow("second write", scene.first.set("/a", b"2"))
     assert scene.seen == []
     scene.threads.settle()
     assert scene.names() == ["two", "write", "read", "two", "second write"]
@@ -111,17 +111,17 @@ def test_watch_events_are_delivered_after_the_sync_and_before_later_results() ->
 def test_waiting_writes_share_one_sync() -> None:
     scene = Scene()
     for number in range(50):
-        scene.follow(f"{number}", scene.one.create(f"/n{number}", b""))
+        scene.follow(f"{number}", scene.first.create(f"/n{number}", b""))
     assert scene.syncs() == 1
     assert scene.names() == [f"{number}" for number in range(50)]
 
 
 def test_writes_during_a_sync_share_the_next_sync() -> None:
     scene = Scene()
-    scene.follow("first", scene.one.create("/first", b""))
+    scene.follow("first", scene.first.create("/first", b""))
     scene.threads.work()
     for number in range(10):
-        scene.follow("later", scene.one.create(f"/n{number}", b""))
+        scene.follow("later", scene.first.create(f"/n{number}", b""))
     scene.threads.report()
     assert scene.names() == ["first"]
     assert scene.syncs() == 1
@@ -132,27 +132,27 @@ def test_call_within_a_callback_completes_after_the_held_results() -> None:
     scene = Scene()
 
     def read_again(_: Pending[str]) -> None:
-        scene.follow("read", scene.one.get("/a"))
+        scene.follow("read", scene.first.get("/a"))
 
-    scene.two.exists("/b", watch=True)
-    scene.one.create("/a", b"").on_done(read_again)
-    scene.follow("b", scene.one.create("/b", b""))
+    scene.second.exists("/b", watch=True)
+    scene.first.create("/a", b"").on_done(read_again)
+    scene.follow("b", scene.first.create("/b", b""))
     scene.threads.settle()
     assert scene.names() == ["two", "b", "read"]
 
 
 def test_failed_sync_fails_all_held_results_and_is_reported_once() -> None:
     scene = Scene()
-    scene.two.exists("/a", watch=True)
+    scene.second.exists("/a", watch=True)
     for name in ("a", "b"):
-        scene.follow(name, scene.one.create(f"/{name}", b""))
-    scene.follow("read", scene.two.exists("/a"))
+        scene.follow(name, scene.first.create(f"/{name}", b""))
+    scene.follow("read", scene.second.exists("/a"))
     scene.files.fail_operation(1, OSError(errno.EIO, "the disk failed"))
     scene.threads.settle()
     assert scene.seen == [("a", StorageFailed), ("b", StorageFailed), ("read", StorageFailed)]
     assert len(scene.failures) == 1
     operations = scene.files.operations
-    scene.follow("later", scene.two.exists("/a"))
+    scene.follow("later", scene.second.exists("/a"))
     assert scene.seen[-1] == ("later", StorageFailed)
     assert scene.files.operations == operations
     assert not scene.threads.is_busy
@@ -160,19 +160,19 @@ def test_failed_sync_fails_all_held_results_and_is_reported_once() -> None:
 
 def test_full_disk_fails_one_write_while_others_wait_for_their_sync() -> None:
     scene = Scene()
-    scene.follow("a", scene.one.create("/a", b""))
+    scene.follow("a", scene.first.create("/a", b""))
     scene.files.fail_operation(1, OSError(errno.ENOSPC, "full"))
-    scene.follow("b", scene.one.create("/b", b""))
-    scene.follow("c", scene.one.create("/c", b""))
+    scene.follow("b", scene.first.create("/b", b""))
+    scene.follow("c", scene.first.create("/c", b""))
     scene.threads.settle()
     assert scene.seen == [("a", None), ("b", StorageFailed), ("c", None)]
-    assert scene.one.children("/").result() == ["a", "c"]
+    assert scene.first.children("/").result() == ["a", "c"]
     assert not scene.failures
 
 
 def test_journal_is_folded_in_a_thread_while_writes_continue() -> None:
     scene = Scene(entries_max=5)
-    session = scene.one
+    session = scene.first
     for number in range(8):
         session.create(f"/n{number}", b"")
     while len(scene.files.list(FOLDER)) < 2:
@@ -198,7 +198,7 @@ def test_reported_writes_survive_a_power_failure_at_any_moment(seed: int) -> Non
     done: dict[str, int] = {}
     shown: dict[str, int] = {}
     versions: dict[str, int] = {}
-    sessions: tuple[EmbeddedSession, ...] = (scene.one, scene.two)
+    sessions: tuple[EmbeddedSession, ...] = (scene.first, scene.second)
     for _ in range(rng.below(120)):
         path = f"/n{rng.below(6)}"
         session = sessions[rng.below(2)]

@@ -127,10 +127,10 @@ def operations_of_a_run() -> int:
     return files.operations
 
 
-def same_but_for_creates(found: TreeContent, wanted: TreeContent) -> bool:
+def same_but_for_creates(content: TreeContent, other: TreeContent) -> bool:
     """Equal, but for the root's count of children: a step without a result may have raised it."""
-    return {key: value[:2] for key, value in found.items()} == {
-        key: value[:2] for key, value in wanted.items()
+    return {key: value[:2] for key, value in content.items()} == {
+        key: value[:2] for key, value in other.items()
     }
 
 
@@ -151,10 +151,10 @@ def test_kill_at_any_file_operation_keeps_reported_writes(
             files.crash(SeededRandomness(kill_at))
         embedded = open_tree(files)
         embedded.tree.check()
-        found = content_of(embedded.tree)
+        content = content_of(embedded.tree)
         position = len(seen) - 2
-        assert same_but_for_creates(found, seen[-1]) or same_but_for_creates(
-            found, next_content(position)
+        assert same_but_for_creates(content, seen[-1]) or same_but_for_creates(
+            content, next_content(position)
         ), f"killed at operation {kill_at}"
         assert all(node.owner == 0 for node in embedded.tree.nodes.values())
         embedded.connect(ignore).create("/after", None).result()
@@ -297,11 +297,11 @@ def test_write_within_a_callback_does_not_reorder_events() -> None:
     def first(event: SessionEvent) -> None:
         seen.append(("first", event))
         if event == WatchEvent(WatchKind.CREATED, "/a"):
-            one.create("/b", None).result()
+            first_session.create("/b", None).result()
 
-    one = embedded.connect(first)
-    two = embedded.connect(lambda event: seen.append(("two", event)))
-    for session in (one, two):
+    first_session = embedded.connect(first)
+    second_session = embedded.connect(lambda event: seen.append(("two", event)))
+    for session in (first_session, second_session):
         session.exists("/a", watch=True).result()
         session.exists("/b", watch=True).result()
     embedded.connect(ignore).create("/a", None).result()

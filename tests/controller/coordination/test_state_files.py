@@ -117,7 +117,7 @@ def test_one_damaged_file_loses_nothing_or_the_start_fails_with_its_name(
     whole = grow(files, writes=writes, entries_max=entries_max, runs=runs)
     snapshots, journals = find_files(files, FOLDER)
     rescued = 0
-    for path in [one.path for one in (*snapshots, *journals)]:
+    for path in [file.path for file in (*snapshots, *journals)]:
         for seed in range(12):
             damaged = copy_of(files)
             if not damage(damaged, path, SeededRandomness(seed)):
@@ -129,13 +129,13 @@ def test_one_damaged_file_loses_nothing_or_the_start_fails_with_its_name(
                 assert path == journals[-1].path or len(snapshots) < 2
                 continue
             tree = open_tree(damaged)
-            found = content_of(tree.tree)
+            content = content_of(tree.tree)
             tree.tree.check()
             if path == journals[-1].path:
                 # The end of the newest journal looks like what a crash leaves.
-                assert found.items() <= whole.items()
+                assert content.items() <= whole.items()
                 continue
-            assert found == whole
+            assert content == whole
             rescued += 1
             if snapshots and path == snapshots[-1].path and damage is not remove:
                 assert path in tree.warnings[0]
@@ -151,7 +151,7 @@ def test_several_damaged_files_never_result_in_an_older_tree_without_a_warning(s
     files = MemoryFileSystem(folders=[FOLDER])
     whole = grow(files, writes=12 + rng.below(30), entries_max=5 + rng.below(12), runs=2)
     snapshots, journals = find_files(files, FOLDER)
-    candidates = [one.path for one in (*snapshots, *journals[:-1])]
+    candidates = [file.path for file in (*snapshots, *journals[:-1])]
     for path in candidates:
         if rng.below(2):
             DAMAGES[rng.below(len(DAMAGES))](files, path, rng)

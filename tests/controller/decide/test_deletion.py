@@ -12,7 +12,9 @@ ALL = (("t", 0, 1), ("t", 0, 2), ("t", 1, 2))
 
 
 def image(*live: int) -> Image:
-    return Image(brokers={one: BrokerImage(one, 1, ()) for one in live}).with_topics([TOPIC])
+    return Image(
+        brokers={broker_id: BrokerImage(broker_id, 1, ()) for broker_id in live}
+    ).with_topics([TOPIC])
 
 
 def queued() -> Deletions:

@@ -35,7 +35,7 @@ EPOCH = 9
 def image(*live: int, shutting_down: tuple[int, ...] = ()) -> Image:
     return Image(
         controller_epoch=EPOCH,
-        brokers={one: BrokerImage(one, 100 + one, ()) for one in live},
+        brokers={broker_id: BrokerImage(broker_id, 100 + broker_id, ()) for broker_id in live},
         shutting_down=shutting_down,
     )
 
@@ -48,9 +48,9 @@ def partition(
 
 
 def elected(
-    cluster: Image, one: PartitionImage, strategy: Strategy, *, unclean: bool = False
+    cluster: Image, before: PartitionImage, strategy: Strategy, *, unclean: bool = False
 ) -> tuple[int, tuple[int, ...], int] | None:
-    election = decide_election(cluster, "t", one, strategy, is_unclean_allowed=unclean)
+    election = decide_election(cluster, "t", before, strategy, is_unclean_allowed=unclean)
     if election is None:
         return None
     state = election.state
@@ -69,32 +69,32 @@ def test_first_leader_is_the_first_live_replica() -> None:
 
 
 def test_offline_election_takes_the_first_live_in_sync_replica() -> None:
-    one = partition(1, 2, 3, leader=1, isr=(3, 1, 2))
-    assert elected(image(2, 3), one, Strategy.OFFLINE) == (2, (3, 2), RECOVERED)
+    before = partition(1, 2, 3, leader=1, isr=(3, 1, 2))
+    assert elected(image(2, 3), before, Strategy.OFFLINE) == (2, (3, 2), RECOVERED)
 
 
 def test_offline_election_keeps_the_recovery_state() -> None:
-    one = partition(1, 2, leader=NO_LEADER, isr=(2,), recovery=RECOVERING)
-    assert elected(image(2), one, Strategy.OFFLINE) == (2, (2,), RECOVERING)
+    before = partition(1, 2, leader=NO_LEADER, isr=(2,), recovery=RECOVERING)
+    assert elected(image(2), before, Strategy.OFFLINE) == (2, (2,), RECOVERING)
 
 
 def test_offline_election_without_live_in_sync_replica_needs_unclean() -> None:
-    one = partition(1, 2, 3, leader=NO_LEADER, isr=(1,))
-    assert elected(image(2, 3), one, Strategy.OFFLINE) is None
-    assert elected(image(2, 3), one, Strategy.OFFLINE, unclean=True) == (2, (2,), RECOVERING)
-    assert elected(image(7), one, Strategy.OFFLINE, unclean=True) is None
+    before = partition(1, 2, 3, leader=NO_LEADER, isr=(1,))
+    assert elected(image(2, 3), before, Strategy.OFFLINE) is None
+    assert elected(image(2, 3), before, Strategy.OFFLINE, unclean=True) == (2, (2,), RECOVERING)
+    assert elected(image(7), before, Strategy.OFFLINE, unclean=True) is None
 
 
 def test_offline_election_prefers_an_in_sync_replica_when_unclean_is_allowed() -> None:
-    one = partition(1, 2, 3, leader=1, isr=(3,))
-    assert elected(image(2, 3), one, Strategy.OFFLINE, unclean=True) == (3, (3,), RECOVERED)
+    before = partition(1, 2, 3, leader=1, isr=(3,))
+    assert elected(image(2, 3), before, Strategy.OFFLINE, unclean=True) == (3, (3,), RECOVERED)
 
 
 def test_replica_on_a_failed_directory_is_not_live() -> None:
     cluster = image(1, 2)._replace(offline_directories={1: (TopicPartition("t", 0),)})
-    one = partition(1, 2, leader=1, isr=(1, 2))
-    assert needs_leader(cluster, "t", one)
-    assert elected(cluster, one, Strategy.OFFLINE) == (2, (2,), RECOVERED)
+    before = partition(1, 2, leader=1, isr=(1, 2))
+    assert needs_leader(cluster, "t", before)
+    assert elected(cluster, before, Strategy.OFFLINE) == (2, (2,), RECOVERED)
 
 
 def test_preferred_election_takes_the_first_replica_or_none() -> None:
@@ -108,15 +108,15 @@ def test_preferred_election_takes_the_first_replica_or_none() -> None:
 
 
 def test_reassign_election_takes_a_target_replica_and_keeps_the_isr() -> None:
-    one = partition(3, 1, 2, leader=1, isr=(1, 2, 3))._replace(removing=(1, 2), adding=(3,))
-    assert elected(image(1, 2, 3), one, Strategy.REASSIGN) == (3, (1, 2, 3), RECOVERED)
-    assert elected(image(1, 2), one, Strategy.REASSIGN) is None
+    before = partition(3, 1, 2, leader=1, isr=(1, 2, 3))._replace(removing=(1, 2), adding=(3,))
+    assert elected(image(1, 2, 3), before, Strategy.REASSIGN) == (3, (1, 2, 3), RECOVERED)
+    assert elected(image(1, 2), before, Strategy.REASSIGN) is None
 
 
 def test_controlled_shutdown_election_takes_another_in_sync_replica() -> None:
     cluster = image(1, 2, 3, shutting_down=(1,))
-    one = partition(1, 2, 3, leader=1, isr=(1, 3))
-    assert elected(cluster, one, Strategy.CONTROLLED_SHUTDOWN) == (3, (3,), RECOVERED)
+    before = partition(1, 2, 3, leader=1, isr=(1, 3))
+    assert elected(cluster, before, Strategy.CONTROLLED_SHUTDOWN) == (3, (3,), RECOVERED)
     alone = partition(1, 2, leader=1, isr=(1,))
     assert elected(cluster, alone, Strategy.CONTROLLED_SHUTDOWN) is None
 
@@ -164,10 +164,10 @@ def test_elected_leader_is_live_assigned_and_in_sync(
     unclean: bool,
 ) -> None:
     cluster = image(*live, shutting_down=leaving[:1])
-    isr = tuple(one for one in isr if one in replicas) or replicas[:1]
-    one = partition(*replicas, leader=isr[0], isr=isr)
+    isr = tuple(replica for replica in isr if replica in replicas) or replicas[:1]
+    before = partition(*replicas, leader=isr[0], isr=isr)
     for strategy in Strategy:
-        election = decide_election(cluster, "t", one, strategy, is_unclean_allowed=unclean)
+        election = decide_election(cluster, "t", before, strategy, is_unclean_allowed=unclean)
         if election is None:
             continue
         state = election.state
@@ -187,9 +187,9 @@ STATE = PartitionState(1, 4, (1, 2), 11, 8)
 def alter(
     proposal: AlterIsr, state: PartitionState = STATE, live: tuple[int, ...] = (1, 2, 3)
 ) -> PartitionState | ErrorCode:
-    one = PartitionImage(0, (1, 2, 3), state)
+    before = PartitionImage(0, (1, 2, 3), state)
     try:
-        return decide_alter_isr(image(*live), one, 1, proposal)
+        return decide_alter_isr(image(*live), before, 1, proposal)
     except BrokerError as refusal:
         return refusal.code
 
@@ -241,13 +241,13 @@ def test_alter_isr_of_an_unregistered_broker_raises_stale_broker_epoch() -> None
 
 
 def test_image_update_shares_what_did_not_change() -> None:
-    one = TopicImage("one", UUID(int=11), {0: PartitionImage(0, (1,), STATE)})
+    changed = TopicImage("one", UUID(int=11), {0: PartitionImage(0, (1,), STATE)})
     two = TopicImage("two", UUID(int=12), {0: PartitionImage(0, (1,))})
-    before = Image().with_topics([one, two]).with_topic_configs({"two": {"a": "b"}})
+    before = Image().with_topics([changed, two]).with_topic_configs({"two": {"a": "b"}})
     after = before.with_states({TopicPartition("two", 0): STATE})
     assert before.partition("two", 0) == PartitionImage(0, (1,))
     assert after.partition("two", 0) == PartitionImage(0, (1,), STATE)
-    assert after.topics["one"] is one
+    assert after.topics["one"] is changed
     assert after.topic_names[UUID(int=12)] == "two"
     assert not before.has_leaders(["one", "two"])
     assert after.has_leaders(["one", "two"])

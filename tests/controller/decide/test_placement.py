@@ -85,19 +85,19 @@ def test_placement_is_even_and_uses_no_broker_twice(
         shift=shift,
     )
     assert list(placed) == list(range(partitions))
-    assert all(len(set(found)) == replication_factor for found in placed.values())
-    leaders = Counter(found[0] for found in placed.values())
-    assert max(leaders.values()) - min(leaders.get(one, 0) for one in range(count)) <= 1
-    everywhere = Counter(one for found in placed.values() for one in found)
+    assert all(len(set(replicas)) == replication_factor for replicas in placed.values())
+    leaders = Counter(replicas[0] for replicas in placed.values())
+    assert max(leaders.values()) - min(leaders.get(broker_id, 0) for broker_id in range(count)) <= 1
+    everywhere = Counter(broker_id for replicas in placed.values() for broker_id in replicas)
     if partitions % count == 0:
         assert len(dict.fromkeys(everywhere.values())) == 1
-    for partition, found in placed.items():
+    for partition, replicas in placed.items():
         first = (partition + start) % count
-        assert found[0] == first
+        assert replicas[0] == first
         # Every partition number that wraps past the brokers moves the others on by one.
         wrapped = shift + partition // count
-        for index, one in enumerate(found[1:]):
-            assert one == (first + 1 + (wrapped + index) % (count - 1)) % count
+        for index, broker_id in enumerate(replicas[1:]):
+            assert broker_id == (first + 1 + (wrapped + index) % (count - 1)) % count
 
 
 @given(
@@ -118,13 +118,13 @@ def test_every_rack_gets_a_replica_before_any_gets_two(
         start=start,
         shift=shift,
     )
-    for found in placed.values():
-        assert len(set(found)) == replication_factor
-        used = [racks[one] for one in found]
+    for replicas in placed.values():
+        assert len(set(replicas)) == replication_factor
+        used = [racks[broker_id] for broker_id in replicas]
         rack_count = len(set(racks.values()))
         assert len(set(used)) == min(rack_count, replication_factor)
-    leaders = Counter(found[0] for found in placed.values())
-    assert max(leaders.values()) - min(leaders.get(one, 0) for one in racks) <= 1
+    leaders = Counter(replicas[0] for replicas in placed.values())
+    assert max(leaders.values()) - min(leaders.get(rack, 0) for rack in racks) <= 1
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ REPLICAS = st.lists(st.integers(1, 6), min_size=1, max_size=5, unique=True).map(
 
 
 def cluster(partition: PartitionImage, *live: int) -> Image:
-    brokers = {one: BrokerImage(one, one, ()) for one in live}
+    brokers = {broker_id: BrokerImage(broker_id, broker_id, ()) for broker_id in live}
     return Image(brokers=brokers).with_topics([TopicImage("t", ZERO_UUID, {0: partition})])
 
 

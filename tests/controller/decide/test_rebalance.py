@@ -21,7 +21,7 @@ def image(*leaders: int, isr: tuple[int, ...] = (1, 2)) -> Image:
         index: PartitionImage(index, (1, 2), PartitionState(leader, 0, isr, 0, 1))
         for index, leader in enumerate(leaders)
     }
-    brokers = {one: BrokerImage(one, one, ()) for one in (1, 2)}
+    brokers = {broker_id: BrokerImage(broker_id, broker_id, ()) for broker_id in (1, 2)}
     return Image(brokers=brokers).with_topics([TopicImage("t", ZERO_UUID, partitions)])
 
 
@@ -31,8 +31,10 @@ def image(*leaders: int, isr: tuple[int, ...] = (1, 2)) -> Image:
 def test_imbalance_above_the_percentage_of_a_broker_is_balanced(
     percentage: int, expected: list[int]
 ) -> None:
-    found = decide_rebalance(image(*[1] * 8, 2, 2), deleting=(), imbalance_percentage=percentage)
-    assert found == [("t", one) for one in expected]
+    elections = decide_rebalance(
+        image(*[1] * 8, 2, 2), deleting=(), imbalance_percentage=percentage
+    )
+    assert elections == [("t", index) for index in expected]
 
 
 def test_preferred_leader_that_cannot_lead_is_left_out() -> None:
@@ -44,6 +46,6 @@ def test_preferred_leader_that_cannot_lead_is_left_out() -> None:
 def test_topics_that_are_being_deleted_and_partitions_without_a_state_do_not_count() -> None:
     assert decide_rebalance(image(2), deleting=("t",), imbalance_percentage=0) == []
     new = TopicImage("n", ZERO_UUID, {0: PartitionImage(0, (1,)), 1: PartitionImage(1, (1,))})
-    found = decide_rebalance(image(2).with_topics([new]), deleting=(), imbalance_percentage=30)
-    assert found == [("t", 0)]
+    elections = decide_rebalance(image(2).with_topics([new]), deleting=(), imbalance_percentage=30)
+    assert elections == [("t", 0)]
     assert decide_rebalance(image(2).with_topics([new]), deleting=(), imbalance_percentage=34) == []

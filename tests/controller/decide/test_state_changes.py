@@ -40,9 +40,9 @@ def image(
     offline: dict[int, tuple[TopicPartition, ...]] | None = None,
     stopping: tuple[int, ...] = (),
 ) -> Image:
-    partitions = {index: PartitionImage(index, (1, 2, 3), found) for index, found in states.items()}
+    partitions = {index: PartitionImage(index, (1, 2, 3), state) for index, state in states.items()}
     return Image(
-        brokers={one: BrokerImage(one, 0, ()) for one in live},
+        brokers={broker_id: BrokerImage(broker_id, 0, ()) for broker_id in live},
         topics={"t": TopicImage("t", UUID(int=1), partitions)} if partitions else {},
         offline_directories=offline or {},
         shutting_down=stopping,
@@ -82,10 +82,10 @@ def test_partitions_with_the_same_reason_share_a_line_that_names_the_first() -> 
 
 
 def test_reason_names_what_each_in_sync_replica_lacks() -> None:
-    found = image(
+    after = image(
         {0: state(-1, (1, 2, 3))}, live=(2, 3), offline={2: tuple(keys(0))}, stopping=(3,)
     )
-    (line,) = changes(health(), found, keys(0))
+    (line,) = changes(health(), after, keys(0))
     assert line.text == (
         "offline, no replica is alive (in-sync 1 is dead; in-sync 2 has no working log directory "
         "for it; in-sync 3 is stopping): t-0"

@@ -23,17 +23,17 @@ ID = UUID(int=77)
 INPUTS = TopicCreationInputs(
     ID, start=1, shift=0, default_partitions=2, default_replication_factor=1
 )
-BROKERS = [BrokerImage(one, 1, ()) for one in (1, 2, 3)]
+BROKERS = [BrokerImage(broker_id, 1, ()) for broker_id in (1, 2, 3)]
 UNKNOWN = KnownTopics(exists=False)
 
 
-def decide(spec: CreateTopicSpec, known: KnownTopics = UNKNOWN) -> TopicToCreate:
-    return decide_create_topic(BROKERS, known, spec, INPUTS)
+def decide(spec: CreateTopicSpec, topics: KnownTopics = UNKNOWN) -> TopicToCreate:
+    return decide_create_topic(BROKERS, topics, spec, INPUTS)
 
 
-def refusal(spec: CreateTopicSpec, known: KnownTopics = UNKNOWN) -> tuple[ErrorCode, str | None]:
+def refusal(spec: CreateTopicSpec, topics: KnownTopics = UNKNOWN) -> tuple[ErrorCode, str | None]:
     with pytest.raises(BrokerError) as error:
-        decide(spec, known)
+        decide(spec, topics)
     return error.value.code, error.value.message
 
 
@@ -87,7 +87,7 @@ def test_legal_topic_name_is_accepted(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "known", "code", "message"),
+    ("spec", "topics", "code", "message"),
     [
         (
             CreateTopicSpec("t"),
@@ -153,9 +153,9 @@ def test_legal_topic_name_is_accepted(name: str) -> None:
     ],
 )
 def test_create_topic_that_is_refused_raises_its_error(
-    spec: CreateTopicSpec, known: KnownTopics, code: ErrorCode, message: str
+    spec: CreateTopicSpec, topics: KnownTopics, code: ErrorCode, message: str
 ) -> None:
-    assert refusal(spec, known) == (code, message)
+    assert refusal(spec, topics) == (code, message)
 
 
 def test_create_topic_checks_counts_before_the_name() -> None:

@@ -37,8 +37,8 @@ class CutSession:
 def lead(node: Node, topic: str, epoch: int) -> LeaderAndIsr:
     """A request of the controller that the broker knows."""
     image = node.controller.image
-    known = image.topics.get(topic)
-    topic_id = UUID(int=77) if known is None else known.topic_id
+    existing = image.topics.get(topic)
+    topic_id = UUID(int=77) if existing is None else existing.topic_id
     state = PartitionState(1, epoch, (1,), epoch, image.controller_epoch)
     partition = LeaderAndIsrPartition(topic, topic_id, 0, state, (1,), (), (), is_new=False)
     return LeaderAndIsr(
@@ -54,7 +54,7 @@ def test_leader_and_isr_of_a_known_topic_applies_without_the_coordination_servic
     responses: list[ControlResponse] = []
     failover = lead(node, "known", 5)
     receiver.receive(failover, responses.append)
-    assert [one.error for one in responses] == [ErrorCode.NONE]
+    assert [response.error for response in responses] == [ErrorCode.NONE]
     assert node.requests[-1] == failover
     unknown, later = lead(node, "unknown", 0), lead(node, "known", 6)
     receiver.receive(unknown, responses.append)
@@ -77,7 +77,7 @@ def test_config_that_may_not_be_read_costs_its_topic_and_no_later_request(
     requests = [lead(node, name, 0) for name in ("locked", "open", "locked")]
     for request in requests:
         receiver.receive(request, responses.append)
-    assert [one.error for one in responses] == [ErrorCode.NONE] * 3
+    assert [response.error for response in responses] == [ErrorCode.NONE] * 3
     assert node.requests[-3:] == requests
     (warning,) = [line for line in node.warnings if "locked" in line]
     assert "config of topics locked" in warning

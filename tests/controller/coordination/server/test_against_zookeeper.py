@@ -24,10 +24,10 @@ BATCH = 50
 
 def streams(address: str, scripts: int) -> Streams:
     """What one server responds to all scripts."""
-    found: Streams = {}
+    results: Streams = {}
     for first in range(0, scripts, BATCH):
-        found.update(Batch(address, range(first, first + BATCH), CALLS).run())
-    return found
+        results.update(Batch(address, range(first, first + BATCH), CALLS).run())
+    return results
 
 
 @pytest.mark.judge

@@ -43,12 +43,12 @@ CLOSE, PING, SET_WATCHES, SET_WATCHES_2 = -11, 11, 101, 105
 
 def events(client: ScriptedClient) -> list[tuple[int, str]]:
     """(type, path) of the events that were sent; other frames are dropped."""
-    found = []
+    events_read = []
     for xid, _, _, body in client.replies():
         if xid == EVENT:
             event, _ = serialization.Watch.deserialize(body, 0)
-            found.append((event.type, event.path))
-    return found
+            events_read.append((event.type, event.path))
+    return events_read
 
 
 # Sessions.
@@ -288,11 +288,11 @@ def test_set_watches_of_many_paths_takes_many_steps(
     assert steps >= 1 + 2 * (count // PATHS_OF_A_STEP)
     replies = client.replies()
     assert [(reply[0], reply[2]) for reply in replies if reply[0] != EVENT] == [(-8, 0), (9, 0)]
-    found = [
+    events_read = [
         serialization.Watch.deserialize(reply[3], 0)[0] for reply in replies if reply[0] == EVENT
     ]
     created = [] if steps == 1 else paths[:: PATHS_OF_A_STEP // 2]
-    assert sorted((event.type, event.path) for event in found) == sorted(
+    assert sorted((event.type, event.path) for event in events_read) == sorted(
         (CREATED, path) for path in created
     )
 

@@ -165,11 +165,11 @@ def test_client_whose_session_was_closed_elsewhere_gets_lost_and_then_a_new_sess
         old_id, password = client.client_id
         other = socket.create_connection(("127.0.0.1", server.port))
         other.sendall(connect_frame(30_000, old_id, password) + raw_frame(1, -11))
-        found = []
-        while KazooState.LOST not in found:
-            found.append(states.get(timeout=WAIT_S))
-        while found[-1] != KazooState.CONNECTED:
-            found.append(states.get(timeout=WAIT_S))
+        changes = []
+        while KazooState.LOST not in changes:
+            changes.append(states.get(timeout=WAIT_S))
+        while changes[-1] != KazooState.CONNECTED:
+            changes.append(states.get(timeout=WAIT_S))
         assert client.client_id[0] != old_id
         other.close()
 

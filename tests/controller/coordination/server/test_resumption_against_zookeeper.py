@@ -87,7 +87,9 @@ class Raw:
 
 def statuses(seen: Seen) -> Seen:
     """Without bodies, but for those of events."""
-    return [one if len(one) < 3 or one[0] == -1 else one[:2] for one in seen]
+    return [
+        response if len(response) < 3 or response[0] == -1 else response[:2] for response in seen
+    ]
 
 
 def resumed_watches(address: str) -> Seen:
@@ -138,8 +140,8 @@ def resumed_watches(address: str) -> Seen:
     seen.append(third.receive())
     fourth = Raw(address)
     seen.append(fourth.open(connect_frame(30_000, granted[1], b"x" * 16)))
-    for one in (first, second, third, fourth, writer):
-        one.close()
+    for connection in (first, second, third, fourth, writer):
+        connection.close()
     return seen
 
 
@@ -178,9 +180,9 @@ def rare_requests(address: str) -> Seen:
         (17, 14, struct.pack(">i?i", -1, True, -1)),
     ):
         raw.send(raw_frame(xid, kind, body))
-        found = raw.until(xid)
-        seen.append(found if xid in (1, 2, 4, 17) else statuses(found))
-        if found[-1] == CLOSED:
+        responses = raw.until(xid)
+        seen.append(responses if xid in (1, 2, 4, 17) else statuses(responses))
+        if responses[-1] == CLOSED:
             raw.close()
             raw = Raw(address)
             raw.open(connect_frame(30_000))
