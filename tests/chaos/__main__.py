@@ -135,13 +135,15 @@ def scene(
     servers = [f"z{number}" for number in BROKERS]
     syncs = {number: FailingSyncs(folder / f"broker-{number}") for number in BROKERS}
     log_directories = {
-        number: {"log.dirs": ",".join(str(one.path) for one in found)}
-        for number, found in mounted.items()
+        number: {"log.dirs": ",".join(str(disk.path) for disk in disks)}
+        for number, disks in mounted.items()
     }
     with (
         ThreadPoolExecutor(len(LANES) + 1) as threads,
         namespaces([*servers, *(f"b{number}" for number in BROKERS)]) as network,
-        zookeeper_ensemble(folder, machines=[network.machine(one) for one in servers]) as ensemble,
+        zookeeper_ensemble(
+            folder, machines=[network.machine(server) for server in servers]
+        ) as ensemble,
         broker_cluster(
             folder,
             zookeeper_connect=connect_text(ensemble, "/chaos"),
@@ -166,20 +168,20 @@ def run_lane(name: str, lane: Lane, is_over: Event) -> list[str]:
     return done
 
 
-def break_for(found: Scene, operations: Operations, seed: int, seconds: float) -> list[str]:
+def break_for(scene: Scene, operations: Operations, seed: int, seconds: float) -> list[str]:
     """All lanes and operations at once; the faults.
 
     raises  AssertionError of a fault that does nothing, or of a broker that does not start
     """
     is_over = Event()
     lanes = [
-        found.threads.submit(run_lane, name, Lane(found, Random(f"{seed} {name}")), is_over)
+        scene.threads.submit(run_lane, name, Lane(scene, Random(f"{seed} {name}")), is_over)
         for name in LANES
     ]
-    busy = found.threads.submit(operations.run, is_over)
+    busy = scene.threads.submit(operations.run, is_over)
     deadline = time.monotonic() + seconds
     try:
-        while time.monotonic() < deadline and not any(one.done() for one in lanes):
+        while time.monotonic() < deadline and not any(lane.done() for lane in lanes):
             is_over.wait(0.1)
     finally:
         is_over.set()
@@ -196,21 +198,21 @@ def history_lines(history: History) -> Iterator[str]:
     yield from map(repr, history.final)
 
 
-def run_once(found: Scene, name: str, seed: int, seconds: float, kind: str) -> dict[str, object]:
+def run_once(scene: Scene, name: str, seed: int, seconds: float, kind: str) -> dict[str, object]:
     """One topic, its clients, and faults; the line of the ledger."""
     began_s = time.monotonic()
-    found.topic = name
-    cluster = found.cluster
+    scene.topic = name
+    cluster = scene.cluster
     configs = WORKLOADS[kind].topic_configs(seed)
     cluster.create_topic(name, partitions=PARTITIONS, configs=configs)
     workload = WORKLOADS[kind](cluster.bootstrap, name, seed)
-    operations = Operations(found, Random(f"{seed} operations"))
+    operations = Operations(scene, Random(f"{seed} operations"))
     faults: list[str] = []
     verdict = "held"
     try:
         with workload.running():
-            faults = break_for(found, operations, seed, seconds)
-            cluster.wait(found.is_whole, "brokers restarted", timeout_s=HEAL_S)
+            faults = break_for(scene, operations, seed, seconds)
+            cluster.wait(scene.is_whole, "brokers restarted", timeout_s=HEAL_S)
             operations.settle()
             cluster.wait_until_complete(name, timeout_s=HEAL_S)
             healed = workload.acknowledged()
@@ -219,15 +221,15 @@ def run_once(found: Scene, name: str, seed: int, seconds: float, kind: str) -> d
         wait_until_stable(cluster, name, PARTITIONS, timeout_s=STABLE_S)
         workload.read_all()
         assert_identical(cluster, name)
-        kinds = Counter(one.kind for one in anomalies(workload.history))
+        kinds = Counter(anomaly.kind for anomaly in anomalies(workload.history))
         if kinds:
             verdict = f"anomalies: {dict(kinds)}: {anomalies(workload.history)[:5]}"
         elif kind.startswith("size"):
-            found.delete(name)  # many of them would fill the disks
+            scene.delete(name)  # many of them would fill the disks
     except (AssertionError, OSError) as error:
         verdict = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:300]}"
     if verdict != "held":
-        (found.folder / "history.txt").write_text("\n".join(history_lines(workload.history)))
+        (scene.folder / "history.txt").write_text("\n".join(history_lines(workload.history)))
     return {
         "time": now(),
         "commit": commit(),
@@ -241,7 +243,7 @@ def run_once(found: Scene, name: str, seed: int, seconds: float, kind: str) -> d
         "polled": sum(len(poll.records) for poll in workload.history.polls),
         "commits": len(workload.history.commits),
         "transactions": Counter(
-            one.outcome.value for one in workload.history.transactions.values()
+            transaction.outcome.value for transaction in workload.history.transactions.values()
         ),
         "longest_stall_s": round(workload.longest_stall_s, 1),
         "verdict": verdict,
@@ -267,10 +269,10 @@ def run_cluster(
     """
     is_held = True
     with busy_processes(arguments.busy), disks(folder, BROKERS) as mounted:
-        with scene(folder, mounted, is_secured=arguments.secured) as found:
+        with scene(folder, mounted, is_secured=arguments.secured) as whole_scene:
             for number, seed in enumerate(itertools.islice(numbers, RUNS)):
                 kind = arguments.workload or tuple(WORKLOADS)[number % len(WORKLOADS)]
-                line = run_once(found, f"{kind}-{number}", seed, arguments.seconds, kind)
+                line = run_once(whole_scene, f"{kind}-{number}", seed, arguments.seconds, kind)
                 append(LEDGER, line | {"secured": True} if arguments.secured else line)
                 is_held = line["verdict"] == "held"
                 if not is_held or time.monotonic() > deadline:
@@ -280,7 +282,9 @@ def run_cluster(
             is_held = False
             note(f"damaged: {damage}")
         if not is_held:
-            for disk in (one for of_broker in mounted.values() for one in of_broker):
+            for disk in (
+                copied_disk for of_broker in mounted.values() for copied_disk in of_broker
+            ):
                 shutil.copytree(disk.path, disk.path.with_name(f"kept-{disk.path.name}"))
     return is_held
 

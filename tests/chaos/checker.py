@@ -205,13 +205,13 @@ def _of_orders(sends: Iterable[Send]) -> Iterator[Anomaly]:
             by_partition[send.partition].append(send)
     given_up = _given_up(sends)
     for (producer, partition), mine in sorted(by_producer.items()):
-        mine.sort(key=lambda one: one.invoked_ns)
+        mine.sort(key=lambda send: send.invoked_ns)
         greatest: dict[int, Send] = {}
         """Of those whose responses came after so many records were given up, the one with the
         greatest offset."""
         for later in mine:
             period = bisect_right(given_up[producer], _end(later))
-            earlier = [one for number, one in greatest.items() if number <= period]
+            earlier = [send for number, send in greatest.items() if number <= period]
             former = max(earlier, key=_offset, default=later)
             if _offset(later) > _offset(greatest.get(period, later)) or period not in greatest:
                 greatest[period] = later
@@ -234,19 +234,19 @@ def _given_up(sends: Iterable[Send]) -> dict[int, list[int]]:
     of two records the first may be stored last, if its response came after a record was given up,
     and that of the second one before.
     """
-    found: dict[int, list[int]] = defaultdict(list)
+    times_of_producers: dict[int, list[int]] = defaultdict(list)
     for send in sends:
         if send.outcome is not Outcome.OK and send.ended_ns is not None:
-            found[send.producer].append(send.ended_ns)
-    for times in found.values():
+            times_of_producers[send.producer].append(send.ended_ns)
+    for times in times_of_producers.values():
         times.sort()
-    return found
+    return times_of_producers
 
 
 def _real_time(partition: int, sends: list[Send]) -> Iterator[Anomaly]:
-    ended = sorted((one for one in sends if one.ended_ns is not None), key=_end)
+    ended = sorted((send for send in sends if send.ended_ns is not None), key=_end)
     place, greatest = 0, -1
-    for send in sorted(sends, key=lambda one: one.invoked_ns):
+    for send in sorted(sends, key=lambda sent: sent.invoked_ns):
         while place < len(ended) and _end(ended[place]) < send.invoked_ns:
             offset = ended[place].offset
             assert offset is not None
@@ -291,12 +291,12 @@ def _of_polls(history: History, logs: dict[int, _Log]) -> Iterator[Anomaly]:
 
 def _of_resumes(history: History, logs: dict[int, _Log]) -> Iterator[Anomaly]:
     visible = {partition: sorted(log.visible) for partition, log in logs.items()}
-    commits = sorted(history.commits, key=lambda one: one.ended_ns)
+    commits = sorted(history.commits, key=lambda commit: commit.ended_ns)
     place = 0
     greatest: dict[tuple[str, int], int] = {}
     """The greatest offset that was perhaps committed: who resumes begins there at most."""
     begun: set[tuple[int, int, int]] = set()
-    for poll in sorted(history.polls, key=lambda one: one.ended_ns):
+    for poll in sorted(history.polls, key=lambda poll: poll.ended_ns):
         while place < len(commits) and commits[place].ended_ns <= poll.ended_ns:
             commit = commits[place]
             for partition, offset in commit.offsets.items():
@@ -330,16 +330,16 @@ def _of_commits(history: History) -> Iterator[Anomaly]:
     for commit in history.commits:
         for partition, offset in commit.offsets.items():
             key = (commit.group, partition)
-            known = committed.get(key, -1)
-            if commit.is_fetch and offset < known:
-                text = f"{commit.group}, {partition}: {offset} after {known}"
+            offset_before = committed.get(key, -1)
+            if commit.is_fetch and offset < offset_before:
+                text = f"{commit.group}, {partition}: {offset} after {offset_before}"
                 yield Anomaly(COMMIT_LOSS, text)
             perhaps = possible.get(key, -1)
             if commit.is_fetch and offset > perhaps:
                 text = f"{commit.group}, {partition}: {offset} after {perhaps}"
                 yield Anomaly(ABORTED_OFFSETS, text)
             if commit.is_ok and not commit.is_fetch:
-                committed[key] = max(known, offset)
+                committed[key] = max(offset_before, offset)
             if not commit.is_aborted and not commit.is_fetch:
                 possible[key] = max(possible.get(key, -1), offset)
 
@@ -353,11 +353,11 @@ def _of_transactions(history: History, logs: dict[int, _Log]) -> Iterator[Anomal
             sends[send.transaction].append(send)
     for number, mine in sorted(sends.items()):
         outcome = history.transactions[number].outcome
-        read = [one for one in mine if one.value in logs[one.partition].read]
+        read = [send for send in mine if send.value in logs[send.partition].read]
         if outcome is Outcome.FAIL:
-            for one in read:
-                yield Anomaly(ABORTED_READ, f"{one.partition}: {one.value} of {number}")
-        missing = [one.value for one in mine if one.value not in final]
+            for visible in read:
+                yield Anomaly(ABORTED_READ, f"{visible.partition}: {visible.value} of {number}")
+        missing = [send.value for send in mine if send.value not in final]
         if read and missing:
             yield Anomaly(TORN_TRANSACTION, f"{number}: {missing} of {len(mine)} are not there")
         if outcome is Outcome.OK and len(missing) == len(mine):
@@ -392,15 +392,17 @@ def _of_transactional_polls(history: History) -> Iterator[Anomaly]:
 
 def missing(history: History, *, is_transactional: bool) -> list[str]:
     """What clients have not done at all: where nothing happened, nothing can be found."""
-    committed = any(one.outcome is Outcome.OK for one in list(history.transactions.values()))
+    committed = any(
+        transaction.outcome is Outcome.OK for transaction in list(history.transactions.values())
+    )
     done = {
-        "acknowledged records": any(one.outcome is Outcome.OK for one in history.sends),
+        "acknowledged records": any(send.outcome is Outcome.OK for send in history.sends),
         "polls": bool(history.polls),
-        "polls after a resumption": any(one.group is not None for one in history.polls),
-        "commits": any(one.is_ok and not one.is_fetch for one in history.commits),
-        "fetched commits": any(one.is_fetch for one in history.commits),
+        "polls after a resumption": any(poll.group is not None for poll in history.polls),
+        "commits": any(commit.is_ok and not commit.is_fetch for commit in history.commits),
+        "fetched commits": any(commit.is_fetch for commit in history.commits),
         "committed transactions": committed or not is_transactional,
         "polls in transactions": not is_transactional
-        or any(one.transaction is not None for one in history.polls),
+        or any(poll.transaction is not None for poll in history.polls),
     }
     return [what for what, is_done in done.items() if not is_done]

@@ -172,10 +172,10 @@ def fail_syncs(lane: Lane) -> str:
 # The network.
 
 
-def cut_both(lane: Lane, one: str, other: str) -> None:
+def cut_both(lane: Lane, machine: str, other: str) -> None:
     """Neither machine receives what the other sends."""
-    lane.network.cut(one, other)
-    lane.network.cut(other, one)
+    lane.network.cut(machine, other)
+    lane.network.cut(other, machine)
 
 
 def hold_and_heal(lane: Lane) -> None:
@@ -236,12 +236,12 @@ def cut_ring(lane: Lane) -> str:
 def split(lane: Lane) -> str:
     """A broker and a server of ZooKeeper are the minority; clients reach both sides."""
     victim, server = lane.broker(), lane.random.choice(BROKERS)
-    majority = [f"b{one}" for one in lane.others(victim)] + [
-        f"z{one}" for one in lane.others(server)
+    majority = [f"b{broker_id}" for broker_id in lane.others(victim)] + [
+        f"z{server_id}" for server_id in lane.others(server)
     ]
-    for one in (f"b{victim}", f"z{server}"):
+    for machine in (f"b{victim}", f"z{server}"):
         for other in majority:
-            cut_both(lane, one, other)
+            cut_both(lane, machine, other)
     hold_and_heal(lane)
     return f"split {victim} and zookeeper {server} from the majority"
 

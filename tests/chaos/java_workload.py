@@ -162,7 +162,9 @@ def _seen(word: str) -> Seen:
 
 
 def _offsets(words: Sequence[str]) -> dict[int, int]:
-    return {int(partition): int(offset) for partition, offset in (one.split(":") for one in words)}
+    return {
+        int(partition): int(offset) for partition, offset in (word.split(":") for word in words)
+    }
 
 
 @contextmanager

@@ -99,8 +99,8 @@ class Namespaces:
         """How many packets had to wait at a slow link."""
         waited = 0
         for run, device in self._devices(name):
-            (found,) = json.loads(run("tc", "-s", "-j", "qdisc", "show", "dev", device))
-            waited += int(found["overlimits"])
+            (queue,) = json.loads(run("tc", "-s", "-j", "qdisc", "show", "dev", device))
+            waited += int(queue["overlimits"])
         return waited
 
     def hasten(self, name: str) -> None:
@@ -119,7 +119,9 @@ class Namespaces:
         dropped = 0
         for name in self._addresses:
             rules = self._within(name, "iptables", "-nvxL", "INPUT")
-            dropped += sum(int(found) for found in re.findall(r"^\s*(\d+)\s+\d+ DROP", rules, re.M))
+            dropped += sum(
+                int(packets) for packets in re.findall(r"^\s*(\d+)\s+\d+ DROP", rules, re.M)
+            )
         return dropped
 
     def heal(self) -> None:

@@ -82,7 +82,9 @@ class Operations:
         cluster, topic = self._cluster, self._scene.topic
         # A session that a fault has cost may have ended just now: no move goes to its broker.
         cluster.wait_for_brokers(timeout_s=HEAL_S)
-        replicas = {one: self._random.sample(BROKERS, len(BROKERS)) for one in range(PARTITIONS)}
+        replicas = {
+            partition: self._random.sample(BROKERS, len(BROKERS)) for partition in range(PARTITIONS)
+        }
         move(cluster, topic, replicas)
         wait_for_moves(cluster, topic, replicas)
         cluster.wait(self._delete_all, "topics deleted", timeout_s=HEAL_S)
@@ -103,14 +105,14 @@ class Operations:
             return self._delete_topic()
         name = f"churn-{self._scene.topic}-{next(self._numbers)}"
         self._partitions[name] = self._random.randint(1, 3)
-        wanted = CreatableTopic(
+        topic = CreatableTopic(
             name=name,
             num_partitions=self._partitions[name],
             replication_factor=self._random.randint(1, 3),
             assignments=[],
             configs=[],
         )
-        request = CreateTopicsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS, validate_only=False)
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=False)
         response = self._ask(self._scene.controller(), request, 7)
         return not response.topics[0].error_code
 
@@ -130,9 +132,9 @@ class Operations:
         if name is None:
             return False
         self._partitions[name] += self._random.randint(1, GROWTH_MAX)
-        wanted = CreatePartitionsTopic(name=name, count=self._partitions[name], assignments=None)
+        topic = CreatePartitionsTopic(name=name, count=self._partitions[name], assignments=None)
         request = CreatePartitionsRequest(
-            topics=[wanted], timeout_ms=TIMEOUT_MS, validate_only=False
+            topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=False
         )
         response = self._ask(self._scene.controller(), request, 3)
         return not response.results[0].error_code
@@ -142,9 +144,9 @@ class Operations:
         partition = self._random.randrange(PARTITIONS)
         is_end = self._random.random() < 0.2
         target = None if is_end else self._random.sample(BROKERS, self._random.randint(2, 3))
-        wanted = ReassignablePartition(partition_index=partition, replicas=target)
+        assignment = ReassignablePartition(partition_index=partition, replicas=target)
         request = AlterPartitionReassignmentsRequest(
-            topics=[ReassignableTopic(name=self._scene.topic, partitions=[wanted])],
+            topics=[ReassignableTopic(name=self._scene.topic, partitions=[assignment])],
             timeout_ms=TIMEOUT_MS,
         )
         response = self._ask(self._scene.controller(), request, 0)
@@ -154,8 +156,8 @@ class Operations:
 
     def _elect_leaders(self) -> bool:
         """The preferred ones, of all partitions."""
-        wanted = TopicPartitions(topic=self._scene.topic, partitions=list(range(PARTITIONS)))
-        request = ElectLeadersRequest(topic_partitions=[wanted], timeout_ms=TIMEOUT_MS)
+        topic = TopicPartitions(topic=self._scene.topic, partitions=list(range(PARTITIONS)))
+        request = ElectLeadersRequest(topic_partitions=[topic], timeout_ms=TIMEOUT_MS)
         return not self._ask(self._scene.controller(), request, 2).error_code
 
     def _move_directory(self) -> bool:
@@ -163,9 +165,9 @@ class Operations:
         broker_id = self._random.choice(BROKERS)
         path = self._random.choice(self._scene.disks[broker_id]).path
         partition = self._random.randrange(PARTITIONS)
-        wanted = AlterReplicaLogDirTopic(name=self._scene.topic, partitions=[partition])
+        topic = AlterReplicaLogDirTopic(name=self._scene.topic, partitions=[partition])
         request = AlterReplicaLogDirsRequest(
-            dirs=[AlterReplicaLogDir(path=str(path), topics=[wanted])]
+            dirs=[AlterReplicaLogDir(path=str(path), topics=[topic])]
         )
         response = self._ask(broker_id, request, 2)
         return not response.results[0].partitions[0].error_code

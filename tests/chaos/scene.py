@@ -78,15 +78,15 @@ class Scene:
         """None when no broker says so in time, or there is none."""
         with suppress(KafkaException):
             topic = self._admin.list_topics(self.topic, timeout=ASK_S).topics[self.topic]
-            found = topic.partitions.get(partition)
-            return None if found is None or found.leader < 0 else int(found.leader)
+            state = topic.partitions.get(partition)
+            return None if state is None or state.leader < 0 else int(state.leader)
         return None
 
     def controller(self) -> int | None:
         """None when no broker says so in time, or there is none."""
         with suppress(KafkaException):
-            found = self._admin.list_topics(self.topic, timeout=ASK_S).controller_id
-            return int(found) if found in BROKERS else None
+            controller_id = self._admin.list_topics(self.topic, timeout=ASK_S).controller_id
+            return int(controller_id) if controller_id in BROKERS else None
         return None
 
     def is_damaged(self, broker_id: int) -> bool:
@@ -104,7 +104,7 @@ class Scene:
 
     def is_whole(self) -> bool:
         """Whether no broker was damaged; those that were are restarted."""
-        restarted = [one for one in BROKERS if self.restart_damaged(one)]
+        restarted = [broker_id for broker_id in BROKERS if self.restart_damaged(broker_id)]
         return not restarted
 
 
@@ -121,15 +121,15 @@ class Lane:
         """The leader of a partition, the controller, or any."""
         match self.random.randrange(3):
             case 0:
-                found = self.scene.leader(self.random.randrange(3))
+                broker_id = self.scene.leader(self.random.randrange(3))
             case 1:
-                found = self.scene.controller()
+                broker_id = self.scene.controller()
             case _:
-                found = None
-        return found or self.random.choice(BROKERS)
+                broker_id = None
+        return broker_id or self.random.choice(BROKERS)
 
     def others(self, broker_id: int) -> list[int]:
-        return [one for one in BROKERS if one != broker_id]
+        return [other for other in BROKERS if other != broker_id]
 
     def hold(self, least_s: float, most_s: float) -> None:
         """Let a fault last."""

@@ -112,7 +112,7 @@ def read(history: History, *places: tuple[int, int, int], by: int, number: int |
     """A poll after everything that `transact` has committed; the last read has the same."""
     seen = [Seen(*place) for place in places]
     history.polls.append(Poll(by, 1, 100_000, seen, number))
-    history.final += [one for one in seen if one not in history.final]
+    history.final += [value for value in seen if value not in history.final]
 
 
 def aborted(history: History) -> None:
@@ -185,7 +185,7 @@ def test_sound_history_has_no_anomaly() -> None:
 def test_each_anomaly_is_found(kind: str) -> None:
     history = sound()
     HISTORIES[kind](history)
-    assert kind in {one.kind for one in anomalies(history)}
+    assert kind in {anomaly.kind for anomaly in anomalies(history)}
 
 
 def test_send_whose_outcome_is_unknown_may_be_there_or_not() -> None:
@@ -241,7 +241,7 @@ def test_member_may_resume_after_a_commit_of_unknown_outcome_and_not_after_an_ab
     history.polls.append(Poll(2, 1, 800, [history.final[5]], group="g"))
     assert anomalies(history) == []
     history.commits[-1].is_aborted = True
-    assert {one.kind for one in anomalies(history)} == {checker.RESUME_GAP}
+    assert {anomaly.kind for anomaly in anomalies(history)} == {checker.RESUME_GAP}
 
 
 def test_producer_that_has_given_a_record_up_sends_again_the_records_after_it() -> None:
@@ -250,9 +250,9 @@ def test_producer_that_has_given_a_record_up_sends_again_the_records_after_it() 
     # Value 40 is acknowledged last, in the epoch after the one in which value 5 was given up.
     history.sends[4].ended_ns = 900
     history.sends.append(Send(1, 0, 5, 10, 800, Outcome.INFO))
-    assert {one.kind for one in anomalies(history)} == set()
+    assert {anomaly.kind for anomaly in anomalies(history)} == set()
     history.sends[-1].producer = 2
-    assert {one.kind for one in anomalies(history)} == {checker.NONMONOTONIC_SEND}
+    assert {anomaly.kind for anomaly in anomalies(history)} == {checker.NONMONOTONIC_SEND}
 
 
 def test_record_acknowledged_before_another_was_given_up_is_not_stored_after_later_ones() -> None:
@@ -263,13 +263,13 @@ def test_record_acknowledged_before_another_was_given_up_is_not_stored_after_lat
     later.invoked_ns = former.invoked_ns + 1
     former.ended_ns, later.ended_ns = 450, 900
     history.sends.append(Send(1, 0, 5, 10, 800, Outcome.INFO))
-    assert {one.kind for one in anomalies(history)} == {checker.NONMONOTONIC_SEND}
+    assert {anomaly.kind for anomaly in anomalies(history)} == {checker.NONMONOTONIC_SEND}
 
 
 def test_consumer_that_asked_for_the_start_does_not_begin_above_it() -> None:
     history = sound()
     history.polls.append(Poll(2, 1, 800, history.final[2:], is_from_start=True))
-    assert {one.kind for one in anomalies(history)} == {checker.RESUME_GAP}
+    assert {anomaly.kind for anomaly in anomalies(history)} == {checker.RESUME_GAP}
     history.polls[-1].records[:0] = history.final[:2]
     assert anomalies(history) == []
 
@@ -280,7 +280,7 @@ def test_offset_of_a_group_that_only_an_aborted_transaction_has_committed_is_fou
     history.commits.append(Commit("h", {0: -1}, 600, True, is_fetch=True))
     assert anomalies(history) == []
     history.commits.append(Commit("h", {0: 5}, 700, True, is_fetch=True))
-    assert {one.kind for one in anomalies(history)} == {checker.ABORTED_OFFSETS}
+    assert {anomaly.kind for anomaly in anomalies(history)} == {checker.ABORTED_OFFSETS}
 
 
 def test_clients_that_did_nothing_are_named() -> None:

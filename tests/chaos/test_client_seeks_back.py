@@ -99,7 +99,7 @@ class Brokers:
     @property
     def addresses(self) -> list[str]:
         """Of all brokers."""
-        return [f"127.0.0.1:{one.getsockname()[1]}" for one in self.listening]
+        return [f"127.0.0.1:{listener.getsockname()[1]}" for listener in self.listening]
 
     def note_read(self, count: int) -> None:
         """The consumer has so many records."""
@@ -125,19 +125,19 @@ class Brokers:
 
     def _fetch(self, peer: Peer, header: RequestHeader, request: FetchRequest) -> None:
         """Of the partition whose epoch changes."""
-        (wanted,) = request.topics[0].partitions
-        if wanted.current_leader_epoch < self.epoch:
+        (partition,) = request.topics[0].partitions
+        if partition.current_leader_epoch < self.epoch:
             self._send(peer, header, 0, error=ErrorCode.FENCED_LEADER_EPOCH)
-        elif wanted.fetch_offset == 0:
+        elif partition.fetch_offset == 0:
             self._send(peer, header, 0, records_of(1))
             # A move of replicas begins; the position is validated, and stays in epoch 1.
             self.epoch = 2
-        elif wanted.fetch_offset == COUNT and self.epoch == 2:
+        elif partition.fetch_offset == COUNT and self.epoch == 2:
             # The response is on its way, with records of epoch 2, when the move ends.
             self.epoch = 3
             self._send_while_validating(peer, header)
         else:
-            is_below = wanted.fetch_offset < ENDS[self.epoch]
+            is_below = partition.fetch_offset < ENDS[self.epoch]
             self._send(peer, header, 0, records_of(2) if is_below else b"")
 
     def _send_while_validating(self, peer: Peer, header: RequestHeader) -> None:
@@ -152,8 +152,8 @@ class Brokers:
             # The second request comes after the response to the first one.
             goal = self._metadata + 2
             assert self._changed.wait_for(lambda: self._metadata >= goal, WAIT_S)
-        for one, request in waiting:
-            self._respond(0, peer, one, request)
+        for request_header, request in waiting:
+            self._respond(0, peer, request_header, request)
 
     def _send(
         self,
@@ -201,8 +201,8 @@ class Brokers:
 
     def _metadata_response(self) -> MetadataResponse:
         brokers = [
-            MetadataResponseBroker(node_id=number, host="127.0.0.1", port=one.getsockname()[1])
-            for number, one in enumerate(self.listening)
+            MetadataResponseBroker(node_id=number, host="127.0.0.1", port=listener.getsockname()[1])
+            for number, listener in enumerate(self.listening)
         ]
         partitions = [
             MetadataResponsePartition(
@@ -219,30 +219,30 @@ class Brokers:
         return MetadataResponse(brokers=brokers, controller_id=0, topics=[topic])
 
     def _end_of_epoch(self, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
-        (wanted,) = request.topics[0].partitions
-        end = ENDS[wanted.leader_epoch]
-        self.validated.append((wanted.leader_epoch, end))
-        found = EpochEndOffset(
+        (partition,) = request.topics[0].partitions
+        end = ENDS[partition.leader_epoch]
+        self.validated.append((partition.leader_epoch, end))
+        epoch_end = EpochEndOffset(
             error_code=0,
-            partition=wanted.partition,
-            leader_epoch=wanted.leader_epoch,
+            partition=partition.partition,
+            leader_epoch=partition.leader_epoch,
             end_offset=end,
         )
-        topic = OffsetForLeaderTopicResult(topic=TOPIC, partitions=[found])
+        topic = OffsetForLeaderTopicResult(topic=TOPIC, partitions=[epoch_end])
         return OffsetForLeaderEpochResponse(topics=[topic])
 
 
 @contextmanager
 def scripted_brokers() -> Iterator[Brokers]:
     """They serve while the block runs."""
-    found = Brokers()
+    brokers = Brokers()
     for number in range(BROKERS):
-        threading.Thread(target=found.serve, args=(number,), daemon=True).start()
+        threading.Thread(target=brokers.serve, args=(number,), daemon=True).start()
     try:
-        yield found
+        yield brokers
     finally:
-        for one in found.listening:
-            one.close()
+        for listener in brokers.listening:
+            listener.close()
 
 
 @pytest.mark.slow
@@ -258,7 +258,7 @@ def test_librdkafka_reads_records_twice_that_arrive_while_it_validates_its_posit
                 "log_level": 0,
             }
         )
-        consumer.assign([TopicPartition(TOPIC, one, 0) for one in range(BROKERS)])
+        consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(BROKERS)])
         offsets: list[int | None] = []
         deadline = time.monotonic() + WAIT_S
         while len(offsets) < 3 * COUNT:

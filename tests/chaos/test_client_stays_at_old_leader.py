@@ -77,7 +77,7 @@ class Brokers:
     @property
     def addresses(self) -> list[str]:
         """Of both brokers."""
-        return [f"127.0.0.1:{one.getsockname()[1]}" for one in self.listening]
+        return [f"127.0.0.1:{listener.getsockname()[1]}" for listener in self.listening]
 
     def serve(self, number: int) -> None:
         """Accept connections until the socket is closed."""
@@ -136,8 +136,8 @@ class Brokers:
 
     def _metadata_response(self) -> MetadataResponse:
         brokers = [
-            MetadataResponseBroker(node_id=number, host="127.0.0.1", port=one.getsockname()[1])
-            for number, one in enumerate(self.listening)
+            MetadataResponseBroker(node_id=number, host="127.0.0.1", port=listener.getsockname()[1])
+            for number, listener in enumerate(self.listening)
         ]
         partitions = [
             MetadataResponsePartition(
@@ -174,14 +174,14 @@ def refusal(index: int, leader: NodeEndpoint, epoch: int) -> ProduceResponse:
 @contextmanager
 def scripted_brokers() -> Iterator[Brokers]:
     """They serve while the block runs."""
-    found = Brokers()
+    brokers = Brokers()
     for number in (LEADER, OTHER):
-        threading.Thread(target=found.serve, args=(number,), daemon=True).start()
+        threading.Thread(target=brokers.serve, args=(number,), daemon=True).start()
     try:
-        yield found
+        yield brokers
     finally:
-        for one in found.listening:
-            one.close()
+        for listener in brokers.listening:
+            listener.close()
 
 
 @pytest.mark.slow

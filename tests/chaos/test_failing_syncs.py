@@ -23,8 +23,8 @@ STORAGE_ERROR = int(ErrorCode.KAFKA_STORAGE_ERROR)
 def produce(talk: Talk, partition: int) -> tuple[int, int]:
     """The error, and the offset."""
     request = produce_request(TOPIC, batch(), partition=partition, acks=-1)
-    (found,) = talk.quiet(request, 9).responses[0].partition_responses
-    return int(found.error_code), int(found.base_offset)
+    (result,) = talk.quiet(request, 9).responses[0].partition_responses
+    return int(result.error_code), int(result.base_offset)
 
 
 def wait_for(state: Callable[[], bool]) -> None:
@@ -49,17 +49,19 @@ def test_directory_whose_fsync_fails_goes_offline_and_no_file_is_synced_again(
     try:
         talk = Talk(broker.address)
         talk.make_topic(TOPIC, PARTITIONS)
-        assert [produce(talk, one) for one in range(PARTITIONS)] == [(0, 0)] * PARTITIONS
-        lost = {int(one.name.rpartition("-")[2]) for one in second.glob(f"{TOPIC}-*")}
+        assert [produce(talk, partition) for partition in range(PARTITIONS)] == [
+            (0, 0)
+        ] * PARTITIONS
+        lost = {int(folder.name.rpartition("-")[2]) for folder in second.glob(f"{TOPIC}-*")}
         assert 0 < len(lost) < PARTITIONS
         syncs.begin(second)
-        assert {produce(talk, one)[0] for one in lost} == {STORAGE_ERROR}
+        assert {produce(talk, partition)[0] for partition in lost} == {STORAGE_ERROR}
         wait_for(lambda: f"directory {second} is offline" in "".join(broker.process.lines()))
         syncs.end()
         # A disk that is good again is not used before a restart.
-        assert {produce(talk, one)[0] for one in lost} == {STORAGE_ERROR}
+        assert {produce(talk, partition)[0] for partition in lost} == {STORAGE_ERROR}
         kept = set(range(PARTITIONS)) - lost
-        later = [produce(talk, one) for one in kept]
+        later = [produce(talk, partition) for partition in kept]
         assert {error for error, _ in later} == {0}
         (size,) = {offset for _, offset in later}
         talk.close()
@@ -68,11 +70,11 @@ def test_directory_whose_fsync_fails_goes_offline_and_no_file_is_synced_again(
         broker.kill()
         broker.start()
         talk = Talk(broker.address)
-        found = {one: produce(talk, one) for one in range(PARTITIONS)}
+        results = {partition: produce(talk, partition) for partition in range(PARTITIONS)}
         talk.close()
     finally:
         broker.close()
-    assert {error for error, _ in found.values()} == {0}
+    assert {error for error, _ in results.values()} == {0}
     # What was refused may have been stored.
-    assert all(found[one][1] >= size for one in lost)
-    assert all(found[one][1] == 2 * size for one in kept)
+    assert all(results[partition][1] >= size for partition in lost)
+    assert all(results[partition][1] == 2 * size for partition in kept)

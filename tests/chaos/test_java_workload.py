@@ -44,7 +44,7 @@ def has_all(history: History) -> bool:
     transactions."""
     consumers = {poll.consumer for poll in history.polls if poll.transaction is None}
     return len(consumers) == CONSUMERS and any(
-        one.is_fetch and one.group.startswith("java-group") for one in history.commits
+        commit.is_fetch and commit.group.startswith("java-group") for commit in history.commits
     )
 
 
@@ -54,17 +54,21 @@ def test_run_without_faults_is_recorded_and_has_no_anomaly(
 ) -> None:
     history = run(tmp_path, kind)
     assert anomalies(history) == []
-    sent = [one for one in history.sends if one.value >= JAVA_FROM]
+    sent = [send for send in history.sends if send.value >= JAVA_FROM]
     assert sent
-    assert all(one.outcome is Outcome.OK and one.ended_ns is not None for one in sent)
-    values = {one.value for one in history.final}
+    assert all(send.outcome is Outcome.OK and send.ended_ns is not None for send in sent)
+    values = {record.value for record in history.final}
     polled = {seen.value for poll in history.polls for seen in poll.records}
     assert polled <= values
     if kind is JavaTransactionalWorkload:
-        outcomes = {one.outcome for one in history.transactions.values() if one.number > JAVA_FROM}
+        outcomes = {
+            transaction.outcome
+            for transaction in history.transactions.values()
+            if transaction.number > JAVA_FROM
+        }
         assert outcomes == {Outcome.OK, Outcome.FAIL}
     else:
-        assert values == {one.value for one in history.sends}
+        assert values == {send.value for send in history.sends}
 
 
 def test_what_java_consumers_read_is_checked(tmp_path: Path) -> None:

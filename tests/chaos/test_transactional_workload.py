@@ -25,7 +25,7 @@ def test_consumers_that_are_not_read_committed_are_found_by_the_checker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(READER, "isolation.level", "read_uncommitted")
-    found: set[str] = set()
+    kinds: set[str] = set()
     with odradek_broker(tmp_path) as broker:
         for seed in range(RUNS_MAX):
             topic = f"t-{seed}"
@@ -36,7 +36,7 @@ def test_consumers_that_are_not_read_committed_are_found_by_the_checker(
                 while workload.acknowledged() < TRANSACTIONS and monotonic() < deadline:
                     Event().wait(0.05)
             workload.read_all()
-            found |= {one.kind for one in anomalies(workload.history)}
-            if found >= ANOMALIES:
+            kinds |= {anomaly.kind for anomaly in anomalies(workload.history)}
+            if kinds >= ANOMALIES:
                 break
-    assert found >= ANOMALIES
+    assert kinds >= ANOMALIES

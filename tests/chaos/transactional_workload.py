@@ -47,8 +47,8 @@ class TransactionalWorkload(Workload):
     def acknowledged(self) -> int:
         """How many transactions are committed."""
         with self._lock:
-            known = self.history.transactions.values()
-            return sum(one.outcome is Outcome.OK for one in known)
+            transactions = self.history.transactions.values()
+            return sum(transaction.outcome is Outcome.OK for transaction in transactions)
 
     @contextmanager
     def running(self, producers: int = 3, consumers: int = 1) -> Iterator[None]:
@@ -68,7 +68,9 @@ class TransactionalWorkload(Workload):
         reader = {**READER, "enable.partition.eof": True}
         consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": "last", **reader})
         try:
-            consumer.assign([TopicPartition(self._topic, one, 0) for one in range(PARTITIONS)])
+            consumer.assign(
+                [TopicPartition(self._topic, partition, 0) for partition in range(PARTITIONS)]
+            )
             unread = set(range(PARTITIONS))
             deadline = monotonic() + READ_S
             while unread:
@@ -123,18 +125,22 @@ class _Transactor:
     def _rewind(self) -> None:
         """Go on where the committed offsets are."""
         workload = self._workload
-        wanted = [TopicPartition(workload._topic, one) for one in range(PARTITIONS)]
-        found = self._consumer.committed(wanted, timeout=ASK_S)
-        known = {one.partition: one.offset for one in found if one.error is None}
-        if len(known) < PARTITIONS:
+        partitions = [TopicPartition(workload._topic, partition) for partition in range(PARTITIONS)]
+        committed = self._consumer.committed(partitions, timeout=ASK_S)
+        offsets = {
+            partition.partition: partition.offset
+            for partition in committed
+            if partition.error is None
+        }
+        if len(offsets) < PARTITIONS:
             raise KafkaException(KafkaError(KafkaError._FAIL))
-        fetched = {partition: max(NONE, offset) for partition, offset in known.items()}
+        fetched = {partition: max(NONE, offset) for partition, offset in offsets.items()}
         with workload._lock:
             self._history.commits.append(
                 Commit(self._group, fetched, monotonic_ns(), is_ok=True, is_fetch=True)
             )
         self._session = next(workload._numbers)
-        self._positions = {one: max(0, offset) for one, offset in known.items()}
+        self._positions = {partition: max(0, offset) for partition, offset in offsets.items()}
         self._consumer.assign(
             [TopicPartition(workload._topic, *place) for place in self._positions.items()]
         )
@@ -152,19 +158,27 @@ class _Transactor:
         before = dict(self._positions)
         try:
             self._producer.begin_transaction()
-            for one in is_send:
-                if one:
+            for is_record in is_send:
+                if is_record:
                     self._send(transaction.number)
                 else:
                     self._poll(transaction.number)
-            moved = {one: at for one, at in self._positions.items() if before[one] != at}
+            moved = {
+                partition: at
+                for partition, at in self._positions.items()
+                if before[partition] != at
+            }
             if moved:
                 self._send_offsets(moved)
             self._end(transaction, is_commit=is_commit)
         finally:
             if transaction.outcome is Outcome.INFO and transaction.commit_invoked_ns is None:
                 transaction.outcome = Outcome.FAIL
-            moved = {one: at for one, at in self._positions.items() if before[one] != at}
+            moved = {
+                partition: at
+                for partition, at in self._positions.items()
+                if before[partition] != at
+            }
             self._note_offsets(transaction, moved)
         if transaction.outcome is not Outcome.OK:
             self._rewind()
@@ -206,12 +220,12 @@ class _Transactor:
 
     def _poll(self, transaction: int) -> None:
         messages = self._consumer.consume(POLLED_MAX, timeout=0.02)
-        found = [seen_of(one) for one in messages if one.error() is None]
-        if found:
-            for seen in found:
+        records = [seen_of(message) for message in messages if message.error() is None]
+        if records:
+            for seen in records:
                 self._positions[seen.partition] = seen.offset + 1
             ended_ns = monotonic_ns()
-            poll = Poll(self._name, self._session, ended_ns, found, transaction, self._group)
+            poll = Poll(self._name, self._session, ended_ns, records, transaction, self._group)
             with self._workload._lock:
                 self._history.polls.append(poll)
 

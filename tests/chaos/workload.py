@@ -142,7 +142,9 @@ class Workload:
             consumer = Consumer(
                 {"bootstrap.servers": self._bootstrap, "group.id": f"reader-{number}", **READER}
             )
-            consumer.assign([TopicPartition(self._topic, one, 0) for one in range(PARTITIONS)])
+            consumer.assign(
+                [TopicPartition(self._topic, partition, 0) for partition in range(PARTITIONS)]
+            )
             try:
                 while self._reading.is_set():
                     messages = consumer.consume(500, timeout=0.2)
@@ -161,18 +163,18 @@ class Workload:
         *,
         is_from_start: bool = False,
     ) -> list[Seen]:
-        found: list[Seen] = []
+        records: list[Seen] = []
         for message in messages:
             error = message.error()
             if error is None:
-                found.append(seen_of(message))
+                records.append(seen_of(message))
             elif not error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
                 raise KafkaException(error)
-        if found:
+        if records:
             with self._lock:
-                poll = Poll(number, session, monotonic_ns(), found, None, group, is_from_start)
+                poll = Poll(number, session, monotonic_ns(), records, None, group, is_from_start)
                 self.history.polls.append(poll)
-        return found
+        return records
 
     def _consume_in_group(self, number: int) -> None:
         group = f"group-{number}-{self._topic}"
@@ -187,40 +189,44 @@ class Workload:
         consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": group, **READER})
         consumer.subscribe([self._topic], on_assign=on_assign)
         while self._reading.is_set():
-            found: list[Seen] = []
+            records: list[Seen] = []
             try:
                 # One by one: an assignment begins between two messages.
                 for _ in range(GROUP_POLLS):
                     message = consumer.poll(0.05)
                     if message is None:
                         break
-                    found += self._note(number, session, [message], resumed)
-                if found:
-                    self._commit(consumer, group, found)
+                    records += self._note(number, session, [message], resumed)
+                if records:
+                    self._commit(consumer, group, records)
             except KafkaException:
                 # It goes on where it was, which was not committed perhaps.
                 session += 1
                 resumed = None
         consumer.close()
 
-    def _commit(self, consumer: Consumer, group: str, found: Sequence[Seen]) -> None:
-        offsets = {seen.partition: seen.offset + 1 for seen in found}
-        wanted = [TopicPartition(self._topic, one, offset) for one, offset in offsets.items()]
+    def _commit(self, consumer: Consumer, group: str, records: Sequence[Seen]) -> None:
+        offsets = {seen.partition: seen.offset + 1 for seen in records}
+        commits = [
+            TopicPartition(self._topic, partition, offset) for partition, offset in offsets.items()
+        ]
         is_ok = True
         try:
-            done = consumer.commit(offsets=wanted, asynchronous=False) or []
-            is_ok = not any(one.error for one in done)
+            done = consumer.commit(offsets=commits, asynchronous=False) or []
+            is_ok = not any(commit.error for commit in done)
         except KafkaException:
             is_ok = False
         with self._lock:
             self.history.commits.append(Commit(group, offsets, monotonic_ns(), is_ok))
         try:
-            kept = consumer.committed(wanted, timeout=ASK_S)
+            kept = consumer.committed(commits, timeout=ASK_S)
         except KafkaException:
             return
-        known = {one.partition: max(NONE, one.offset) for one in kept if one.error is None}
+        offsets_kept = {
+            commit.partition: max(NONE, commit.offset) for commit in kept if commit.error is None
+        }
         with self._lock:
-            self.history.commits.append(Commit(group, known, monotonic_ns(), True, True))
+            self.history.commits.append(Commit(group, offsets_kept, monotonic_ns(), True, True))
 
     @contextmanager
     def running(self, producers: int = 2, consumers: int = 1) -> Iterator[None]:
@@ -269,10 +275,12 @@ class Workload:
         """The last full read, after the cluster has healed."""
         consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": "last", **READER})
         try:
-            partitions = [TopicPartition(self._topic, one, 0) for one in range(PARTITIONS)]
+            partitions = [
+                TopicPartition(self._topic, partition, 0) for partition in range(PARTITIONS)
+            ]
             ends = {
-                one: watermarks(consumer, self._topic, one, timeout_s=READ_S)[1]
-                for one in range(PARTITIONS)
+                partition: watermarks(consumer, self._topic, partition, timeout_s=READ_S)[1]
+                for partition in range(PARTITIONS)
             }
             unread = {partition for partition, end in ends.items() if end > 0}
             consumer.assign(partitions)
@@ -293,7 +301,7 @@ def _where(thread: threading.Thread) -> str:
     """The name of a thread, and the calls that it is in."""
     frame = sys._current_frames().get(thread.ident or 0)
     calls = [] if frame is None else traceback.extract_stack(frame)[-4:]
-    return f"{thread.name}: " + ", ".join(f"{one.name}:{one.lineno}" for one in calls)
+    return f"{thread.name}: " + ", ".join(f"{call.name}:{call.lineno}" for call in calls)
 
 
 def content_of(value: int, size: int = 0) -> bytes:

@@ -69,7 +69,7 @@ def check_start(stored: Stored, promises: Mapping[Key, LogPromise], *, is_thorou
         for log in broker.manager.all()
         if log.segment_gap is not None or log.config.cleanup_compact or begins_above_its_end(log)
     }
-    was_clean = any(found.was_clean_shutdown for found in broker.report)
+    was_clean = any(directory.was_clean_shutdown for directory in broker.report)
     stored.files.kill()
     disk = contents(stored.files, stored.folders)
     if is_thorough:
@@ -77,10 +77,10 @@ def check_start(stored: Stored, promises: Mapping[Key, LogPromise], *, is_thorou
     broker = stored.start()
     again = {key: view(log) for key, log in logs_of(broker).items() if key not in settled}
     assert again == first, [
-        (key, one, other)
+        (key, before, other)
         for key in first
-        for one, other in zip(first[key], again[key], strict=True)
-        if one != other
+        for before, other in zip(first[key], again[key], strict=True)
+        if before != other
     ]
     if not was_clean and not settled:
         # After the mark of a clean stop nothing was checked yet.
@@ -94,7 +94,7 @@ def check_start(stored: Stored, promises: Mapping[Key, LogPromise], *, is_thorou
     if is_thorough:
         check_findings(stored, gaps, is_clean=is_clean)
     broker = stored.start()
-    assert is_clean == all(found.was_clean_shutdown for found in broker.report)
+    assert is_clean == all(directory.was_clean_shutdown for directory in broker.report)
     assert {key: log.end_offset for key, log in logs_of(broker).items()} == ends
 
 
@@ -106,7 +106,7 @@ def batches_of(log: Log) -> list[bytes]:
 def begins_above_its_end(log: Log) -> bool:
     """Whether its end was lost, and it goes on at its start by the checkpoint, in a new segment."""
     *former, active = log.segments
-    with_batches = [one for one in former if one.size]
+    with_batches = [content for content in former if content.size]
     if active.size or not with_batches:
         return False
     last = with_batches[-1].last_batch()
@@ -116,20 +116,20 @@ def begins_above_its_end(log: Log) -> bool:
 def logs_of(broker: Broker) -> dict[Key, Log]:
     """Copies on their way left out."""
     manager = broker.manager
-    found = {(log.topic, log.partition): log for log in manager.all()}
-    return {key: log for key in found if (log := manager.get(*key)) is not None}
+    logs = {(log.topic, log.partition): log for log in manager.all()}
+    return {key: log for key in logs if (log := manager.get(*key)) is not None}
 
 
 def check_logs(broker: Broker, promises: Mapping[Key, LogPromise]) -> None:
     """Every log that must be there is, with what it must contain."""
-    found = logs_of(broker)
+    logs = logs_of(broker)
     for key, promise in promises.items():
-        log = found.get(key)
+        log = logs.get(key)
         assert log is not None or not promise.must_exist, f"{key} is gone"
         assert log is None or not promise.is_deleted, f"{key} is back"
         if log is not None:
             check_log(log, promise)
-    assert found.keys() <= promises.keys()
+    assert logs.keys() <= promises.keys()
 
 
 def check_log(log: Log, promise: LogPromise) -> None:
@@ -143,12 +143,14 @@ def check_log(log: Log, promise: LogPromise) -> None:
     assert promise.durable_start <= start or is_void, (
         f"starts at {start}, not {promise.durable_start}"
     )
-    latest_start = max(promise.log_start, *(0, *(one.durable_end for one in promise.former)))
+    latest_start = max(
+        promise.log_start, *(0, *(content.durable_end for content in promise.former))
+    )
     assert start <= latest_start, f"starts at {start}, not {promise.log_start}"
     if promise.is_compacted:
         check_compacted(log, promise, data)
     else:
-        problems = [content_problem(log, one, data) for one in promise.contents()]
+        problems = [content_problem(log, content, data) for content in promise.contents()]
         assert None in problems, problems
     assert start <= log.high_watermark <= end
     assert log.high_watermark <= max(promise.high_watermark, start)
@@ -163,16 +165,16 @@ def content_problem(log: Log, content: Content, data: Sequence[bytes]) -> str | 
     start, end = log.log_start_offset, log.end_offset
     if end < content.durable_end:
         return f"ends at {end}, was durable to {content.durable_end}"
-    allowed = [one for one in content.batches if parse(one).last_offset >= start]
+    allowed = [batch for batch in content.batches if parse(batch).last_offset >= start]
     missing = 0
-    for one in data:
-        while allowed and allowed[0] != one:
+    for batch in data:
+        while allowed and allowed[0] != batch:
             lost = parse(allowed.pop(0))
             if lost.base_offset < content.durable_end:
                 return f"lost the batch at {lost.base_offset}"
             missing += 1
         if not allowed:
-            return f"has another batch at {parse(one).base_offset}"
+            return f"has another batch at {parse(batch).base_offset}"
         del allowed[0]
     if allowed and parse(allowed[0]).base_offset < content.durable_end:
         return f"lost the end from {parse(allowed[0]).base_offset} on"
@@ -184,22 +186,26 @@ def content_problem(log: Log, content: Content, data: Sequence[bytes]) -> str | 
 def check_compacted(log: Log, promise: LogPromise, data: Sequence[bytes]) -> None:
     """The table is what it was, and no record is back that a finished cleaning has removed."""
     assert log.end_offset >= promise.durable_end
-    known = {one for content in promise.contents() for one in content.batches}
-    known |= set(promise.cleaned or ())
-    assert not [one for one in data if one not in known], "a batch that was never written"
-    offsets = [parse(one).base_offset for one in data]
+    batches = {batch for content in promise.contents() for batch in content.batches}
+    batches |= set(promise.cleaned or ())
+    assert not [batch for batch in data if batch not in batches], "a batch that was never written"
+    offsets = [parse(batch).base_offset for batch in data]
     assert offsets == sorted(set(offsets))
     before = [*promise.batches, *promise.in_flight]
-    there = [one for one in before if parse(one).last_offset < log.end_offset]
-    found = final_state(committed_records(log))
+    there = [batch for batch in before if parse(batch).last_offset < log.end_offset]
+    state = final_state(committed_records(log))
     # A segment in between that was never synced may be gone.
-    synced = [one for one in there if one in data or parse(one).last_offset < promise.durable_end]
-    assert found in [final_state(committed_of(one)) for one in (there, synced)], found
+    synced = [
+        batch for batch in there if batch in data or parse(batch).last_offset < promise.durable_end
+    ]
+    assert state in [final_state(committed_of(part)) for part in (there, synced)], state
     if promise.cleaned is not None:
-        end = max((parse(one).last_offset for one in promise.cleaned), default=-1)
+        end = max((parse(batch).last_offset for batch in promise.cleaned), default=-1)
         # A later cleaning, which has not ended yet, may have written other batches.
-        written = {*promise.cleaned, *(one for each in promise.former for one in each.batches)}
-        stale = [one for one in data if one not in written and parse(one).last_offset <= end]
+        written = {*promise.cleaned, *(batch for each in promise.former for batch in each.batches)}
+        stale = [
+            batch for batch in data if batch not in written and parse(batch).last_offset <= end
+        ]
         assert not stale, "what a finished cleaning has removed is back"
 
 
@@ -212,8 +218,8 @@ def committed_of(batches: Sequence[bytes]) -> list[Record]:
         if batch.is_control:
             continue
         if batch.is_transactional:
-            known = derive(batches[: number + 1]).producers[batch.producer_id]
-            if (batch.producer_id, known.transaction_start) in aborted:
+            producer = derive(batches[: number + 1]).producers[batch.producer_id]
+            if (batch.producer_id, producer.transaction_start) in aborted:
                 continue
         records += decode_records(batch)
     return records
@@ -223,15 +229,15 @@ def check_epochs(log: Log, promise: LogPromise, data: Sequence[bytes]) -> None:
     """Leader epochs: those of the batches, at starts that leaders have noted."""
     entries = log.leader_epochs.entries
     firsts: dict[int, int] = {}
-    for one in data:
-        batch = parse(one)
+    for data_of_batch in data:
+        batch = parse(data_of_batch)
         firsts.setdefault(batch.leader_epoch, batch.base_offset)
         at = max(batch.base_offset, log.log_start_offset)
         assert log.leader_epochs.epoch_of(at) == batch.leader_epoch, (entries, batch)
     noted = {(epoch, start) for epoch, start in promise.epochs}
     for content in promise.former:
-        for one in content.batches:
-            noted.add((parse(one).leader_epoch, parse(one).base_offset))
+        for data_of_batch in content.batches:
+            noted.add((parse(data_of_batch).leader_epoch, parse(data_of_batch).base_offset))
     for epoch, start in entries:
         is_first = firsts.get(epoch) == start or start <= promise.log_start
         assert is_first or (epoch, start) in noted, (entries, promise.epochs)
@@ -242,14 +248,14 @@ def check_producers(log: Log, promise: LogPromise, data: Sequence[bytes]) -> Non
     """Producers, open and aborted transactions: what follows from the batches."""
     whole = derive(data)
     entries = log.producer_states.entries
-    for producer_id, known in whole.producers.items():
+    for producer_id, producer in whole.producers.items():
         entry = entries.get(producer_id)
         assert entry is not None, f"producer {producer_id} is forgotten"
-        assert entry.producer_epoch == known.epoch
-        if known.last is not None and parse(known.last.data).producer_epoch == known.epoch:
-            assert entry.last_sequence == known.last.last_sequence, producer_id
+        assert entry.producer_epoch == producer.epoch
+        if producer.last is not None and parse(producer.last.data).producer_epoch == producer.epoch:
+            assert entry.last_sequence == producer.last.last_sequence, producer_id
         if not promise.is_compacted:
-            assert entry.current_txn_first_offset == known.transaction_start or is_before(
+            assert entry.current_txn_first_offset == producer.transaction_start or is_before(
                 log, entry.current_txn_first_offset
             ), producer_id
     if promise.is_compacted:
@@ -257,14 +263,17 @@ def check_producers(log: Log, promise: LogPromise, data: Sequence[bytes]) -> Non
     ever = derived_of_all(promise)
     for producer_id, entry in entries.items():
         if producer_id not in whole.producers:
-            former = [one.producers.get(producer_id) for one in ever]
-            assert any(one is not None and one.epoch >= entry.producer_epoch for one in former)
+            former = [producer.producers.get(producer_id) for producer in ever]
+            assert any(
+                producer is not None and producer.epoch >= entry.producer_epoch
+                for producer in former
+            )
     aborted = set(log.aborted_transactions(log.log_start_offset, log.end_offset))
     missing = whole.aborted - aborted
     for producer_id, first in aborted:
         if is_before(log, first):
             # Of this transaction the log has the rest, if it has more than the marker.
-            rest = [one for one in whole.aborted if one[0] == producer_id]
+            rest = [transaction for transaction in whole.aborted if transaction[0] == producer_id]
             missing.difference_update(sorted(rest)[:1])
     assert not missing, f"aborted transactions are read: {missing}"
 
@@ -294,18 +303,18 @@ def view(log: Log) -> View:
 
 def contents(files: MemoryFileSystem, folders: Sequence[str]) -> dict[str, bytes]:
     """All files below, by path."""
-    found: dict[str, bytes] = {}
+    files_by_path: dict[str, bytes] = {}
     for folder in folders:
         for name in files.list(folder):
             path = f"{folder}/{name}"
             if files.is_directory(path):
-                found |= contents(files, [path])
+                files_by_path |= contents(files, [path])
             else:
-                found[path] = files.read(path)
+                files_by_path[path] = files.read(path)
             # Of a log without a producer; only a start that checks a segment writes it.
-            if found.get(path) == _EMPTY_SNAPSHOT and name.endswith(SNAPSHOT_SUFFIX):
-                del found[path]
-    return found
+            if files_by_path.get(path) == _EMPTY_SNAPSHOT and name.endswith(SNAPSHOT_SUFFIX):
+                del files_by_path[path]
+    return files_by_path
 
 
 def changed(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> str:
@@ -326,16 +335,16 @@ def check_findings(stored: Stored, gaps: set[str], *, is_clean: bool) -> None:
     """
     files = stored.files.copied()
     spill = MemoryFileSystem().open("/spill", create=True)
-    found = check_directories(files, list(stored.folders), spill, now_ms=NOW_MS).findings
+    findings = check_directories(files, list(stored.folders), spill, now_ms=NOW_MS).findings
     worst = Severity.NOTE if is_clean else Severity.REPAIR
     bad = [
-        f"{one.path}: {one.text}"
-        for one in found
-        if one.severity > worst
+        f"{finding.path}: {finding.text}"
+        for finding in findings
+        if finding.severity > worst
         # Of a folder that was never synced: the controller names the topic id, the first batch has
         # its epoch written.
-        and not (one.kind in (TOPIC_ID, EPOCH_FILE) and one.severity == Severity.REPAIR)
-        and not (one.partition in gaps and one.kind in _GAP_KINDS)
+        and not (finding.kind in (TOPIC_ID, EPOCH_FILE) and finding.severity == Severity.REPAIR)
+        and not (finding.partition in gaps and finding.kind in _GAP_KINDS)
     ]
     assert not bad, bad
 
@@ -346,16 +355,16 @@ def go_on(broker: Broker, log: Log, promise: LogPromise) -> int:
     returns  the end of the log, all of which is durable
     """
     # An empty log knows none; a controller gives no lower one than before.
-    epoch = max(0, log.leader_epochs.latest_epoch, *(one for one, _ in promise.epochs))
+    epoch = max(0, log.leader_epochs.latest_epoch, *(number for number, _ in promise.epochs))
     log.assign_epoch(epoch, log.end_offset)
     # As the leader of a partition without other replicas.
     log.gaps.explain_all()
     data = batches_of(log)
     producers = list(derive(data).producers.items())[:_PRODUCERS_TRIED]
-    for producer_id, known in producers:
-        if known.last is None or parse(known.last.data).producer_epoch < known.epoch:
+    for producer_id, producer in producers:
+        if producer.last is None or parse(producer.last.data).producer_epoch < producer.epoch:
             continue
-        last: Sent = known.last
+        last: Sent = producer.last
         is_transactional = parse(last.data).is_transactional
         if not is_transactional:
             resent = one_append(log, bytearray(last.data), epoch)
@@ -366,7 +375,7 @@ def go_on(broker: Broker, log: Log, promise: LogPromise) -> int:
             following = build_batch(
                 [Record(b"k", b"v", timestamp_ms=NOW_MS)],
                 producer_id=producer_id,
-                producer_epoch=known.epoch,
+                producer_epoch=producer.epoch,
                 base_sequence=sequence,
                 is_transactional=is_transactional,
             )

@@ -76,12 +76,12 @@ class NodePromises:
 class NodeScene:
     """A node with its coordination tree, and its clients."""
 
-    def __init__(self, seed: int, wanted: Iterable[int]) -> None:
+    def __init__(self, seed: int, cut_numbers: Iterable[int]) -> None:
         self.rng = random.Random(seed)
         self.files = MemoryFileSystem(folders=[FOLDER])
         self.entries_max = self.rng.choice([3, 8, 60])
         self.promises = NodePromises()
-        self.recorder = Recorder(self.files, wanted, lambda: self.promises.copied())
+        self.recorder = Recorder(self.files, cut_numbers, lambda: self.promises.copied())
         self.node = StoredNode(self.files, seed=1, entries_max=self.entries_max)
         self.numbers = 0
 
@@ -201,8 +201,8 @@ def check_node(node: StoredNode, promises: NodePromises) -> None:
     assert not node.warnings, node.warnings
     image = node.controller.image
     for name, topic in promises.topics.items():
-        found = image.topics.get(name)
-        is_there = found is not None and found.topic_id == topic.topic_id
+        topic_image = image.topics.get(name)
+        is_there = topic_image is not None and topic_image.topic_id == topic.topic_id
         if topic.deletion == "acknowledged":
             assert not is_there, f"{name} is back"
         if topic.deletion and not is_there:
@@ -216,12 +216,12 @@ def check_node(node: StoredNode, promises: NodePromises) -> None:
             assert node.logs.topic_id(name, index) == topic.topic_id
             check_node_log(log, promise)
     for name, partitions in promises.asked.items():
-        found = image.topics.get(name)
-        if found is not None:
-            assert len(found.partitions) == partitions
-    for name, found in image.topics.items():
+        topic_image = image.topics.get(name)
+        if topic_image is not None:
+            assert len(topic_image.partitions) == partitions
+    for name, topic_image in image.topics.items():
         assert image.has_leaders([name]), name
-        for index in range(len(found.partitions)):
+        for index in range(len(topic_image.partitions)):
             assert node.logs.get(name, index) is not None, f"{name}-{index} has no log"
 
 
@@ -240,9 +240,9 @@ def node_view(node: StoredNode) -> object:
     ]
 
 
-def _play_topics(seed: int, wanted: Iterable[int] = ALL) -> Played:
+def _play_topics(seed: int, cut_numbers: Iterable[int] = ALL) -> Played:
     """Topics come and go under the same names, while records are written."""
-    scene = NodeScene(seed, wanted)
+    scene = NodeScene(seed, cut_numbers)
     scene.recorder.begin()
     for _ in range(16):
         scene.act([scene.create, scene.create, scene.delete, scene.produce, scene.produce])
@@ -251,9 +251,9 @@ def _play_topics(seed: int, wanted: Iterable[int] = ALL) -> Played:
     return Played(scene.recorder, scene.check)
 
 
-def _play_group_commit(seed: int, wanted: Iterable[int] = ALL) -> Played:
+def _play_group_commit(seed: int, cut_numbers: Iterable[int] = ALL) -> Played:
     """Writes to the tree and to logs wait together for one sync."""
-    scene = NodeScene(seed, wanted)
+    scene = NodeScene(seed, cut_numbers)
     for name in NAMES[:2]:
         scene.create(name)
     scene.node.threads.settle()
@@ -321,8 +321,10 @@ def check_resumed_move(stored: Stored, promise: LogPromise) -> None:
         assert partition.log is not former
         partition.log.check()
         after = batches_of(partition.log)
-        kept = {one for content in promise.contents() for one in content.batches}.difference(before)
-        assert [one for one in after if one not in kept] == before
+        kept = {batch for content in promise.contents() for batch in content.batches}.difference(
+            before
+        )
+        assert [batch for batch in after if batch not in kept] == before
         assert not replicas.fatal
     stored.files.kill()
 
@@ -330,8 +332,8 @@ def check_resumed_move(stored: Stored, promise: LogPromise) -> None:
 class MovingScene(Scene):
     """Partitions of a broker with two directories; flushes and moves run when they are let."""
 
-    def __init__(self, seed: int, wanted: Iterable[int], **more: Any) -> None:
-        super().__init__(seed, wanted, folders=FOLDERS, **more)
+    def __init__(self, seed: int, cut_numbers: Iterable[int], **more: Any) -> None:
+        super().__init__(seed, cut_numbers, folders=FOLDERS, **more)
         self.broker.stop()
         self.deferred: deque[Callable[[], None]] = deque()
         self.replicas = Replicas(config=self.config, folders=FOLDERS, files=self.files)
@@ -383,9 +385,9 @@ class MovingScene(Scene):
         return Played(self.recorder, check)
 
 
-def _play_move(seed: int, wanted: Iterable[int] = ALL) -> Played:
+def _play_move(seed: int, cut_numbers: Iterable[int] = ALL) -> Played:
     """A replica goes to the other directory while it is written to, and perhaps back."""
-    scene = MovingScene(seed, wanted)
+    scene = MovingScene(seed, cut_numbers)
     partition = scene.take_up()
     # A move waits for the flushes that appends wait for.
     partition.log.config = replace(scene.config, flush_messages=1 << 40)
@@ -420,9 +422,9 @@ def _play_move(seed: int, wanted: Iterable[int] = ALL) -> Played:
     return scene.played()
 
 
-def _play_awaited_flush(seed: int, wanted: Iterable[int] = ALL) -> Played:
+def _play_awaited_flush(seed: int, cut_numbers: Iterable[int] = ALL) -> Played:
     """flush.messages: what is appended during a flush waits for the next one, all together."""
-    scene = MovingScene(seed, wanted)
+    scene = MovingScene(seed, cut_numbers)
     partition = scene.take_up()
     promise, upkeep = scene.promises[ORDERS], scene.broker.upkeep
     bound = scene.rng.choice([1, 2])

@@ -79,10 +79,10 @@ def log_start_is_written_before_removals_are_synced(patch: pytest.MonkeyPatch) -
 
 
 def _without_log_starts(offsets: Any) -> Any:
-    def found(self: LogDirectory, name: str) -> Any:
+    def start_of(self: LogDirectory, name: str) -> Any:
         return {} if name == "log-start-offset-checkpoint" else offsets(self, name)
 
-    return found
+    return start_of
 
 
 @BUGS.add

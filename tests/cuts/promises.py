@@ -121,7 +121,7 @@ class Derived:
     @property
     def first_unstable_offset(self) -> int | None:
         """First offset of the transactions that are open."""
-        starts = [one.transaction_start for one in self.producers.values()]
+        starts = [producer.transaction_start for producer in self.producers.values()]
         return min((start for start in starts if start >= 0), default=None)
 
 
@@ -132,21 +132,21 @@ def derive(batches: Iterable[bytes]) -> Derived:
         batch = parse(data)
         if batch.producer_id < 0:
             continue
-        known = derived.producers.get(batch.producer_id)
-        if known is None or batch.producer_epoch > known.epoch:
-            start = -1 if known is None else known.transaction_start
-            known = Producer(batch.producer_epoch, transaction_start=start)
-            derived.producers[batch.producer_id] = known
+        producer = derived.producers.get(batch.producer_id)
+        if producer is None or batch.producer_epoch > producer.epoch:
+            start = -1 if producer is None else producer.transaction_start
+            producer = Producer(batch.producer_epoch, transaction_start=start)
+            derived.producers[batch.producer_id] = producer
         if batch.is_control:
             marker = parse_end_marker(batch)
             assert marker is not None, "only the ends of transactions are appended"
-            if known.transaction_start >= 0 and not marker.is_commit:
-                derived.aborted.add((batch.producer_id, known.transaction_start))
-            known.transaction_start = -1
+            if producer.transaction_start >= 0 and not marker.is_commit:
+                derived.aborted.add((batch.producer_id, producer.transaction_start))
+            producer.transaction_start = -1
             continue
-        if batch.is_transactional and known.transaction_start < 0:
-            known.transaction_start = batch.base_offset
-        known.last = Sent(
+        if batch.is_transactional and producer.transaction_start < 0:
+            producer.transaction_start = batch.base_offset
+        producer.last = Sent(
             data,
             batch.base_sequence,
             batch.base_sequence + batch.last_offset_delta,

@@ -37,8 +37,8 @@ def protocol(
     """A decorator that registers what a scene does."""
 
     def register(act: Callable[[Scene], None]) -> Callable[[Scene], None]:
-        def play(seed: int, wanted: Iterable[int] = ALL) -> Played:
-            scene = Scene(seed, wanted, folders=folders, is_compacted=is_compacted)
+        def play(seed: int, cut_numbers: Iterable[int] = ALL) -> Played:
+            scene = Scene(seed, cut_numbers, folders=folders, is_compacted=is_compacted)
             act(scene)
             scene.recorder.end()
 
@@ -194,13 +194,13 @@ def _clean(scene: Scene) -> None:
 
 def _cleaned_batches(scene: Scene, base_offsets: tuple[int, ...]) -> list[bytes]:
     folder = scene.log().directory
-    found: list[bytes] = []
+    batches: list[bytes] = []
     for base in base_offsets:
         path = f"{folder}/{base:020d}.log.cleaned"
         if scene.files.exists(path):
             data = memoryview(scene.files.read(path))
-            found += [bytes(batch.view) for batch in iterate_batches(data)]
-    return found
+            batches += [bytes(batch.view) for batch in iterate_batches(data)]
+    return batches
 
 
 @protocol("checkpoint", folders=("/a", "/b"))

@@ -47,15 +47,17 @@ class Recorder:
     """Notes the operations on a disk."""
 
     def __init__(
-        self, files: MemoryFileSystem, wanted: Iterable[int], promises: Callable[[], object]
+        self, files: MemoryFileSystem, cut_numbers: Iterable[int], promises: Callable[[], object]
     ) -> None:
-        """wanted    numbers of the operations before which to cut
-        promises  what is promised now; a value that does not change any more
+        """cut_numbers  numbers of the operations before which to cut
+        promises     what is promised now; a value that does not change any more
         """
         self.files = files
         self.count = 0
         self.cuts: list[Cut] = []
-        self._wanted = wanted if isinstance(wanted, range) else frozenset(wanted)
+        self._cut_numbers = (
+            cut_numbers if isinstance(cut_numbers, range) else frozenset(cut_numbers)
+        )
         self._promises = promises
         self._sizes: tuple[str, int] | None = None
 
@@ -78,7 +80,7 @@ class Recorder:
                 torn = (written, self.files.size(written) - before)
         exists = what == "write" and self.files.exists(path)
         self._sizes = (path, self.files.size(path)) if exists else None
-        if number in self._wanted:
+        if number in self._cut_numbers:
             self.cuts.append(Cut(number, what, path, self.files.copied(), self._promises(), torn))
 
 
@@ -103,7 +105,7 @@ class Scene:
     def __init__(
         self,
         seed: int,
-        wanted: Iterable[int] = ALL,
+        cut_numbers: Iterable[int] = ALL,
         *,
         folders: Sequence[str] = ("/a",),
         is_compacted: bool = False,
@@ -117,7 +119,7 @@ class Scene:
         """What the broker is configured to when it starts after the cut."""
         self.files = MemoryFileSystem(folders=folders)
         self.promises: dict[Key, LogPromise] = {}
-        self.recorder = Recorder(self.files, wanted, self.promised)
+        self.recorder = Recorder(self.files, cut_numbers, self.promised)
         self.broker = self.started()
         self.leader_epoch = self.rng.choice([0, 0, 5])
         self.numbers = 0
@@ -158,22 +160,22 @@ class Scene:
         rng = self.rng
         derived = derive(self.promises[key].batches)
         producer_id = rng.choice([-1, -1, 1, 2, TRANSACTIONAL_ID])
-        known = derived.producers.get(producer_id)
-        if known is not None and known.transaction_start >= 0 and rng.random() < 0.5:
+        producer = derived.producers.get(producer_id)
+        if producer is not None and producer.transaction_start >= 0 and rng.random() < 0.5:
             return build_end_marker(
                 is_commit=rng.random() < 0.5,
                 producer_id=producer_id,
-                producer_epoch=known.epoch,
+                producer_epoch=producer.epoch,
                 coordinator_epoch=0,
                 timestamp_ms=NOW_MS,
             )
         epoch, sequence = -1, -1
         if producer_id >= 0:
-            epoch, sequence = 0 if known is None else known.epoch, 0
-            if known is not None and known.transaction_start < 0 and rng.random() < 0.1:
+            epoch, sequence = 0 if producer is None else producer.epoch, 0
+            if producer is not None and producer.transaction_start < 0 and rng.random() < 0.1:
                 epoch += 1
-            elif known is not None and known.last is not None:
-                sequence = known.last.last_sequence + 1
+            elif producer is not None and producer.last is not None:
+                sequence = producer.last.last_sequence + 1
         records = []
         for _ in range(rng.choice([1, 1, 2, 5])):
             self.numbers += 1

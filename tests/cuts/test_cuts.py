@@ -26,9 +26,9 @@ def test_cut_at_any_operation_breaks_no_promise(name: str) -> None:
     seed = rng.randrange(SEEDS)
     count = PROTOCOLS[name](seed, ()).recorder.count
     assert count > 10, "the protocol changes files"
-    wanted = rng.sample(range(count), min(count, CUTS_OF_A_PROTOCOL))
-    played = PROTOCOLS[name](seed, wanted)
-    assert [cut.number for cut in played.recorder.cuts] == sorted(wanted)
+    cut_numbers = rng.sample(range(count), min(count, CUTS_OF_A_PROTOCOL))
+    played = PROTOCOLS[name](seed, cut_numbers)
+    assert [cut.number for cut in played.recorder.cuts] == sorted(cut_numbers)
     for cut in played.recorder.cuts:
         for variant in rng.sample(list(VARIANTS), 3):
             failure = failure_of(played, cut, variant, seed, is_thorough=rng.random() < 0.3)

@@ -105,7 +105,9 @@ class Administration:
             if topic.adding or topic.removing:
                 return f"{key} is being reassigned: {topic}"
             if len(replicas) < BROKERS:
-                missing = [one for one in range(1, BROKERS + 1) if one not in replicas]
+                missing = [
+                    broker_id for broker_id in range(1, BROKERS + 1) if broker_id not in replicas
+                ]
                 self.move(key, [*replicas, *missing])
                 return f"{key} is not everywhere: {topic}"
         for key in self._deleted:

@@ -41,9 +41,9 @@ def campaign(minutes: float, processes: int, *, is_dense: bool) -> dict[str, Any
     """Run seeds in parallel; returns the line of the ledger."""
     first = next_seed(is_dense=is_dense)
     end_s = time.monotonic() + minutes * 60
-    found = Total()
+    whole = Total()
     for total in run_seeds(first, SEEDS_MAX, processes=processes):
-        found.add(total)
+        whole.add(total)
         for seed, failure in total.failed.items():
             print(f"seed {seed}: {failure}", flush=True)
         if time.monotonic() > end_s:
@@ -51,12 +51,12 @@ def campaign(minutes: float, processes: int, *, is_dense: bool) -> dict[str, Any
     return {
         "commit": commit(),
         "first_seed": first,
-        "seeds": found.seeds,
-        "events": found.events,
-        "faults": found.faults,
-        "effects": dict(sorted(found.counts.items())),
-        "processor_s": round(found.processor_s),
-        "verdict": f"failed: {sorted(found.failed)}" if found.failed else "none failed",
+        "seeds": whole.seeds,
+        "events": whole.events,
+        "faults": whole.faults,
+        "effects": dict(sorted(whole.counts.items())),
+        "processor_s": round(whole.processor_s),
+        "verdict": f"failed: {sorted(whole.failed)}" if whole.failed else "none failed",
     }
 
 

@@ -353,32 +353,32 @@ class EndReader:
         if state is None:
             clients.after(self._pause_us, lambda: self._ask(key))
             return
-        wanted = ListOffsetsPartition(
+        partition = ListOffsetsPartition(
             partition_index=key.partition,
             current_leader_epoch=state.leader_epoch,
             timestamp_ms=LATEST_TIMESTAMP,
         )
-        topic = ListOffsetsTopic(name=key.topic, partitions=[wanted])
+        topic = ListOffsetsTopic(name=key.topic, partitions=[partition])
         request = ListOffsetsRequest(replica_id=-1, topics=[topic])
         is_any = clients.world.random.randrange(2)
         broker_id = clients.any_broker() if is_any else clients.leader_of(key)
-        known = self._ends[key]
+        end = self._ends[key]
         pending = clients.send(broker_id, request, LIST_VERSION)
-        pending.on_done(lambda done: self._on_response(key, known, done))
+        pending.on_done(lambda done: self._on_response(key, end, done))
 
-    def _on_response(self, key: TopicPartition, known: int, done: Pending[Any]) -> None:
-        """known  the greatest end that was known when the request was sent"""
+    def _on_response(self, key: TopicPartition, end: int, done: Pending[Any]) -> None:
+        """end  the greatest end that was known when the request was sent"""
         clients = self._clients
         clients.after(self._pause_us, lambda: self._ask(key))
         try:
             (topic,) = done.result().topics
-            (found,) = topic.partitions
+            (partition,) = topic.partitions
         except BrokerError:
             return
-        if found.error_code:
+        if partition.error_code:
             return
-        if found.offset < known:
-            clients.world.fail(f"{key}: its end falls from {known} to {found.offset}")
-        clients.oracle.on_end(key, found.offset)
+        if partition.offset < end:
+            clients.world.fail(f"{key}: its end falls from {end} to {partition.offset}")
+        clients.oracle.on_end(key, partition.offset)
         clients.world.counts["end"] += 1
-        self._ends[key] = max(self._ends[key], found.offset)
+        self._ends[key] = max(self._ends[key], partition.offset)

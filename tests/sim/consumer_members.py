@@ -59,7 +59,7 @@ class ConsumerMember(Member):
                 group_id=self.group, member_id=self._member_id, member_epoch=LEAVE_EPOCH
             ),
             CONSUMER_HEARTBEAT_VERSION,
-            lambda one: one.error_code,
+            lambda response: response.error_code,
         )
         self._abandon()
 
@@ -78,7 +78,7 @@ class ConsumerMember(Member):
 
     async def _heartbeat(self) -> None:
         response = await self._ask(
-            self._make_heartbeat, CONSUMER_HEARTBEAT_VERSION, lambda one: one.error_code
+            self._make_heartbeat, CONSUMER_HEARTBEAT_VERSION, lambda response: response.error_code
         )
         former, self.generation = self.generation, response.member_epoch
         if self.generation < former:

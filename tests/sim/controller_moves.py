@@ -39,9 +39,9 @@ class ControllerMoves:
         state = script.oracle.state_of(key)
         if state is None or former is None or not script.is_whole(key):
             return
-        followers = sorted(one for one in state.isr if one != state.leader)
+        followers = sorted(replica for replica in state.isr if replica != state.leader)
         # The former controller fetches on, if it follows.
-        lagging = next(one for one in followers if one != former)
+        lagging = next(follower for follower in followers if follower != former)
         kinds = (self._write_late, self._request_late, self._take_over_slowly)
         lag = (self._name(lagging), self._name(state.leader))
         script.cut(lag)
@@ -66,12 +66,12 @@ class ControllerMoves:
                 return
             deaf = {former, state.leader}
             links = [
-                (self._name(one), self._name(other))
-                for one in sorted(script.oracle.processes)
+                (self._name(broker_id), self._name(other))
+                for broker_id in sorted(script.oracle.processes)
                 for other in sorted(deaf)
-                if one not in deaf
+                if broker_id not in deaf
             ]
-            links += [(HOST, self._name(one)) for one in sorted(deaf)]
+            links += [(HOST, self._name(broker_id)) for broker_id in sorted(deaf)]
             script.cut(*links)
             self._depose(former)
             script.heal_later([lag, *links], DEAF_US)

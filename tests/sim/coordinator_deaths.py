@@ -98,7 +98,9 @@ class CoordinatorDeaths:
                 shard = leader.node.services.transactions.shards.get(key.partition)
             for transaction in () if shard is None else shard.ids.values():
                 if transaction.current.state is TransactionState.ONGOING:
-                    others = [one for one in oracle.processes.values() if one is not leader]
-                    links = tuple((leader.host.name, one.host.name) for one in others)
+                    others = [
+                        process for process in oracle.processes.values() if process is not leader
+                    ]
+                    links = tuple((leader.host.name, other.host.name) for other in others)
                     return Victim(leader, transaction, links)
         return None

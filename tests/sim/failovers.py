@@ -34,7 +34,7 @@ class TwoFailovers:
         replicas = script.oracle.assignment_of(key.topic).partitions[key.partition]
         processes = script.oracle.processes
         first = processes[state.leader]
-        second, third = (processes[one] for one in replicas if one != state.leader)
+        second, third = (processes[replica] for replica in replicas if replica != state.leader)
         script.world.note(f"{key}: {first.broker_id}, {second.broker_id} will fail in a row")
         names = first.host.name, second.host.name, third.host.name
         links = [(names[0], names[1]), (names[1], names[0]), (names[1], names[2])]

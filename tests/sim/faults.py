@@ -163,7 +163,8 @@ class Faults:
     def _is_whole(self) -> bool:
         """Whether nothing is wrong, and all replicas are in sync."""
         is_well = self._has_controller() and all(
-            self._is_well(one) and one.has_session() for one in self._oracle.processes.values()
+            self._is_well(process) and process.has_session()
+            for process in self._oracle.processes.values()
         )
         if self._network.cuts or not is_well:
             return False
@@ -345,18 +346,18 @@ class Faults:
 
     def _cut(self, process: Process, fault: Fault) -> None:
         name = process.host.name
-        others = [one for one in self._network.hosts if one not in (name, "clients")]
+        others = [host for host in self._network.hosts if host not in (name, "clients")]
         if fault.kind == "isolate":
             chosen = others
         elif fault.kind == "cut from coordination":
             chosen = [HOST]
         else:
             chosen = [others[fault.second % len(others)]]
-        links = [(name, one) for one in chosen]
+        links = [(name, peer) for peer in chosen]
         if fault.kind != "cut one way":
-            links += [(one, name) for one in chosen]
+            links += [(peer, name) for peer in chosen]
         elif fault.second & 256:
-            links = [(one, name) for one, name in [(other, name) for _, other in links]]
+            links = [(peer, name) for peer, name in [(other, name) for _, other in links]]
         self._world.note(f"{fault.kind}: {links} for {fault.length_ms} ms")
         self._network.cuts.update(links)
 

@@ -26,11 +26,11 @@ def seeds_max(name: str) -> int:
 
 def main() -> None:
     for name in sys.argv[1:] or [*BUGS, *TRANSACTION_BUGS, *GROUP_BUGS]:
-        found = seeds_until_found(name, seeds_max(name))
-        if found is None:
+        seeds = seeds_until_found(name, seeds_max(name))
+        if seeds is None:
             print(f"{name}: NOT FOUND in {seeds_max(name)} seeds", flush=True)
         else:
-            print(f"{name}: {found[0]} seeds: {found[1].splitlines()[-1][:150]}", flush=True)
+            print(f"{name}: {seeds[0]} seeds: {seeds[1].splitlines()[-1][:150]}", flush=True)
 
 
 if __name__ == "__main__":

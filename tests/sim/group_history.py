@@ -173,7 +173,7 @@ class GroupHistory:
                 f"after generation {newest} had begun"
             )
         offsets = self._offsets.get((group, key), [])
-        places = [place for place, one in enumerate(offsets) if one == offset]
+        places = [place for place, committed in enumerate(offsets) if committed == offset]
         if places:
             self._acknowledged[group, key] = max(places[-1], self.acknowledged(group, key))
         elif not self._world.counts["power cut"]:

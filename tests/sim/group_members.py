@@ -151,22 +151,23 @@ class GroupClient:
         response = await self._ask(
             make,
             FETCH_VERSION,
-            lambda one: (
-                one.error_code or max(found.error_code for found in one.topics[0].partitions)
+            lambda response: (
+                response.error_code
+                or max(partition.error_code for partition in response.topics[0].partitions)
             ),
         )
-        found = {
-            TopicPartition(TOPIC, one.partition_index): one.committed_offset
-            for one in response.topics[0].partitions
+        offsets = {
+            TopicPartition(TOPIC, partition.partition_index): partition.committed_offset
+            for partition in response.topics[0].partitions
         }
         # A broker that has been replaced may not know it: what it returns may be old.
         now = oracle.state_of(OFFSETS)
         if state is None or now is None or now.leader != self._coordinator:
-            return found
+            return offsets
         if now.leader_epoch == state.leader_epoch:
-            for key, offset in found.items():
+            for key, offset in offsets.items():
                 self._history.on_fetched(self.group, key, offset, acknowledged=acknowledged[key])
-        return found
+        return offsets
 
 
 class Member(GroupClient):
@@ -269,7 +270,7 @@ class Member(GroupClient):
         await self._ask(
             lambda: request,
             LEAVE_VERSION,
-            lambda one: one.error_code or one.members[0].error_code,
+            lambda response: response.error_code or response.members[0].error_code,
         )
         self._member_id = ""
 
@@ -278,7 +279,9 @@ class Member(GroupClient):
 
         raises  Expelled
         """
-        joined = await self._ask(self._make_join, JOIN_VERSION, lambda one: one.error_code)
+        joined = await self._ask(
+            self._make_join, JOIN_VERSION, lambda response: response.error_code
+        )
         self._member_id, self.generation = joined.member_id, joined.generation_id
         assignments = []
         if joined.leader == joined.member_id:
@@ -292,7 +295,9 @@ class Member(GroupClient):
             protocol_name=PROTOCOL,
             assignments=assignments,
         )
-        synced = await self._ask(lambda: request, SYNC_VERSION, lambda one: one.error_code)
+        synced = await self._ask(
+            lambda: request, SYNC_VERSION, lambda response: response.error_code
+        )
         self.owned = [TopicPartition(TOPIC, index) for index in bytes(synced.assignment)]
         owner = self._instance_id or self._member_id
         self._history.on_assigned(self.group, self.generation, owner, self.owned)
@@ -338,7 +343,7 @@ class Member(GroupClient):
             member_id=self._member_id,
             group_instance_id=self._instance_id,
         )
-        await self._ask(lambda: request, HEARTBEAT_VERSION, lambda one: one.error_code)
+        await self._ask(lambda: request, HEARTBEAT_VERSION, lambda response: response.error_code)
 
     def _newest(self, key: TopicPartition) -> int:
         """The newest generation in which a partition is known to have an owner."""
@@ -382,7 +387,7 @@ class Member(GroupClient):
             )
 
         await self._ask(
-            make, self.COMMIT_VERSION, lambda one: one.topics[0].partitions[0].error_code
+            make, self.COMMIT_VERSION, lambda response: response.topics[0].partitions[0].error_code
         )
         self._history.on_commit_acknowledged(
             self.group, key, offset, generation=self.generation, newest=newest

@@ -50,7 +50,9 @@ class GroupWorkload:
 
         def on_death() -> None:
             others = [
-                one for one in self._members[group] if not one.is_dead and not one.is_replaced
+                member
+                for member in self._members[group]
+                if not member.is_dead and not member.is_replaced
             ]
             if others and not self._clients.world.random.randrange(UNFILLED_ONE_IN):
                 return
@@ -76,9 +78,9 @@ class GroupWorkload:
             return f"{self._waiting} members are not started"
         for group, members in self._members.items():
             alive = [member for member in members if not member.is_dead]
-            found = {(one.generation, one.is_settled) for one in alive}
-            if found != {(self._history.newest(group), True)}:
-                return f"members of {group} are in generations {found}"
+            states = {(member.generation, member.is_settled) for member in alive}
+            if states != {(self._history.newest(group), True)}:
+                return f"members of {group} are in generations {states}"
             owned = sorted(key for member in alive for key in member.owned)
             if owned != sorted(self._keys):
                 return f"members of {group} own {owned}"

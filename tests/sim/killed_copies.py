@@ -37,7 +37,9 @@ class KilledCopies:
             return
         processes = script.oracle.processes
         leader, controller = processes[state.leader], processes.get(controller_id or -1)
-        (copy,) = [one for one in processes.values() if one not in (leader, controller)][:1]
+        (copy,) = [
+            process for process in processes.values() if process not in (leader, controller)
+        ][:1]
         if controller is None or not self._has_holes(key, leader):
             return
         script.world.note(f"{key}: broker {copy.broker_id} will be a copy of {leader.broker_id}")

@@ -31,8 +31,12 @@ class LaggingFollowers:
         replicas = script.oracle.assignment_of(key.topic).partitions[key.partition]
         processes = script.oracle.processes
         leader = processes[state.leader]
-        found = [one for one in replicas if one != state.leader and not _controls(processes[one])]
-        follower = processes[found[0]]
+        followers = [
+            replica
+            for replica in replicas
+            if replica != state.leader and not _controls(processes[replica])
+        ]
+        follower = processes[followers[0]]
         script.world.note(f"{key}: {follower.broker_id} will not hear {leader.broker_id}")
         names = leader.host.name, follower.host.name
         links = [names, names[::-1]]

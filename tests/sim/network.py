@@ -150,11 +150,11 @@ class Network:
 
     def end_connections(self, loop: SimulatedLoop) -> None:
         """Those of a process that has ended, as its kernel does."""
-        for connection in [one for one in self._open if one.loop is loop]:
+        for connection in [connection for connection in self._open if connection.loop is loop]:
             connection.close()
 
-    def is_cut(self, one: Host, other: Host) -> bool:
-        return (one.name, other.name) in self.cuts or (other.name, one.name) in self.cuts
+    def is_cut(self, host: Host, other: Host) -> bool:
+        return (host.name, other.name) in self.cuts or (other.name, host.name) in self.cuts
 
     def connect(
         self,

@@ -94,11 +94,11 @@ class Oracle:
         """Topic -> called with each batch that is committed, and its partition."""
 
     def of(self, key: TopicPartition) -> Committed:
-        found = self.partitions.get(key)
-        if found is None:
+        committed = self.partitions.get(key)
+        if committed is None:
             table = CompactedTable() if self.compacts else None
-            found = self.partitions[key] = Committed(table=table)
-        return found
+            committed = self.partitions[key] = Committed(table=table)
+        return committed
 
     def state_of(self, key: TopicPartition) -> PartitionStateZnode | None:
         """The state of a partition in the coordination service."""
@@ -122,19 +122,19 @@ class Oracle:
 
     def on_acknowledged(self, key: TopicPartition, value: bytes, offset: int) -> None:
         """A record is durable at its offset."""
-        found = self.of(key)
+        committed = self.of(key)
         if offset < 0:
-            found.unlocated.append(value)
+            committed.unlocated.append(value)
             return
-        former = found.acknowledged.setdefault(offset, value)
+        former = committed.acknowledged.setdefault(offset, value)
         if former != value:
             self.world.fail(f"{key}: offset {offset} is acknowledged for {former!r} and {value!r}")
-        if offset >= len(found.batches):
+        if offset >= len(committed.batches):
             # By a leader that has died since then; what all replicas have is checked.
             if self.world.counts["power cut"] or self._is_below_unseen_high_watermark(key, offset):
                 return
             self.world.fail(f"{key}: offset {offset} is acknowledged and not committed")
-        if value not in found.batches[offset].content:
+        if value not in committed.batches[offset].content:
             self.world.fail(
                 f"{key}: offset {offset} is acknowledged for {value!r}, not that record"
             )
@@ -262,8 +262,8 @@ class Oracle:
         self, process: Process, partition: Partition, before: ReplicaView | None, now: ReplicaView
     ) -> None:
         key = TopicPartition(partition.topic, partition.index)
-        found = self.of(key)
-        why = self._wrong_view(found, process, partition, now)
+        committed = self.of(key)
+        why = self._wrong_view(committed, process, partition, now)
         is_same_life = before is not None and before.life == now.life
         verified = 0
         if before is not None and is_same_life:
@@ -276,17 +276,17 @@ class Oracle:
             self.check_log(process, partition.log)
         if now.high_watermark > verified:
             self._check_committed(process, partition, verified, now.high_watermark)
-        if found.open_transactions or found.ended_transactions:
+        if committed.open_transactions or committed.ended_transactions:
             self._check_stable(key, process, partition.log)
 
     def _wrong_view(
-        self, found: Committed, process: Process, partition: Partition, now: ReplicaView
+        self, committed: Committed, process: Process, partition: Partition, now: ReplicaView
     ) -> str | None:
         """What must not be seen of a replica at any time."""
         if not now.log_start_offset <= now.high_watermark <= now.end_offset:
             return f"not start <= high watermark <= end: {now}"
         if now.leader is not None:
-            leader = found.leaders.setdefault(now.leader_epoch, process.broker_id)
+            leader = committed.leaders.setdefault(now.leader_epoch, process.broker_id)
             if leader != process.broker_id:
                 return f"brokers {leader} and {process.broker_id} lead in {now.leader_epoch}"
             if partition.log.leader_epochs.latest_epoch != now.leader_epoch:
@@ -333,19 +333,19 @@ class Oracle:
     ) -> None:
         """The records below a high watermark are those that were committed, or become so."""
         key = TopicPartition(partition.topic, partition.index)
-        found = self.of(key)
-        batches, expected = found.batches, start
+        committed = self.of(key)
+        batches, expected = committed.batches, start
         for stored in stored_batches(process, partition.log, start):
             offset = stored.base_offset
             if offset >= end:
                 break
-            if offset > expected and found.table is not None:
-                hole = found.table.wrong_hole(expected, offset)
+            if offset > expected and committed.table is not None:
+                hole = committed.table.wrong_hole(expected, offset)
                 if hole is not None and not is_in_gap(partition.log, expected, offset):
                     self.world.fail(f"{key}: broker {process.broker_id}: {hole}")
             expected = stored.next_offset
             if offset < len(batches):
-                if not is_same(batches[offset], stored, found.table):
+                if not is_same(batches[offset], stored, committed.table):
                     self.world.fail(
                         f"{key}: broker {process.broker_id} has another committed record at "
                         f"{offset}: {stored}, not {batches[offset]}"
@@ -353,21 +353,21 @@ class Oracle:
                 continue
             if offset != len(batches):
                 self.world.fail(f"{key}: a gap before {offset} at broker {process.broker_id}")
-            self._commit(key, found, stored)
+            self._commit(key, committed, stored)
         if end > len(batches):
             self.world.fail(f"{key}: broker {process.broker_id} lacks records below {end}")
         if partition.leader is not None:
             self._check_in_sync_replicas(key, process, partition, end)
 
-    def _commit(self, key: TopicPartition, found: Committed, stored: StoredBatch) -> None:
-        batches = found.batches
+    def _commit(self, key: TopicPartition, committed: Committed, stored: StoredBatch) -> None:
+        batches = committed.batches
         if batches and stored.leader_epoch < batches[-1].leader_epoch:
             self.world.fail(f"{key}: the leader epoch falls at offset {stored.base_offset}")
         if stored.producer_id >= 0:
-            self._commit_of_producer(key, found, stored)
-        if found.read_early.pop(stored.base_offset, stored.content) != stored.content:
+            self._commit_of_producer(key, committed, stored)
+        if committed.read_early.pop(stored.base_offset, stored.content) != stored.content:
             self.world.fail(f"{key}: a consumer read another record at {stored.base_offset}")
-        if found.table is not None and not found.table.note(stored):
+        if committed.table is not None and not committed.table.note(stored):
             self.world.fail(f"{key}: offset {stored.base_offset} was compacted, then committed")
         batches.extend([stored] * (stored.next_offset - stored.base_offset))
         call = self.on_committed.get(key.topic)
@@ -375,9 +375,9 @@ class Oracle:
             call(key, stored)
 
     def _commit_of_producer(
-        self, key: TopicPartition, found: Committed, stored: StoredBatch
+        self, key: TopicPartition, committed: Committed, stored: StoredBatch
     ) -> None:
-        newest = found.producers.get(stored.producer_id, ProducerView())
+        newest = committed.producers.get(stored.producer_id, ProducerView())
         if stored.producer_epoch < newest.epoch:
             self.world.fail(
                 f"{key}: epoch {stored.producer_epoch} of producer {stored.producer_id} follows "
@@ -389,12 +389,12 @@ class Oracle:
                 f"{key}: sequence {stored.base_sequence} of producer {stored.producer_id} "
                 f"follows {newest} at offset {stored.base_offset}"
             )
-        after = found.producers[stored.producer_id] = newest.after(stored)
+        after = committed.producers[stored.producer_id] = newest.after(stored)
         if after.first_offset >= 0:
-            found.open_transactions[stored.producer_id] = after.first_offset
+            committed.open_transactions[stored.producer_id] = after.first_offset
         elif newest.first_offset >= 0:
-            del found.open_transactions[stored.producer_id]
-            found.ended_transactions.append(
+            del committed.open_transactions[stored.producer_id]
+            committed.ended_transactions.append(
                 (newest.first_offset, stored.base_offset, stored.producer_id)
             )
 
@@ -405,9 +405,9 @@ class Oracle:
         A replica that was loaded from a snapshot does not wait until the markers in its log are
         committed, nor does Kafka's: the outcome was committed before any marker was written.
         """
-        found, end, stable = self.of(key), log.high_watermark, log.last_stable_offset
-        firsts = dict(found.open_transactions)
-        for first, marker, producer_id in found.ended_transactions:
+        committed, end, stable = self.of(key), log.high_watermark, log.last_stable_offset
+        firsts = dict(committed.open_transactions)
+        for first, marker, producer_id in committed.ended_transactions:
             if first < end <= marker:
                 firsts[producer_id] = min(first, firsts.get(producer_id, first))
         expected = min([*firsts.values(), end])
@@ -422,7 +422,7 @@ class Oracle:
         if not expected <= stable <= min([*unended, end]):
             self.world.fail(
                 f"{log}: the last stable offset is {stable}, by its records {expected} "
-                f"({found.open_transactions}, {found.ended_transactions[-5:]})"
+                f"({committed.open_transactions}, {committed.ended_transactions[-5:]})"
             )
 
     def _check_in_sync_replicas(
@@ -505,20 +505,22 @@ class Oracle:
 
     def check_end(self, key: TopicPartition) -> None:
         """All replicas are equal, and have what was acknowledged."""
-        found = self.of(key)
-        committed = [one for offset, one in enumerate(found.batches) if one.base_offset == offset]
+        history = self.of(key)
+        committed = [
+            batch for offset, batch in enumerate(history.batches) if batch.base_offset == offset
+        ]
         for process in self.processes.values():
             assert process.node is not None
             log = process.node.parts.partitions.held(*key).log
             self.check_log(process, log)
-            if found.table is None and stored_batches(process, log, 0) != committed:
+            if history.table is None and stored_batches(process, log, 0) != committed:
                 self.world.fail(f"{key}: broker {process.broker_id} differs from what is committed")
-        for offset, value in found.acknowledged.items():
-            if offset >= len(found.batches) or value not in found.batches[offset].content:
+        for offset, value in history.acknowledged.items():
+            if offset >= len(history.batches) or value not in history.batches[offset].content:
                 self.world.fail(f"{key}: {value!r}, acknowledged at {offset}, is lost")
-        if found.read_early:
-            self.world.fail(f"{key}: a consumer read {found.read_early}, never committed")
-        stored = [one.content[-24:] for one in found.batches]
-        for value in found.unlocated:
-            if not any(value in one for one in stored):
+        if history.read_early:
+            self.world.fail(f"{key}: a consumer read {history.read_early}, never committed")
+        stored = [batch.content[-24:] for batch in history.batches]
+        for value in history.unlocated:
+            if not any(value in content for content in stored):
                 self.world.fail(f"{key}: {value!r}, acknowledged as a duplicate, is lost")

@@ -70,7 +70,7 @@ def high_watermark_of_the_assigned_replicas_alone(patch: pytest.MonkeyPatch) -> 
     def beginning(leader: PartitionLeader, *, replicas: tuple[int, ...], **others: Any) -> None:
         begin(leader, replicas=replicas, **others)
         leader.followers = {
-            broker: one for broker, one in leader.followers.items() if broker in replicas
+            broker: follower for broker, follower in leader.followers.items() if broker in replicas
         }
 
     patch.setattr(PartitionLeader, "__init__", beginning)
@@ -117,7 +117,7 @@ def high_watermark_of_one_follower(patch: pytest.MonkeyPatch) -> None:
     """KAFKA-13091: in-sync replicas that the high watermark does not wait for."""
 
     def first(self: PartitionLeader, end_offset: int, **others: Any) -> int:
-        ends = [one.log_end_offset for one in self.followers.values()]
+        ends = [follower.log_end_offset for follower in self.followers.values()]
         return min(end_offset, max(ends))
 
     patch.setattr(PartitionLeader, "replicated_end", first)
@@ -348,10 +348,10 @@ def failed_writes_are_not_undone(patch: pytest.MonkeyPatch) -> None:
 def topics_are_unknown_while_a_controller_takes_over(patch: pytest.MonkeyPatch) -> None:
     """A leader waits for a state that never comes: this simulator has found it."""
 
-    def known(self: Controller, topic_id: UUID) -> str | None:
+    def name_of_topic(self: Controller, topic_id: UUID) -> str | None:
         return None if self._active is None else self._active.image.topic_names.get(topic_id)
 
-    patch.setattr(Controller, "topic_name", known)
+    patch.setattr(Controller, "topic_name", name_of_topic)
 
 
 @BUGS.add
@@ -461,13 +461,13 @@ def new_leaders_do_not_wait_with_the_end(patch: pytest.MonkeyPatch) -> None:
     """KIP-207: the high watermark of a new leader may be lower than that of the one before."""
     look_up = list_offsets._look_up
 
-    def early(context: Any, request: Any, topic: str, wanted: Any, lookup: Any) -> Any:
+    def early(context: Any, request: Any, topic: str, partition: Any, lookup: Any) -> Any:
         try:
-            return look_up(context, request, topic, wanted, lookup)
+            return look_up(context, request, topic, partition, lookup)
         except BrokerError as error:
             if error.code is not ErrorCode.OFFSET_NOT_AVAILABLE:
                 raise
-            log = context.services.partitions.get(topic, wanted.partition_index).log
+            log = context.services.partitions.get(topic, partition.partition_index).log
             return log.high_watermark, -1, -1
 
     patch.setattr(list_offsets, "_look_up", early)

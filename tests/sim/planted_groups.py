@@ -82,9 +82,9 @@ def replaced_static_members_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
     check_commit = offsets.check_commit
 
     def unfenced(group: ClassicGroup, *, instance_id: str | None, **others: Any) -> ErrorCode:
-        known = group.static_members.get(instance_id or "")
-        if known is not None:
-            others["member_id"] = known
+        member_id = group.static_members.get(instance_id or "")
+        if member_id is not None:
+            others["member_id"] = member_id
         return check_commit(group, instance_id=instance_id, **others)
 
     patch.setattr(offsets, "check_commit", unfenced)

@@ -36,7 +36,7 @@ class Script:
         if state is None or len(state.isr) < 3 or state.leader < 0 or self.network.cuts:
             return False
         processes = self.oracle.processes.values()
-        return all(one.is_serving and not one.loop.is_paused for one in processes)
+        return all(process.is_serving and not process.loop.is_paused for process in processes)
 
     def cut(self, *links: Link) -> None:
         self.network.cuts.update(links)

@@ -342,7 +342,9 @@ def _run_plan(plan: Plan) -> Result:
         if was_enabled:
             gc.enable()
     world = simulation.world
-    acknowledged = sum(len(one.acknowledged) for one in simulation.oracle.partitions.values())
+    acknowledged = sum(
+        len(partition.acknowledged) for partition in simulation.oracle.partitions.values()
+    )
     return Result(
         seed=plan.seed,
         failure=failure,

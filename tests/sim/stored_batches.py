@@ -72,22 +72,31 @@ def stored_batch(content: bytes) -> StoredBatch:
 def stored_batches(process: Process, log: Log, start: int) -> list[StoredBatch]:
     """The batches from an offset on, read around the broker."""
     disk, end_offset = process.disk, log.end_offset
-    found: list[StoredBatch] = []
+    batches: list[StoredBatch] = []
     bases = log.base_offsets
     for number in range(max(0, bisect_right(bases, start) - 1), len(bases)):
         node = disk._find_file(f"{log.directory}/{bases[number]:020d}.log")
         content = node.content
         position, end = 0, len(content)
-        known = process.positions.get(node)
-        if known is not None and start and known[0] <= start and known[1] < end:
-            position = known[1] if OFFSET.unpack_from(content, known[1])[0] == known[0] else 0
+        position_before = process.positions.get(node)
+        if (
+            position_before is not None
+            and start
+            and position_before[0] <= start
+            and position_before[1] < end
+        ):
+            position = (
+                position_before[1]
+                if OFFSET.unpack_from(content, position_before[1])[0] == position_before[0]
+                else 0
+            )
         while position + HEADER_BYTES <= end:
             fields = HEADER.unpack_from(content, position)
             offset, size = fields[:2]
             if offset >= end_offset:
                 break
             if offset >= start:
-                found.append(stored_batch(bytes(content[position : position + size + 12])))
+                batches.append(stored_batch(bytes(content[position : position + size + 12])))
                 process.positions[node] = offset, position
             position += size + 12
-    return found
+    return batches

@@ -99,16 +99,16 @@ def _collected() -> Iterator[None]:
 @pytest.mark.timeout(1800)
 def test_seeds_break_no_promise_and_every_fault_has_an_effect() -> None:
     """About 30 s of processor time; `make campaign-sim` runs other seeds by the hour."""
-    found = Total()
+    whole = Total()
     for total in chain(run_seeds(0, SEEDS, processes=PROCESSES), run_seeds(*SEEDS_OF_RARE_EFFECTS)):
-        found.add(total)
+        whole.add(total)
         for seed in total.failed:
             plan = make_plan(seed)
             kept, result = shortest(plan)
             pytest.fail(report(result, plan, kept))
-    print(found, dict(found.counts))
-    assert found.acknowledged > 10 * found.seeds, "the histories make progress"
-    assert not [name for name in EFFECTS if not found.counts[name]]
+    print(whole, dict(whole.counts))
+    assert whole.acknowledged > 10 * whole.seeds, "the histories make progress"
+    assert not [name for name in EFFECTS if not whole.counts[name]]
 
 
 @pytest.mark.parametrize("seed", SEEDS_THAT_FAILED)
@@ -137,8 +137,8 @@ def test_planted_bugs_are_found() -> None:
     of_coordinators = sorted({*TRANSACTION_BUGS, *GROUP_BUGS})
     chosen.append(random.Random(drawn_by).choice(of_coordinators))
     print(f"drawn by {drawn_by}: {chosen}")
-    found = {name: seeds_until_found(name, seeds_max(name)) for name in chosen}
-    assert all(found.values()), (drawn_by, found)
+    seeds = {name: seeds_until_found(name, seeds_max(name)) for name in chosen}
+    assert all(seeds.values()), (drawn_by, seeds)
 
 
 def test_shortest_history_of_a_failing_seed_has_fewer_faults_and_is_repeated_by_its_command(

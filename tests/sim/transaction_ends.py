@@ -61,7 +61,7 @@ class Victim:
         if partition is None or partition.log.is_offline:
             return False
         lacking = stored_batches(self.leader, partition.log, partition.log.high_watermark)
-        return all(one.attributes & CONTROL for one in lacking)
+        return all(batch.attributes & CONTROL for batch in lacking)
 
     def is_complete(self) -> bool:
         return self.transaction.current.state in COMPLETE
@@ -120,15 +120,17 @@ class TransactionEnds:
             if state is None or not producers or not self._script.is_whole(key):
                 continue
             replicas = oracle.assignment_of(key.topic).partitions[key.partition]
-            follower, last = (oracle.processes[one] for one in replicas if one != state.leader)
+            follower, last = (
+                oracle.processes[replica] for replica in replicas if replica != state.leader
+            )
             if last.node is None:
                 continue
             for shard in last.node.services.transactions.shards.values():
                 for transaction in shard.ids.values():
                     leader = oracle.processes[state.leader]
-                    found = Victim(key, leader, follower, last, transaction)
-                    if transaction.current.producer_id in producers and not found.lacks():
-                        return found
+                    victim = Victim(key, leader, follower, last, transaction)
+                    if transaction.current.producer_id in producers and not victim.lacks():
+                        return victim
         return None
 
     def _kill(self, victim: Victim) -> None:

@@ -74,9 +74,9 @@ class TransactionHistory:
         if stored.attributes & CONTROL:
             self._open.pop((key, stored.producer_id), None)
             return
-        found = VALUE.search(stored.content)
-        assert found is not None, "transactional clients write such values only"
-        number = int(found[1])
+        match = VALUE.search(stored.content)
+        assert match is not None, "transactional clients write such values only"
+        number = int(match[1])
         former = self._open.setdefault((key, stored.producer_id), number)
         if former != number:
             self._world.fail(
@@ -92,8 +92,8 @@ class TransactionHistory:
             self._world.fail(f"{key}: {value!r} is read, {transaction} was not committed")
         if value in transaction.read:
             self._world.fail(f"{key}: {value!r} is read twice")
-        former = [one for where, one in transaction.values[: int(index)] if where == key]
-        if any(one not in transaction.read for one in former):
+        former = [value for where, value in transaction.values[: int(index)] if where == key]
+        if any(value not in transaction.read for value in former):
             self._world.fail(f"{key}: {value!r} is read before one of {former}")
         transaction.read[value] = None
 

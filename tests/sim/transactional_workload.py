@@ -55,7 +55,8 @@ class CommittedReader(Consumer):
         """As clients do: a producer's records are left out from the first offset of its aborted
         transaction up to the marker."""
         aborts = sorted(
-            (one.first_offset, one.producer_id) for one in data.aborted_transactions or ()
+            (transaction.first_offset, transaction.producer_id)
+            for transaction in data.aborted_transactions or ()
         )
         aborted: dict[int, None] = {}
         for batch in iterate_batches(memoryview(bytes(data.records)), allow_partial=True):
@@ -146,9 +147,9 @@ class TransactionalWorkload:
         assert self._stopped_ms is not None, "the clients are stopped"
         world = self._clients.world
         for key in keys:
-            found = self._oracle.of(key)
-            if found.open_transactions:
-                why = f"{key}: transactions are open: {found.open_transactions}"
+            committed = self._oracle.of(key)
+            if committed.open_transactions:
+                why = f"{key}: transactions are open: {committed.open_transactions}"
                 if world.elapsed_ms > self._stopped_ms + OPEN_MS_MAX:
                     world.fail(f"after {OPEN_MS_MAX} ms without faults: {why}")
                 return why
@@ -162,13 +163,14 @@ class TransactionalWorkload:
             (GROUP, name),
             lambda: request,
             OFFSET_FETCH_VERSION,
-            lambda one: (
-                one.error_code or max(found.error_code for found in one.topics[0].partitions)
+            lambda response: (
+                response.error_code
+                or max(partition.error_code for partition in response.topics[0].partitions)
             ),
         )
-        for found in response.topics[0].partitions:
-            key = TopicPartition(TOPIC, found.partition_index)
-            self._offsets[name, key] = found.committed_offset
+        for partition in response.topics[0].partitions:
+            key = TopicPartition(TOPIC, partition.partition_index)
+            self._offsets[name, key] = partition.committed_offset
 
     def check_end(self) -> None:
         """Compare what was read with what was committed."""

@@ -113,18 +113,18 @@ class CoordinatorClient:
         """Whether a request was sent again that may have had an effect."""
 
     async def _coordinator(self, key_type: int, name: str) -> int:
-        known = self._coordinators.get((key_type, name))
-        while known is None:
+        node_id = self._coordinators.get((key_type, name))
+        while node_id is None:
             request = FindCoordinatorRequest(key=name, key_type=key_type)
             try:
                 response = await self.clients.send(self.clients.any_broker(), request, FIND_VERSION)
             except BrokerError:
                 response = None
             if response is not None and not response.error_code:
-                known = self._coordinators[key_type, name] = response.node_id
+                node_id = self._coordinators[key_type, name] = response.node_id
             else:
                 await pause(self.clients, RETRY_US)
-        return known
+        return node_id
 
     async def ask(
         self,
@@ -215,7 +215,9 @@ class TransactionalClient(CoordinatorClient):
                 transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
             )
 
-        response = await self.ask(self._key, make, INIT_VERSION, lambda one: one.error_code)
+        response = await self.ask(
+            self._key, make, INIT_VERSION, lambda response: response.error_code
+        )
         self._transactions.on_epoch(
             self.transactional_id, floor, response.producer_id, response.producer_epoch
         )
@@ -277,7 +279,7 @@ class TransactionalClient(CoordinatorClient):
                 committed=is_commit,
             ),
             5 if self._is_v2 else 3,
-            lambda one: one.error_code,
+            lambda response: response.error_code,
         )
         transaction.is_committed = is_commit
         self.clients.world.counts["commit" if is_commit else "abort"] += 1
@@ -300,8 +302,10 @@ class TransactionalClient(CoordinatorClient):
             self._key,
             lambda: request,
             ADD_VERSION,
-            lambda one: (
-                one.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
+            lambda response: (
+                response.results_by_topic_v3_and_below[0]
+                .results_by_partition[0]
+                .partition_error_code
             ),
         )
 
@@ -374,7 +378,7 @@ class TransactionalClient(CoordinatorClient):
                     group_id=group,
                 ),
                 ADD_OFFSETS_VERSION,
-                lambda one: one.error_code,
+                lambda response: response.error_code,
             )
         key = self.clients.world.random.choice(self._keys)
         partition = TxnOffsetCommitRequestPartition(
@@ -394,5 +398,5 @@ class TransactionalClient(CoordinatorClient):
                 topics=topics,
             ),
             5 if self._is_v2 else 3,
-            lambda one: one.topics[0].partitions[0].error_code,
+            lambda response: response.topics[0].partitions[0].error_code,
         )

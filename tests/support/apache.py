@@ -204,8 +204,8 @@ def run_tool(
             except subprocess.TimeoutExpired:
                 process.kill()
                 output, errors = process.communicate()
-            said = f"{output.decode(errors='replace')}\n{errors.decode(errors='replace')}"
-            raise ToolHangs(f"{main} has not ended in {TOOL_TIMEOUT_S} s:\n{said}") from None
+            text = f"{output.decode(errors='replace')}\n{errors.decode(errors='replace')}"
+            raise ToolHangs(f"{main} has not ended in {TOOL_TIMEOUT_S} s:\n{text}") from None
         except BaseException:
             process.kill()
             raise

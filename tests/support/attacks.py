@@ -93,7 +93,7 @@ def offsets_to_fetch(group: str, topic: str, partitions: int) -> OffsetFetchRequ
 
 def offsets_to_delete(group: str, topic: str, partitions: int) -> OffsetDeleteRequest:
     """Of one group and topic."""
-    numbers = [OffsetDeleteRequestPartition(partition_index=one) for one in range(partitions)]
+    numbers = [OffsetDeleteRequestPartition(partition_index=number) for number in range(partitions)]
     named = OffsetDeleteRequestTopic(name=topic, partitions=numbers)
     return OffsetDeleteRequest(group_id=group, topics=[named])
 

@@ -104,8 +104,8 @@ class BrokerCluster:
 
     def start_all(self) -> None:
         """Start the brokers that do not run, all at once."""
-        waiting = [one for one in self.brokers if one not in self.running]
-        list(self._threads.map(lambda one: self.brokers[one].start(), waiting))
+        waiting = [broker_id for broker_id in self.brokers if broker_id not in self.running]
+        list(self._threads.map(lambda broker_id: self.brokers[broker_id].start(), waiting))
         self.running = sorted(self.brokers)
 
     def start(self, broker_id: int) -> None:
@@ -167,13 +167,13 @@ class BrokerCluster:
 
     def partitions(self, topic: str, *, of: int | None = None) -> dict[int, Any]:
         """The partitions of a topic in a Metadata response, by number."""
-        (found,) = self.metadata(topic, of=of).topics
-        return {one.partition_index: one for one in found.partitions}
+        (metadata,) = self.metadata(topic, of=of).topics
+        return {partition.partition_index: partition for partition in metadata.partitions}
 
     def leader(self, topic: str, partition: int = 0) -> int:
         """The leader as the first running broker knows it; -1 when there is none."""
-        found = self.partitions(topic).get(partition)
-        return -1 if found is None else int(found.leader_id)
+        state = self.partitions(topic).get(partition)
+        return -1 if state is None else int(state.leader_id)
 
     def controller(self) -> int:
         return int(self.metadata().controller_id)
@@ -216,10 +216,12 @@ class BrokerCluster:
                 partitions = self.partitions(topic, of=broker_id).values()
                 if not partitions:
                     return False
-                for one in partitions:
-                    if one.leader_id not in self.running:
+                for partition in partitions:
+                    if partition.leader_id not in self.running:
                         return False
-                    if len(one.isr_nodes) != (len(one.replica_nodes) if isr is None else isr):
+                    if len(partition.isr_nodes) != (
+                        len(partition.replica_nodes) if isr is None else isr
+                    ):
                         return False
             return True
 
@@ -231,10 +233,10 @@ class BrokerCluster:
         """Until broker `of` knows these leaders, by partition, and so many replicas in sync."""
 
         def is_so() -> bool:
-            found = self.partitions(topic, of=of)
-            known = {index: one.leader_id for index, one in found.items()}
-            return known == dict(leaders) and all(
-                len(one.isr_nodes) == isr for one in found.values()
+            states = self.partitions(topic, of=of)
+            leader_ids = {index: state.leader_id for index, state in states.items()}
+            return leader_ids == dict(leaders) and all(
+                len(state.isr_nodes) == isr for state in states.values()
             )
 
         self.wait(is_so, f"leaders {dict(leaders)} of {topic} and {isr} replicas in sync")
@@ -243,11 +245,14 @@ class BrokerCluster:
         """Until every running broker knows exactly the running ones, and the same controller."""
 
         def is_known() -> bool:
-            found = [self.metadata(of=one) for one in self.running]
-            known = {tuple(sorted(broker.node_id for broker in one.brokers)) for one in found}
-            controllers = {one.controller_id for one in found}
+            responses = [self.metadata(of=broker_id) for broker_id in self.running]
+            broker_ids = {
+                tuple(sorted(broker.node_id for broker in response.brokers))
+                for response in responses
+            }
+            controllers = {response.controller_id for response in responses}
             return (
-                known == {tuple(self.running)}
+                broker_ids == {tuple(self.running)}
                 and controllers <= set(self.running)
                 and (len(controllers) == 1)
             )
@@ -312,9 +317,9 @@ class BrokerCluster:
 
     def _logs(self) -> str:
         return "\n".join(
-            f"--- broker {one}:\n{broker.process.tail()}"
-            for one, broker in self.brokers.items()
-            if one in self.running
+            f"--- broker {broker_id}:\n{broker.process.tail()}"
+            for broker_id, broker in self.brokers.items()
+            if broker_id in self.running
         )
 
 

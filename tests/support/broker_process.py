@@ -72,7 +72,7 @@ class BrokerProcess:
     @property
     def log_directories(self) -> list[Path]:
         """`log.dirs`."""
-        return [Path(one) for one in self.settings()["log.dirs"].split(",")]
+        return [Path(path) for path in self.settings()["log.dirs"].split(",")]
 
     def command(self) -> list[str]:
         """The command line of the broker."""

@@ -113,11 +113,11 @@ class Node:
 
     def leadership(self) -> list[LeaderAndIsr]:
         """The LeaderAndIsr requests, in order."""
-        return [one for one in self.requests if isinstance(one, LeaderAndIsr)]
+        return [request for request in self.requests if isinstance(request, LeaderAndIsr)]
 
     def stops(self) -> list[StopReplica]:
         """The StopReplica requests, in order."""
-        return [one for one in self.requests if isinstance(one, StopReplica)]
+        return [request for request in self.requests if isinstance(request, StopReplica)]
 
 
 class Cluster:
@@ -179,5 +179,5 @@ class Cluster:
     @property
     def active(self) -> Node:
         """The one controller."""
-        (node,) = [one for one in self.nodes.values() if one.controller.is_active]
+        (node,) = [node for node in self.nodes.values() if node.controller.is_active]
         return node

@@ -42,10 +42,10 @@ def wait_until(what: str, condition: Callable[[], Any], *, timeout_s: float = WA
     """Look again and again; the first true value."""
     deadline_s = time.monotonic() + timeout_s
     pause = threading.Event()
-    while not (found := condition()):
+    while not (outcome := condition()):
         assert time.monotonic() < deadline_s, f"{what} did not happen in {timeout_s} s"
         pause.wait(STEP_S)
-    return found
+    return outcome
 
 
 def create_topic(
@@ -189,7 +189,7 @@ def read_log(broker: BrokerProcess, topic: str, partition: int = 0) -> list[Any]
         }
     )
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
-    found: list[Any] = []
+    messages: list[Any] = []
     deadline_s = time.monotonic() + WAIT_S
     while time.monotonic() < deadline_s:
         for message in consumer.consume(1000, timeout=1):
@@ -198,8 +198,8 @@ def read_log(broker: BrokerProcess, topic: str, partition: int = 0) -> list[Any]
                 # The end of the partition, the only error that is subscribed to.
                 assert error.name() == "_PARTITION_EOF", error
                 consumer.close()
-                return found
-            found.append(message)
+                return messages
+            messages.append(message)
     raise AssertionError("the end of the log never came")
 
 

@@ -39,7 +39,7 @@ def describe(
     surroundings: Context,
     resource_type: int,
     name: str,
-    wanted: list[str] | None = None,
+    keys: list[str] | None = None,
     *,
     synonyms: bool = True,
     documentation: bool = False,
@@ -48,7 +48,7 @@ def describe(
     request = describe_messages.DescribeConfigsRequest(
         resources=[
             describe_messages.DescribeConfigsResource(
-                resource_type=resource_type, resource_name=name, configuration_keys=wanted
+                resource_type=resource_type, resource_name=name, configuration_keys=keys
             )
         ],
         include_synonyms=synonyms,
@@ -108,8 +108,8 @@ def replace(
 def result_rows(response: Any) -> list[list[Any]]:
     """(type, name, code, message) of each resource, as the record has them."""
     return [
-        [one.resource_type, one.resource_name, int(one.error_code), one.error_message]
-        for one in response.responses
+        [result.resource_type, result.resource_name, int(result.error_code), result.error_message]
+        for result in response.responses
     ]
 
 

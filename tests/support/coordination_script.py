@@ -117,15 +117,15 @@ def _collect_zxids(value: Any, seen: dict[int, None]) -> None:
     if isinstance(value, tuple) and len(value) == 2 and value[0] == "zxid":
         seen[value[1]] = None
     elif isinstance(value, tuple | list):
-        for one in value:
-            _collect_zxids(one, seen)
+        for element in value:
+            _collect_zxids(element, seen)
 
 
 def _ranked(value: Any, ranks: dict[int, int]) -> Any:
     if isinstance(value, tuple) and len(value) == 2 and value[0] == "zxid":
         return ("zxid", ranks[value[1]])
     if isinstance(value, tuple | list):
-        return [_ranked(one, ranks) for one in value]
+        return [_ranked(element, ranks) for element in value]
     return value
 
 
@@ -163,8 +163,8 @@ class EmbeddedActor:
 
     def events(self) -> list[tuple[str, str, str]]:
         """(session, kind, path) of the watches that fired."""
-        found, self._events = self._events, []
-        return found
+        events, self._events = self._events, []
+        return events
 
     def perform(self, step: Step) -> Any:
         """One step."""
@@ -193,13 +193,13 @@ class EmbeddedActor:
                 data, stat = self._done(session.get(self._prefix + path, watch=watch))
                 return data, self._stat(stat)
             case ("exists", path, watch):
-                found = self._done(session.exists(self._prefix + path, watch=watch))
-                return None if found is None else self._stat(found)
+                node_stat = self._done(session.exists(self._prefix + path, watch=watch))
+                return None if node_stat is None else self._stat(node_stat)
             case ("children", path, watch):
                 return self._done(session.children(self._prefix + path, watch=watch))
             case ("multi", operations):
-                moved = [_moved(one, self._prefix) for one in operations]
-                return [self._result(one) for one in self._done(session.multi(moved))]
+                moved = [_moved(operation, self._prefix) for operation in operations]
+                return [self._result(result) for result in self._done(session.multi(moved))]
             case _:
                 self._done(session.close())
                 self._connect(step[0])
@@ -271,10 +271,10 @@ class ZooKeeperActor:
             flushed = threading.Event()
             client.handler.callback_queue.put(flushed.set)
             assert flushed.wait(60)
-        found, self._events = self._events, []
+        events, self._events = self._events, []
         return [
             (session, kind, "/script" + path[len(self._prefix) :])
-            for session, kind, path in found
+            for session, kind, path in events
             if path is not None and not path.startswith("/zookeeper") and session in self._clients
         ]
 
@@ -303,8 +303,8 @@ class ZooKeeperActor:
                 data, stat = client.get(self._prefix + path, watch=watcher if watch else None)
                 return data, self._stat(stat)
             case ("exists", path, watch):
-                found = client.exists(self._prefix + path, watch=watcher if watch else None)
-                return None if found is None else self._stat(found)
+                node_stat = client.exists(self._prefix + path, watch=watcher if watch else None)
+                return None if node_stat is None else self._stat(node_stat)
             case ("children", path, watch):
                 return sorted(
                     client.get_children(self._prefix + path, watch=watcher if watch else None)
@@ -320,8 +320,8 @@ class ZooKeeperActor:
 
     def _multi(self, client: KazooClient, operations: Sequence[ZkOperation]) -> Any:
         transaction = client.transaction()
-        for one in operations:
-            match _moved(one, self._prefix):
+        for operation in operations:
+            match _moved(operation, self._prefix):
                 case Create(path, data, ephemeral, sequential):
                     transaction.create(path, data, ephemeral=ephemeral, sequence=sequential)
                 case Delete(path, version):

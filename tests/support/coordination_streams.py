@@ -80,13 +80,13 @@ class Session:
         self._socket.close()
 
     def _receive_until(self, last_xid: int) -> list[tuple[int, int, bytes]]:
-        found = []
+        frames = []
         while True:
             frame = self._frame()
             xid, _, error = struct.unpack_from(">iqi", frame)
-            found.append((xid, error, frame[16:]))
+            frames.append((xid, error, frame[16:]))
             if xid == last_xid:
-                return found
+                return frames
 
 
 class Batch:
@@ -154,8 +154,8 @@ class Batch:
 
         is_ordered  False: the end of a session removes its nodes in any order
         """
-        found = [self._item(name, calls, *one) for one in received]
-        for seed, item in found if is_ordered else sorted(found):
+        items = [self._item(name, calls, *response) for response in received]
+        for seed, item in items if is_ordered else sorted(items):
             self._streams[seed].append(item)
 
     def _item(
@@ -195,10 +195,10 @@ class Batch:
             )
         if isinstance(value, KazooException):
             return ("error", value.code)
-        if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        if isinstance(value, list) and all(isinstance(element, str) for element in value):
             return sorted(value)
         if isinstance(value, list | tuple):
-            return [self._comparable(one) for one in value]
+            return [self._comparable(element) for element in value]
         return value
 
 
@@ -235,7 +235,9 @@ def _request(step: tuple[Any, ...], folder: str, rng: random.Random) -> Request:
             kind = rng.choice((serialization.GetChildren, serialization.GetChildren2))
             return kind(folder + path, watch)
         case ("multi", operations):
-            return serialization.Transaction([_operation(one, folder) for one in operations])
+            return serialization.Transaction(
+                [_operation(operation, folder) for operation in operations]
+            )
     raise AssertionError(step)
 
 
@@ -264,13 +266,13 @@ def _collect(value: Any, seen: dict[int, None]) -> None:
     if isinstance(value, tuple) and len(value) == 2 and value[0] == "zxid":
         seen[value[1]] = None
     elif isinstance(value, list | tuple):
-        for one in value:
-            _collect(one, seen)
+        for element in value:
+            _collect(element, seen)
 
 
 def _replaced(value: Any, ranks: dict[int, int]) -> Any:
     if isinstance(value, tuple) and len(value) == 2 and value[0] == "zxid":
         return ranks[value[1]]
     if isinstance(value, list | tuple):
-        return [_replaced(one, ranks) for one in value]
+        return [_replaced(element, ranks) for element in value]
     return value

@@ -38,19 +38,19 @@ ELEMENTS_MAX = 3
 @cache
 def declared_classes() -> dict[str, type[object]]:
     """Requests, responses, headers and stored records by name."""
-    found: dict[str, type[object]] = {}
+    classes: dict[str, type[object]] = {}
     for key in ApiKey:
         for cls in () if key in UNDECLARED else messages_of(key):
-            found[cls.__name__] = cls
+            classes[cls.__name__] = cls
     for module in pkgutil.iter_modules(odradek.protocol.stored.__path__):
         declared = import_module(f"odradek.protocol.stored.{module.name}")
         for name, value in vars(declared).items():
             is_own = isinstance(value, type) and value.__module__ == declared.__name__
             if is_own and schema_of(value).versions.last < VERSION_MAX:
-                found[name] = value
+                classes[name] = value
     for cls in (RequestHeader, ResponseHeader):
-        found[cls.__name__] = cls
-    return found
+        classes[cls.__name__] = cls
+    return classes
 
 
 def versions_of(cls: type) -> range:

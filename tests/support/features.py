@@ -36,13 +36,13 @@ def finalized_features(address: str) -> tuple[int, dict[str, int]]:
     request = ApiVersionsRequest(client_software_name="tests", client_software_version="1")
     with Wire(address) as wire:
         response = wire.call(request, 3)
-    levels = {one.name: one.max_version_level for one in response.finalized_features}
+    levels = {feature.name: feature.max_version_level for feature in response.finalized_features}
     return response.finalized_features_epoch, levels
 
 
 def wait_for_level(address: str, level: int) -> None:
     """Wait until a broker shows a level of `transaction.version`."""
     deadline_s = monotonic() + WAIT_S
-    while (found := finalized_features(address)[1].get("transaction.version", 0)) != level:
-        assert monotonic() < deadline_s, f"{address} has level {found}"
+    while (feature_level := finalized_features(address)[1].get("transaction.version", 0)) != level:
+        assert monotonic() < deadline_s, f"{address} has level {feature_level}"
         sleep(0.05)

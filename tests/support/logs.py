@@ -143,9 +143,9 @@ def last_offset_of(data: bytes) -> int:
     position = 0
     view = memoryview(data)
     while position < len(view):
-        found = RecordBatch(view[position:])
-        position += found.size
-    return found.last_offset
+        batch = RecordBatch(view[position:])
+        position += batch.size
+    return batch.last_offset
 
 
 def truncate_log(log: Log, offset: int, *, now_ms: int = 0) -> bool:

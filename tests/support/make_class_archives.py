@@ -50,9 +50,9 @@ def _make(name: str, parts: list[str] | tuple[str, ...], run: Callable[[Path, Pa
 
 
 def _make_spark() -> None:
-    jars = sorted(one.name for one in Path(pyspark.__file__).with_name("jars").iterdir())
+    jars = sorted(path.name for path in Path(pyspark.__file__).with_name("jars").iterdir())
     connectors = maven.spark_connectors(pyspark.__version__)
-    names = sorted(one.name for one in connectors.iterdir())
+    names = sorted(path.name for path in connectors.iterdir())
 
     def run(archive: Path, scratch: Path) -> None:
         arguments = ["--jars", str(connectors)]

@@ -31,12 +31,12 @@ def cluster_id(folder: Path) -> str:
 
 def topic_ids(folder: Path) -> dict[str, tuple[str, list[int]]]:
     """The topics of a directory: id and partitions."""
-    found: dict[str, tuple[str, list[int]]] = {}
+    ids: dict[str, tuple[str, list[int]]] = {}
     for metadata in sorted(folder.glob("*/partition.metadata")):
         name, _, partition = metadata.parent.name.rpartition("-")
         fields = dict(line.split(": ") for line in metadata.read_text().splitlines())
-        found.setdefault(name, (fields["topic_id"], []))[1].append(int(partition))
-    return found
+        ids.setdefault(name, (fields["topic_id"], []))[1].append(int(partition))
+    return ids
 
 
 def znodes(

@@ -25,8 +25,8 @@ close_session(open_session("warm-up", needs=NEEDS, master="local[1]"))
 def python() -> Path:
     """The interpreter of an environment with what the extra `pipeline` asks for."""
     with (tool_cache.PROJECT / "pyproject.toml").open("rb") as file:
-        wanted = tomllib.load(file)["project"]["optional-dependencies"]["pipeline"]
-    requirements = [*wanted, f"pyspark=={VERSION}"]
+        dependencies = tomllib.load(file)["project"]["optional-dependencies"]["pipeline"]
+    requirements = [*dependencies, f"pyspark=={VERSION}"]
 
     def make(folder: Path) -> None:
         tool_cache.run_tool([sys.executable, "-m", "venv", str(folder / "venv")], folder=folder)

@@ -74,14 +74,14 @@ class Caller:
 
     def frames(self) -> list[bytes]:
         """The complete responses that were received, which are removed from the buffer."""
-        found = []
+        frames = []
         while len(self.received) >= 4:
             (size,) = struct.unpack_from(">i", self.received)
             if len(self.received) < 4 + size:
                 break
-            found.append(bytes(self.received[4 : 4 + size]))
+            frames.append(bytes(self.received[4 : 4 + size]))
             del self.received[: 4 + size]
-        return found
+        return frames
 
     def close(self) -> None:
         """Close the connection."""
@@ -176,16 +176,16 @@ class NodeHere:
         """Send a request; its response."""
         caller.send(request, version)
         _, key, _ = caller.asked[-1]
-        found: list[bytes] = []
+        frames: list[bytes] = []
 
         def has_come() -> bool:
-            found.extend(caller.frames())
-            return bool(found) or caller.is_closed
+            frames.extend(caller.frames())
+            return bool(frames) or caller.is_closed
 
         self.until(has_come, f"{type(request).__name__} has no response")
-        assert found, f"{type(request).__name__} closed its connection"
+        assert frames, f"{type(request).__name__} closed its connection"
         caller.asked.pop()
-        return decoded(found[-1], key, version)
+        return decoded(frames[-1], key, version)
 
     def stop(self) -> None:
         """Stop the node."""

@@ -76,13 +76,13 @@ class PipelineJob:
 
 def group_of(leader: int) -> list[int]:
     """Living processes of a process group."""
-    found = []
+    processes = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             fields = _fields(int(entry.name))
             if fields and fields[2] == str(leader) and fields[0] != "Z":
-                found.append(int(entry.name))
-    return found
+                processes.append(int(entry.name))
+    return processes
 
 
 def _fields(pid: int) -> list[str]:

@@ -183,13 +183,13 @@ class LoggedProcess:
 
     def wait_for_line(self, pattern: str, *, timeout_s: float) -> str:
         """The first line since the start in which `pattern` is found."""
-        wanted = re.compile(pattern)
+        expression = re.compile(pattern)
         seen = 0
         deadline = time.monotonic() + timeout_s
         with self._news:
             while True:
                 for line in self._lines[seen:]:
-                    if wanted.search(line):
+                    if expression.search(line):
                         return line
                 seen = len(self._lines)
                 left = deadline - time.monotonic()

@@ -80,12 +80,12 @@ def go_compiler() -> str:
 
     From 1.21 on, an older `go` fetches by itself the toolchain that go.mod asks for.
     """
-    found = shutil.which("go")
-    if found is not None:
-        said = tool_cache.run_tool([found, "version"], folder=CLIENTS)
-        release = re.search(r"go1\.(\d+)", said)
+    compiler = shutil.which("go")
+    if compiler is not None:
+        version_text = tool_cache.run_tool([compiler, "version"], folder=CLIENTS)
+        release = re.search(r"go1\.(\d+)", version_text)
         if release is not None and int(release[1]) >= GO_FETCHES_TOOLCHAINS_FROM:
-            return found
+            return compiler
 
     def make(folder: Path) -> None:
         tool_cache.run_tool(

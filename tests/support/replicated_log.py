@@ -71,8 +71,10 @@ class ReplicatedLog:
 
     def diverges(self, fetch_offset: int, last_epoch: int) -> tuple[int, int] | None:
         """(epoch, end offset) that a leader reports to a follower which does not fit, or None."""
-        known = {record.epoch for record in self.records} | {epoch for epoch, _ in self.assigned}
-        epoch = max((one for one in known if one <= last_epoch), default=last_epoch)
+        epochs = {record.epoch for record in self.records} | {epoch for epoch, _ in self.assigned}
+        epoch = max(
+            (candidate for candidate in epochs if candidate <= last_epoch), default=last_epoch
+        )
         end = next(
             (at for at, record in enumerate(self.records) if record.epoch > last_epoch),
             self.end_offset,

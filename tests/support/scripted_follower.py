@@ -193,8 +193,8 @@ class Replicated:
 
     def node(self, broker_id: int) -> tuple[int, str, int, str | None]:
         """(id, host, port, rack) of a broker as Metadata has it."""
-        (found,) = [one for one in self._metadata().brokers if one.node_id == broker_id]
-        return found.node_id, found.host, found.port, found.rack
+        (endpoint,) = [broker for broker in self._metadata().brokers if broker.node_id == broker_id]
+        return endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack
 
     def live_brokers(self) -> list[int]:
         """The registered brokers."""
@@ -224,8 +224,8 @@ class Replicated:
 
     def produced(self, wire: Wire) -> tuple[int, int]:
         """The next response to `produce`: (error code, base offset)."""
-        (one,) = wire.receive(0, 9).responses[0].partition_responses
-        return one.error_code, one.base_offset
+        (partition,) = wire.receive(0, 9).responses[0].partition_responses
+        return partition.error_code, partition.base_offset
 
     def fetch_request(
         self,

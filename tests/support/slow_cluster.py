@@ -155,20 +155,20 @@ class SlowCluster(Cluster):
 
     def choices(self) -> list[Callable[[], None]]:
         """The deliveries that are possible now."""
-        found: list[Callable[[], None]] = []
+        choices: list[Callable[[], None]] = []
         for session in self.sessions:
             if session.there:
-                found.append(lambda queue=session.there: queue.popleft()())  # type: ignore[misc]
+                choices.append(lambda queue=session.there: queue.popleft()())  # type: ignore[misc]
             if session.back and not session.is_paused and not session.is_cut:
-                found.append(lambda queue=session.back: queue.popleft()())  # type: ignore[misc]
+                choices.append(lambda queue=session.back: queue.popleft()())  # type: ignore[misc]
         for node in self.nodes.values():
             targets = dict.fromkeys(target for target, _, _ in node.outbox)
-            found.extend(
+            choices.extend(
                 lambda node=node, target=target: self.deliver(node, target)  # type: ignore[misc]
                 for target in targets
                 if not self.is_paused(target) and not self.is_paused(node.broker_id)
             )
-        return found
+        return choices
 
     def is_paused(self, broker_id: int) -> bool:
         return broker_id in self.nodes and self.session_of(broker_id).is_paused
@@ -186,10 +186,10 @@ class SlowCluster(Cluster):
             if self.nodes.get(node.broker_id) is node:
                 self.kill(node.broker_id)
         self._failed.clear()
-        found = self.choices()
-        if not found:
+        choices = self.choices()
+        if not choices:
             return False
-        found[self.rng.below(len(found))]()
+        choices[self.rng.below(len(choices))]()
         for check in self.checks:
             check()
         return True

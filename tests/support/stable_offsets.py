@@ -17,10 +17,10 @@ def end_offset(cluster: BrokerCluster, topic: str, partition: int, isolation: in
         raise ValueError(f"{topic}-{partition} has no leader")
     request = where(LATEST, partition=partition, topic=topic, isolation=isolation)
     with Wire(cluster.brokers[leader].address) as wire:
-        found = wire.call(request, LIST_OFFSETS_VERSION).topics[0].partitions[0]
-    if found.error_code:
-        raise ValueError(f"{topic}-{partition}: error {found.error_code}")
-    return int(found.offset)
+        result = wire.call(request, LIST_OFFSETS_VERSION).topics[0].partitions[0]
+    if result.error_code:
+        raise ValueError(f"{topic}-{partition}: error {result.error_code}")
+    return int(result.offset)
 
 
 def wait_until_stable(

@@ -22,18 +22,18 @@ def test_processes_that_run_at_once_get_no_port_twice() -> None:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     processes = [subprocess.Popen(command, **pipes) for _ in range(8)]  # type: ignore[call-overload]
     try:
-        found = [free_port() for _ in range(MANY)]
+        ports = [free_port() for _ in range(MANY)]
         for process in processes:
-            found += [int(port) for port in process.stdout.readline().split()]
+            ports += [int(port) for port in process.stdout.readline().split()]
     finally:
         for process in processes:
             process.communicate()
-    assert len(found) == len(set(found)) == 9 * MANY
+    assert len(ports) == len(set(ports)) == 9 * MANY
 
 
 def test_port_that_something_listens_on_is_passed_over() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", free_port()))
         taken.listen()
-        found = {free_port() for _ in range(BLOCK_PORTS)}
-        assert taken.getsockname()[1] not in found
+        ports = {free_port() for _ in range(BLOCK_PORTS)}
+        assert taken.getsockname()[1] not in ports

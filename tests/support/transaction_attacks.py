@@ -32,7 +32,9 @@ def _of_client(topic: str) -> AddPartitionsToTxnRequest:
         v3_and_below_producer_id=1,
         v3_and_below_producer_epoch=0,
         v3_and_below_topics=[
-            AddPartitionsToTxnTopic(name=topic, partitions=[one % 100 for one in range(NAMES)])
+            AddPartitionsToTxnTopic(
+                name=topic, partitions=[number % 100 for number in range(NAMES)]
+            )
         ],
     )
 

@@ -98,10 +98,10 @@ def write_markers(talk: Talk, *markers: WritableTxnMarker) -> None:
 
     def errors(response: Any) -> list[int]:
         return [
-            one.error_code
+            partition.error_code
             for result in response.markers
             for topic in result.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         ]
 
     talk.until(
@@ -120,7 +120,9 @@ def seen(talk: Talk) -> dict[str, Any]:
             topics=[TopicRequest(name=TOPIC, partition_indexes=[partition])]
         )
         producers = talk.quiet(described, 0).topics[0].partitions[0].active_producers
-        shown[f"{partition} producers"] = sorted(producers, key=lambda one: int(one.producer_id))
+        shown[f"{partition} producers"] = sorted(
+            producers, key=lambda producer: int(producer.producer_id)
+        )
     for is_stable in (False, True):
         shown[f"offsets, stable: {is_stable}"] = _offsets(talk, is_stable=is_stable)
     return shown
@@ -128,23 +130,23 @@ def seen(talk: Talk) -> dict[str, Any]:
 
 def _latest(talk: Talk, partition: int, isolation: int) -> int:
     request = where(LATEST, partition=partition, topic=TOPIC, isolation=isolation)
-    found = talk.until(
+    result = talk.until(
         "the leader",
         lambda: talk.quiet(request, 6).topics[0].partitions[0],
-        lambda one: one.error_code == 0,
+        lambda response: response.error_code == 0,
     )
-    return int(found.offset)
+    return int(result.offset)
 
 
 def _offsets(talk: Talk, *, is_stable: bool) -> Any:
     places = [(TOPIC, partition) for partition in range(PARTITIONS)]
     request = fetch(8, GROUP, places, require_stable=is_stable)
-    found = talk.until(
+    topics_response = talk.until(
         "the coordinator",
         lambda: talk.quiet(request, 8).groups[0],
-        lambda one: one.error_code == 0,
+        lambda response: response.error_code == 0,
     )
-    return found.topics
+    return topics_response.topics
 
 
 def _fetched(talk: Talk, request: FetchRequest) -> Any:
@@ -168,20 +170,22 @@ def _read_committed(talk: Talk, partition: int) -> list[tuple[int, int, int]]:
         response = talk.until(
             "the partition",
             partial(_fetched, talk, request),
-            lambda one: one.error_code == 0,
+            lambda response: response.error_code == 0,
         )
         batches = list(
             iterate_batches(memoryview(bytes(response.records or b"")), allow_partial=True)
         )
         if not batches:
             return kept
-        waiting = sorted(response.aborted_transactions or (), key=lambda one: one.first_offset)
+        waiting = sorted(
+            response.aborted_transactions or (), key=lambda transaction: transaction.first_offset
+        )
         aborted: dict[int, None] = {}
-        for one in batches:
-            while waiting and waiting[0].first_offset <= one.last_offset:
+        for log_batch in batches:
+            while waiting and waiting[0].first_offset <= log_batch.last_offset:
                 aborted[waiting.pop(0).producer_id] = None
-            if one.is_control:
-                aborted.pop(one.producer_id, None)
-            elif one.producer_id not in aborted:
-                kept.append((one.base_offset, one.producer_id, one.attributes))
-            offset = one.next_offset
+            if log_batch.is_control:
+                aborted.pop(log_batch.producer_id, None)
+            elif log_batch.producer_id not in aborted:
+                kept.append((log_batch.base_offset, log_batch.producer_id, log_batch.attributes))
+            offset = log_batch.next_offset

@@ -89,9 +89,9 @@ def begin(
             lambda: wire.call(added, 3),
             lambda response: (
                 not any(
-                    one.partition_error_code
+                    result.partition_error_code
                     for topic in response.results_by_topic_v3_and_below
-                    for one in topic.results_by_partition
+                    for result in topic.results_by_partition
                 )
             ),
         )

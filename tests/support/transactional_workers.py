@@ -139,13 +139,15 @@ class Workers:
         for worker in self._all:
             # Another producer aborts what this one has left open.
             producer_of(self._addresses, worker.name)
-        found = [
+        values_of_partitions = [
             committed_values(self._addresses, self._topic, partition)
             for partition in range(self._partition_count)
         ]
         for worker in self._all:
             prefix = f"{worker.name}-".encode()
-            first, *others = ([v for v in values if v.startswith(prefix)] for values in found)
+            first, *others = (
+                [v for v in values if v.startswith(prefix)] for values in values_of_partitions
+            )
             assert all(other == first for other in others), "a transaction is not atomic"
             assert len(first) == len(set(first)), "a transaction was committed twice"
             unknown, committed = set(worker.unknown), set(worker.committed)

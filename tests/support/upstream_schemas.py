@@ -49,15 +49,15 @@ def artifact(group: str, name: str, version: str) -> Path:
 @cache
 def schemas(release: str) -> dict[str, dict[str, Any]]:
     """The schemas of a release by name, without those that have no version left."""
-    found = {}
+    schemas_by_name = {}
     for name in ARTIFACTS:
         with zipfile.ZipFile(artifact(GROUP, name, release)) as jar:
             for member in sorted(jar.namelist()):
                 if member.startswith("common/message/") and member.endswith(".json"):
                     schema = parse_schema(jar.read(member).decode())
                     if schema["validVersions"] != "none":
-                        found[schema["name"]] = schema
-    return found
+                        schemas_by_name[schema["name"]] = schema
+    return schemas_by_name
 
 
 def parse_schema(text: str) -> dict[str, Any]:

@@ -127,7 +127,9 @@ def _to_the_controller(count: int) -> dict[str, tuple[Any, int]]:
             2,
         ),
         "reassignments to cancel": (
-            _reassignment([ReassignablePartition(partition_index=one) for one in range(count - 1)]),
+            _reassignment(
+                [ReassignablePartition(partition_index=number) for number in range(count - 1)]
+            ),
             0,
         ),
         "replicas of one partition": (

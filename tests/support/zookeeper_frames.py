@@ -135,11 +135,11 @@ class ScriptedClient:
 
     def replies(self) -> list[Reply]:
         """What was sent since the last call."""
-        found = []
+        frames = []
         for frame in self.sent.take():
             xid, zxid, error = struct.unpack_from(">iqi", frame)
-            found.append((xid, zxid, error, frame[16:]))
-        return found
+            frames.append((xid, zxid, error, frame[16:]))
+        return frames
 
     def call(self, request: Any, xid: int = 1) -> Reply:
         """Send a request; its response, when everything is synced."""
