@@ -20,14 +20,14 @@ LEDGER = Path(__file__).with_name("ledger.jsonl")
 MODULES = (attacks_damage, attacks_floods, attacks_requests)
 
 
-def run(one: Attack, *, seed: int, scale: float) -> bool:
+def run(attack: Attack, *, seed: int, scale: float) -> bool:
     """Perform one, tell and note what came of it; whether it did no harm."""
-    figures, harm = perform(one, seed=seed, bars=Bars(), scale=scale)
+    figures, harm = perform(attack, seed=seed, bars=Bars(), scale=scale)
     line = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "commit": commit(),
-        "attack": one.name,
-        "finding": one.finding,
+        "attack": attack.name,
+        "finding": attack.finding,
         "seed": seed,
         "scale": scale,
         "verdict": "withstood" if harm is None else harm.splitlines()[0][:300],
@@ -46,11 +46,13 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="name the attacks")
     options = parser.parse_args()
     if options.list:
-        for one in ATTACKS.values():
-            print(f"{one.finding:2}  {one.name:32} {(one.run.__doc__ or '').splitlines()[0]}")
+        for attack in ATTACKS.values():
+            print(
+                f"{attack.finding:2}  {attack.name:32} {(attack.run.__doc__ or '').splitlines()[0]}"
+            )
         return 0
-    wanted = [ATTACKS[name] for name in options.names or sorted(ATTACKS)]
-    withstood = [run(one, seed=options.seed, scale=options.scale) for one in wanted]
+    chosen = [ATTACKS[name] for name in options.names or sorted(ATTACKS)]
+    withstood = [run(attack, seed=options.seed, scale=options.scale) for attack in chosen]
     print(f"{sum(withstood)} of {len(withstood)} attacks withstood")
     return 0 if all(withstood) else 1
 

@@ -38,11 +38,11 @@ def flip(path: Path, position: int) -> None:
 @attack(5, limits={resource.RLIMIT_NOFILE: (256, 256)})
 def many_partitions(scene: Scene) -> None:
     """More partitions than descriptors, and another start."""
-    wanted = CreatableTopic(
+    topic = CreatableTopic(
         name="wide", num_partitions=600, replication_factor=1, assignments=[], configs=[]
     )
     with Wire(scene.broker.address) as wire:
-        wire.call(CreateTopicsRequest(topics=[wanted]), 7)
+        wire.call(CreateTopicsRequest(topics=[topic]), 7)
     for _ in range(2):
         scene.check_alive()
         scene.broker.kill()
@@ -79,13 +79,13 @@ def damaged_snapshot(scene: Scene) -> None:
         command += ["--override", f"{key}={value}"]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
-        said, _ = child.communicate(timeout=30)
+        output, _ = child.communicate(timeout=30)
     except subprocess.TimeoutExpired:
         child.terminate()
-        said, _ = child.communicate()
-        scene.require("ready" in said, f"it neither starts nor ends: {said}")
+        output, _ = child.communicate()
+        scene.require("ready" in output, f"it neither starts nor ends: {output}")
     else:
-        scene.require(str(paths[0]) in said, f"the file is not named: {said}")
+        scene.require(str(paths[0]) in output, f"the file is not named: {output}")
         flip(paths[0], paths[0].stat().st_size // 2)
     scene.broker.start()
 

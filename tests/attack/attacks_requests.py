@@ -110,8 +110,8 @@ def pipelined_metadata(scene: Scene) -> None:
 def many_new_partitions(scene: Scene) -> None:
     """3,000 more of one topic."""
     scene.topic("grown")
-    wanted = CreatePartitionsTopic(name="grown", count=scene.count(3_000, 2), assignments=None)
-    request = CreatePartitionsRequest(topics=[wanted], timeout_ms=60_000, validate_only=False)
+    topic = CreatePartitionsTopic(name="grown", count=scene.count(3_000, 2), assignments=None)
+    request = CreatePartitionsRequest(topics=[topic], timeout_ms=60_000, validate_only=False)
     with scene.watched():
         send_all(scene, encoded(request, 3), 1)
 
@@ -139,10 +139,10 @@ def alteration(number: int) -> IncrementalAlterConfigsRequest:
 def pipelined_validations(scene: Scene) -> None:
     """200 topics of 10,000 partitions that are not to be made."""
     count = scene.count(200)
-    wanted = CreatableTopic(
+    topic = CreatableTopic(
         name="never", num_partitions=10_000, replication_factor=1, assignments=[], configs=[]
     )
-    request = CreateTopicsRequest(topics=[wanted], validate_only=True)
+    request = CreateTopicsRequest(topics=[topic], validate_only=True)
     with scene.watched():
         send_all(scene, encoded(request, 7) * count, count)
 
@@ -215,18 +215,18 @@ def stable_group(scene: Scene, group: str, *, members: int) -> None:
     for wire in wires:
         wire.send(join_request(group, metadata=bytes(10_000), session_ms=300_000), 3)
     joined = [wire.receive(ApiKey.JOIN_GROUP, 3) for wire in wires]
-    scene.require(not any(one.error_code for one in joined), "the group cannot be made")
+    scene.require(not any(response.error_code for response in joined), "the group cannot be made")
     assignments = [
-        SyncGroupRequestAssignment(member_id=one.member_id, assignment=bytes(10_000))
-        for one in joined
+        SyncGroupRequestAssignment(member_id=response.member_id, assignment=bytes(10_000))
+        for response in joined
     ]
-    for wire, one in zip(wires, joined, strict=True):
-        is_leader = one.member_id == one.leader
+    for wire, response in zip(wires, joined, strict=True):
+        is_leader = response.member_id == response.leader
         wire.send(
             SyncGroupRequest(
                 group_id=group,
-                generation_id=one.generation_id,
-                member_id=one.member_id,
+                generation_id=response.generation_id,
+                member_id=response.member_id,
                 assignments=assignments if is_leader else [],
             ),
             3,
@@ -242,11 +242,11 @@ def stable_group(scene: Scene, group: str, *, members: int) -> None:
 @attack(10, is_quick=True)
 def unknown_partitions(scene: Scene) -> None:
     """Sessions that remember partitions which do not exist."""
-    wanted = [
+    partitions = [
         FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20)
         for index in range(scene.count(UNKNOWN_PARTITIONS))
     ]
-    topic = FetchTopic(topic="", topic_id=UUID(int=77), partitions=wanted)
+    topic = FetchTopic(topic="", topic_id=UUID(int=77), partitions=partitions)
     content = encoded(FetchRequest(max_wait_ms=0, min_bytes=0, session_epoch=0, topics=[topic]), 15)
     with scene.watched():
         send_all(scene, content, 1)

@@ -186,8 +186,8 @@ class Canary:
         assert self._child.stdout is not None
         self._child.stdin.write("\n")
         self._child.stdin.flush()
-        found: dict[str, Any] = json.loads(self._child.stdout.readline())
-        return {name: Waits(**waits) for name, waits in found.items()}
+        waits_by_name: dict[str, Any] = json.loads(self._child.stdout.readline())
+        return {name: Waits(**waits) for name, waits in waits_by_name.items()}
 
     def __enter__(self) -> Self:
         return self
@@ -209,7 +209,9 @@ def main() -> None:
     for probe in probes.values():
         probe.start()
     for _ in sys.stdin:
-        print(json.dumps({name: asdict(one.take()) for name, one in probes.items()}), flush=True)
+        print(
+            json.dumps({name: asdict(probe.take()) for name, probe in probes.items()}), flush=True
+        )
 
 
 if __name__ == "__main__":

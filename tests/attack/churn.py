@@ -83,10 +83,10 @@ class Churn:
         return wire.call(request, version)
 
     def _create(self, wire: Wire, topic: str) -> UUID:
-        wanted = CreatableTopic(
+        creatable = CreatableTopic(
             name=topic, num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=[]
         )
-        made = self._call(wire, CreateTopicsRequest(topics=[wanted]), 7).topics[0]
+        made = self._call(wire, CreateTopicsRequest(topics=[creatable]), 7).topics[0]
         expect(made, made.error_code)
         topic_id: UUID = made.topic_id
         return topic_id
@@ -107,7 +107,7 @@ class Churn:
                 expect(written, written.responses[0].partition_responses[0].error_code)
 
     def _fetch(self, wire: Wire, topic_id: UUID) -> None:
-        wanted = [
+        partitions = [
             FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20)
             for index in range(PARTITIONS)
         ]
@@ -115,7 +115,7 @@ class Churn:
             max_wait_ms=0,
             min_bytes=0,
             session_epoch=0,
-            topics=[FetchTopic(topic_id=topic_id, partitions=wanted)],
+            topics=[FetchTopic(topic_id=topic_id, partitions=partitions)],
         )
         given = self._call(wire, first, 15)
         expect(given, given.error_code)
@@ -171,9 +171,9 @@ class Churn:
     def _find_coordinator(self, wire: Wire, group: str) -> None:
         """The first request of all makes `__consumer_offsets`, which takes a moment."""
         while True:
-            found = self._call(wire, FindCoordinatorRequest(key=group, key_type=0), 3)
-            if found.error_code not in COORDINATOR_LOADS:
-                expect(found, found.error_code)
+            response = self._call(wire, FindCoordinatorRequest(key=group, key_type=0), 3)
+            if response.error_code not in COORDINATOR_LOADS:
+                expect(response, response.error_code)
                 return
 
     def _join(self, wire: Wire, group: str) -> tuple[str, int]:

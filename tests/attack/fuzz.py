@@ -49,7 +49,7 @@ class Fuzzed:
 
 def corpus(random: Random) -> list[bytes]:
     """Well-formed requests of every served API in every version."""
-    found = []
+    messages = []
     for api in HANDLERS:
         if api.needs_quorum:
             continue
@@ -60,8 +60,8 @@ def corpus(random: Random) -> list[bytes]:
             for number in range(SAMPLES_A_VERSION):
                 maker = ValueMaker(f"{random.random()} {number}", is_small=number % 2 == 0)
                 header = encode_request_header(api.key, version, number, "fuzz")
-                found.append(header + encoder(request, version)(maker.message(request, version)))
-    return found
+                messages.append(header + encoder(request, version)(maker.message(request, version)))
+    return messages
 
 
 def mutate(random: Random, content: bytes, other: bytes) -> bytes:
@@ -117,11 +117,11 @@ assert encoder(ApiVersionsRequest, 0)(ApiVersionsRequest()) == b"", "it has no b
 def fuzz(address: str, *, frames: int, seed: int) -> Fuzzed:
     """Send that many frames."""
     random = Random(f"frames {seed}")
-    known = corpus(random)
+    messages = corpus(random)
     result = Fuzzed()
     while result.frames < frames:
         parts = [
-            frame(mutate(random, random.choice(known), random.choice(known)))
+            frame(mutate(random, random.choice(messages), random.choice(messages)))
             for _ in range(FRAMES_A_CONNECTION)
         ]
         result.frames += len(parts)

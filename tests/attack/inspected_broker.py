@@ -24,8 +24,11 @@ LISTED = 60
 def report(*, is_traced: bool) -> dict[str, Any]:
     """What is there now."""
     gc.collect()
-    counts = Counter(f"{type(one).__module__}.{type(one).__qualname__}" for one in gc.get_objects())
-    found: dict[str, Any] = {
+    counts = Counter(
+        f"{type(instance).__module__}.{type(instance).__qualname__}"
+        for instance in gc.get_objects()
+    )
+    figures: dict[str, Any] = {
         "rss_pages": int(Path("/proc/self/statm").read_text().split()[1]),
         "objects": sum(counts.values()),
         "blocks": sys.getallocatedblocks(),
@@ -33,9 +36,11 @@ def report(*, is_traced: bool) -> dict[str, Any]:
     }
     if is_traced:
         statistics = tracemalloc.take_snapshot().statistics("lineno")
-        found["traced_bytes"] = sum(one.size for one in statistics)
-        found["places"] = {str(one.traceback): one.size for one in statistics[:LISTED]}
-    return found
+        figures["traced_bytes"] = sum(statistic.size for statistic in statistics)
+        figures["places"] = {
+            str(statistic.traceback): statistic.size for statistic in statistics[:LISTED]
+        }
+    return figures
 
 
 def watch(path: Path, *, is_traced: bool) -> None:

@@ -124,7 +124,7 @@ class Scene:
         talk.until(
             "a coordinator",
             lambda: talk.quiet(request, 4),
-            lambda found: found.coordinators[0].error_code == 0,
+            lambda response: response.coordinators[0].error_code == 0,
         )
         talk.close()
 
@@ -161,7 +161,7 @@ class Scene:
             }
         after_bytes = self.broker.process.rss_bytes() if self.broker.process.running() else 0
         self.figures["rss_mib"] = [
-            round(one / MEBIBYTE, 1) for one in (before_bytes, peak_bytes, after_bytes)
+            round(rss_bytes / MEBIBYTE, 1) for rss_bytes in (before_bytes, peak_bytes, after_bytes)
         ]
         self._judge(before_bytes, peak_bytes, after_bytes)
 
@@ -183,11 +183,11 @@ class Scene:
         process = self.broker.process
         self.require(process.running(), f"the broker has ended:\n{process.tail()}")
         name = f"after-{self.random.getrandbits(32)}"
-        wanted = CreatableTopic(
+        topic = CreatableTopic(
             name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[]
         )
         with Wire(self.broker.address) as wire:
-            made = wire.call(CreateTopicsRequest(topics=[wanted]), 7)
+            made = wire.call(CreateTopicsRequest(topics=[topic]), 7)
             self.require(made.topics[0].error_code == 0, f"no topic can be made: {made}")
         errors = [line for line in process.lines() if is_error(line)]
         self.require(not errors, f"{len(errors)} errors are logged: {errors[:1]}")
@@ -232,15 +232,15 @@ def attack(
 
 
 def perform(
-    one: Attack, *, seed: int, bars: Bars, scale: float = 1.0
+    attack: Attack, *, seed: int, bars: Bars, scale: float = 1.0
 ) -> tuple[dict[str, Any], str | None]:
     """Run one attack on a new broker; its figures, and what it has done if it has done harm."""
     with tempfile.TemporaryDirectory(prefix="attack-") as folder:
-        broker = BrokerProcess(Path(folder), overrides=one.overrides, limits=one.limits)
-        scene = Scene(broker.start(), Random(f"{one.name} {seed}"), bars, scale)
+        broker = BrokerProcess(Path(folder), overrides=attack.overrides, limits=attack.limits)
+        scene = Scene(broker.start(), Random(f"{attack.name} {seed}"), bars, scale)
         harm = None
         try:
-            one.run(scene)
+            attack.run(scene)
             scene.check_alive()
         except (Hurt, Closed, OSError, ProcessFailed, AssertionError) as error:
             harm = f"{type(error).__name__}: {error}"

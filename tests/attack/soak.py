@@ -84,7 +84,7 @@ def verdict(samples: Sequence[Sample]) -> list[str]:
     }
     complaints = []
     for name, allowed in bounds.items():
-        more, scatter = growth([(one.at_s, getattr(one, name)) for one in samples])
+        more, scatter = growth([(sample.at_s, getattr(sample, name)) for sample in samples])
         if more > allowed + 2 * scatter:
             complaints.append(
                 f"{name} grew by {more:.0f} in the second half (scatter {scatter:.0f})"

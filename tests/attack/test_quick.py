@@ -10,11 +10,11 @@ from tests.attack.scene import ATTACKS, RELAXED, perform
 SEED = 1
 SCALE = 0.05
 MODULES = (attacks_damage, attacks_floods, attacks_requests)
-QUICK = [name for name, one in ATTACKS.items() if one.is_quick]
+QUICK = [name for name, attack in ATTACKS.items() if attack.is_quick]
 
 
 def test_every_finding_of_the_ledger_has_an_attack() -> None:
-    assert {one.finding for one in ATTACKS.values()} >= set(range(1, 13))
+    assert {attack.finding for attack in ATTACKS.values()} >= set(range(1, 13))
 
 
 @pytest.mark.parametrize("name", QUICK)

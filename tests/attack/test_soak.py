@@ -42,7 +42,7 @@ def test_memory_that_scatters_without_a_trend_is_no_growth(noise_bytes: float) -
 def test_half_a_megabyte_a_minute_is_growth() -> None:
     assert verdict(samples(MIB / 2))
     assert verdict(samples(MIB / 2, noise_bytes=MIB))
-    leaking = [Sample(one.at_s, one.rss_bytes, int(one.at_s), 4) for one in samples(0)]
+    leaking = [Sample(sample.at_s, sample.rss_bytes, int(sample.at_s), 4) for sample in samples(0)]
     assert [text.split()[0] for text in verdict(leaking)] == ["descriptors"]
 
 

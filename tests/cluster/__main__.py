@@ -36,16 +36,16 @@ def running(coordination: str, folder: Path) -> Iterator[Scene]:
     if coordination == EMBEDDED:
         with (
             broker_cluster(folder, zookeeper_connect=None) as cluster,
-            scene(cluster, folder) as found,
+            scene(cluster, folder) as opened_scene,
         ):
-            yield found
+            yield opened_scene
         return
     with (
         zookeeper_ensemble(folder) as servers,
         broker_cluster(folder, zookeeper_connect=connect_text(servers, "/kills")) as cluster,
-        scene(cluster, folder, servers=servers) as found,
+        scene(cluster, folder, servers=servers) as opened_scene,
     ):
-        yield found
+        yield opened_scene
 
 
 def run_once(coordination: str, seed: int, deadline: float) -> bool:
@@ -56,15 +56,15 @@ def run_once(coordination: str, seed: int, deadline: float) -> bool:
     acknowledged = 0
     folder = Path(tempfile.mkdtemp(prefix="chaos-cluster-"))
     try:
-        with running(coordination, folder) as found:
-            steps = found.steps
+        with running(coordination, folder) as opened_scene:
+            steps = opened_scene.steps
             for _ in range(KILLS_A_RUN):
-                found.kill(random.choice(VICTIMS))
-                acknowledged = found.producers.count()
+                opened_scene.kill(random.choice(VICTIMS))
+                acknowledged = opened_scene.producers.count()
                 if time.monotonic() > deadline:
                     break
-            found.check()
-            acknowledged = found.producers.count()
+            opened_scene.check()
+            acknowledged = opened_scene.producers.count()
         assert_undamaged(folder)
         shutil.rmtree(folder)
         verdict = "held"
@@ -95,7 +95,7 @@ def main(words: Sequence[str]) -> int:
     kinds = (ZOOKEEPER, EMBEDDED)
     parser.add_argument("--coordination", choices=(*kinds, "both"), default="both")
     arguments = parser.parse_args(words)
-    chosen = [one for one in kinds if arguments.coordination in (one, "both")]
+    chosen = [kind for kind in kinds if arguments.coordination in (kind, "both")]
     deadline = time.monotonic() + arguments.minutes * 60
     failures = 0
     for number in range(sys.maxsize):

@@ -144,11 +144,12 @@ def read_all(
     )
     try:
         ends = {
-            one: watermarks(consumer, topic, one, timeout_s=READ_S)[1] for one in range(partitions)
+            partition: watermarks(consumer, topic, partition, timeout_s=READ_S)[1]
+            for partition in range(partitions)
         }
-        found: dict[int, list[int]] = {one: [] for one in range(partitions)}
-        unread = {one for one in range(partitions) if ends[one] > 0}
-        consumer.assign([TopicPartition(topic, one, 0) for one in range(partitions)])
+        numbers: dict[int, list[int]] = {partition: [] for partition in range(partitions)}
+        unread = {partition for partition in range(partitions) if ends[partition] > 0}
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
         deadline = monotonic() + READ_S
         while unread:
             assert monotonic() < deadline, f"not read to the end: {unread} of {ends}"
@@ -161,19 +162,19 @@ def read_all(
                 assert partition is not None
                 assert offset is not None
                 assert value is not None
-                found[partition].append(int(value))
+                numbers[partition].append(int(value))
                 if offset + 1 >= ends[partition]:
                     unread.discard(partition)
-        return found
+        return numbers
     finally:
         consumer.close()
 
 
 def check(production: Production, bootstrap: str, **settings: object) -> None:
     """Everything acknowledged is there once, in the order in which it was sent."""
-    found = read_all(bootstrap, production.topic, production.partitions, **settings)
+    stored = read_all(bootstrap, production.topic, production.partitions, **settings)
     for partition, numbers in production.acknowledged.items():
-        there = found[partition]
+        there = stored[partition]
         missing = sorted(set(numbers).difference(there))
         assert not missing, f"lost in partition {partition}: {missing[:20]} ({len(missing)})"
         doubled = [number for number, count in Counter(there).items() if count > 1]

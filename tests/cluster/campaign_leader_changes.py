@@ -125,10 +125,10 @@ class WritingProducer(threading.Thread):
 
         def missing() -> list[tuple[str, int]]:
             return [
-                (one.topic, partition)
-                for one in self.productions.values()
+                (production.topic, partition)
+                for production in self.productions.values()
                 for partition in range(PARTITIONS)
-                if self.latest.get((one.topic, partition), 0.0) < since_s
+                if self.latest.get((production.topic, partition), 0.0) < since_s
             ]
 
         with self.news:
@@ -136,7 +136,7 @@ class WritingProducer(threading.Thread):
                 left = missing()
                 raise Finding(
                     f"{self.name} gets nothing into {left} for {PROGRESS_S} s; its last lines about"
-                    f" them: {[self._last_line(*one) for one in left]}"
+                    f" them: {[self._last_line(*place) for place in left]}"
                 )
 
     def _last_line(self, topic: str, partition: int) -> str:
@@ -173,10 +173,11 @@ def described(cluster: BrokerCluster, broker_id: int, names: Sequence[str]) -> l
     with Wire(cluster.brokers[broker_id].address) as wire:
         response = wire.call(request, METADATA_VERSION)
     return sorted(
-        f"{topic.name}-{one.partition_index}: leader {one.leader_id} epoch {one.leader_epoch}"
-        f" replicas {one.replica_nodes} isr {sorted(one.isr_nodes)} error {one.error_code}"
+        f"{topic.name}-{partition.partition_index}: leader {partition.leader_id}"
+        f" epoch {partition.leader_epoch} replicas {partition.replica_nodes}"
+        f" isr {sorted(partition.isr_nodes)} error {partition.error_code}"
         for topic in response.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     )
 
 
@@ -193,7 +194,7 @@ def run_round(
     elect_preferred(cluster)
     keeps_controller = rng.random() < 0.5
     survivor = cluster.controller() if keeps_controller else rng.choice(cluster.running)
-    for broker_id in [one for one in cluster.running if one != survivor]:
+    for broker_id in [broker_id for broker_id in cluster.running if broker_id != survivor]:
         cluster.kill(broker_id)
     cluster.start_all()
     elect_preferred(cluster)
@@ -203,7 +204,9 @@ def run_round(
         cluster.wait_until_complete(name)
 
     def is_equal() -> bool:
-        return len({tuple(described(cluster, one, names)) for one in cluster.running}) == 1
+        return (
+            len({tuple(described(cluster, broker_id, names)) for broker_id in cluster.running}) == 1
+        )
 
     cluster.wait(is_equal, "the same Metadata from every broker", timeout_s=PROGRESS_S)
     for producer in producers:
@@ -212,7 +215,9 @@ def run_round(
 
 def keep(folder: Path, cluster: BrokerCluster, producers: Sequence[WritingProducer]) -> None:
     """Write down what may show the cause."""
-    names = [production.topic for one in producers for production in one.productions.values()]
+    names = [
+        production.topic for producer in producers for production in producer.productions.values()
+    ]
     for producer in producers:
         (folder / f"{producer.name}.log").write_text("\n".join(producer.log))
     for broker_id in cluster.running:
@@ -238,7 +243,11 @@ def campaign(folder: Path, rounds: int, minutes: float, seed: int) -> dict[str, 
                 configs = {"segment.bytes": "65536", "segment.ms": "5000"}
                 policy = {"cleanup.policy": "compact", **configs} if topic == "compacted" else {}
                 cluster.create_topic(production.topic, partitions=PARTITIONS, configs=policy)
-        names = [one.topic for producer in producers for one in producer.productions.values()]
+        names = [
+            production.topic
+            for producer in producers
+            for production in producer.productions.values()
+        ]
         for producer in producers:
             producer.start()
         try:
@@ -246,7 +255,7 @@ def campaign(folder: Path, rounds: int, minutes: float, seed: int) -> dict[str, 
             while done < rounds and time.monotonic() < end_s:
                 run_round(cluster, producers, names, rng)
                 done += 1
-                print(done, [len(one.new_epochs) for one in producers], flush=True)
+                print(done, [len(producer.new_epochs) for producer in producers], flush=True)
         except (Finding, ClusterSilent) as error:
             findings.append(f"round {done + 1}: {str(error).splitlines()[0]}")
             keep(folder, cluster, producers)
@@ -259,19 +268,19 @@ def campaign(folder: Path, rounds: int, minutes: float, seed: int) -> dict[str, 
                     check(production, cluster.bootstrap)
                 except AssertionError as error:
                     findings.append(f"{production.topic}: {error}")
-        if findings or any(one.new_epochs for one in producers):
+        if findings or any(producer.new_epochs for producer in producers):
             keep(folder, cluster, producers)
     texts = Counter(
         match.group()
-        for one in producers
-        for line in one.new_epochs
+        for producer in producers
+        for line in producer.new_epochs
         if (match := NEW_EPOCH.search(line))
     )
     return {
         "commit": commit(),
         "seed": seed,
         "rounds": done,
-        "records": sum(x.count() for one in producers for x in one.productions.values()),
+        "records": sum(x.count() for producer in producers for x in producer.productions.values()),
         "new_epochs": dict(texts),
         "findings": findings,
     }

@@ -94,8 +94,8 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--kills", type=int, default=5, help="of brokers, and of clients")
     parser.add_argument("--only", choices=names)
     arguments = parser.parse_args(words)
-    chosen = [one for one in names if arguments.only in (one, None)]
-    failures = [one for one in chosen if not run_once(one, arguments.records, arguments.kills)]
+    chosen = [name for name in names if arguments.only in (name, None)]
+    failures = [name for name in chosen if not run_once(name, arguments.records, arguments.kills)]
     return min(len(failures), 1)
 
 

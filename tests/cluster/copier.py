@@ -146,13 +146,16 @@ class AioKafkaCopier:
             await asyncio.wait_for(producer.start(), WAIT_S)
             await asyncio.wait_for(consumer.start(), WAIT_S)
             consumer.assign(
-                [aiokafka.TopicPartition(copied.source, one) for one in copied.partitions]
+                [
+                    aiokafka.TopicPartition(copied.source, partition)
+                    for partition in copied.partitions
+                ]
             )
             gathered: list[Any] = []
             while True:
                 missing = copied.size - len(gathered)
-                found = await consumer.getmany(timeout_ms=int(IDLE_S * 1000), max_records=missing)
-                records = [record for part in found.values() for record in part]
+                parts = await consumer.getmany(timeout_ms=int(IDLE_S * 1000), max_records=missing)
+                records = [record for part in parts.values() for record in part]
                 gathered += records
                 if gathered and (not records or len(gathered) == copied.size):
                     await asyncio.wait_for(self._copy(producer, gathered), WAIT_S)
@@ -188,7 +191,7 @@ def main() -> None:
         group,
         int(number),
         int(size),
-        tuple(int(one) for one in partitions.split(",")),
+        tuple(int(partition) for partition in partitions.split(",")),
     )
     copier = (ConfluentCopier if library == "confluent-kafka" else AioKafkaCopier)(copied)
     while True:

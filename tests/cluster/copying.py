@@ -70,7 +70,7 @@ class Reading(Thread):
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         super().__init__(name=f"reader of {topic}", daemon=True)
-        self.values: dict[int, list[bytes]] = {one: [] for one in range(PARTITIONS)}
+        self.values: dict[int, list[bytes]] = {partition: [] for partition in range(PARTITIONS)}
         self._addresses = bootstrap
         self._topic = topic
         self._is_over = Event()
@@ -84,7 +84,7 @@ class Reading(Thread):
                 "reconnect.backoff.max.ms": 500,
             }
         )
-        consumer.assign([TopicPartition(self._topic, one, 0) for one in self.values])
+        consumer.assign([TopicPartition(self._topic, partition, 0) for partition in self.values])
         while not self._is_over.is_set():
             for message in consumer.consume(1_000, timeout=0.2):
                 partition, value = message.partition(), message.value()
@@ -129,7 +129,7 @@ class Copy:
 
     def expected(self, partition: int) -> list[bytes]:
         """The records of a partition."""
-        return [b"%d" % one for one in range(partition, self._records, PARTITIONS)]
+        return [b"%d" % number for number in range(partition, self._records, PARTITIONS)]
 
     def begin(self) -> None:
         """Fill the source, start copiers and reader."""
@@ -148,7 +148,7 @@ class Copy:
         self._reading.start()
 
     def _start(self, number: int) -> LoggedProcess:
-        own = ",".join(str(one) for one in range(number, PARTITIONS, COPIERS))
+        own = ",".join(str(partition) for partition in range(number, PARTITIONS, COPIERS))
         arguments = [
             *(self._cluster.bootstrap, self._source, self._target, self._group),
             *(str(number), str(TRANSACTION_RECORDS)),
@@ -172,7 +172,7 @@ class Copy:
             if self.copied > last:
                 last, moved_s = self.copied, monotonic()
             self._start_again()
-            tails = "\n".join(one.tail()[-2_000:] for one in self._copiers)
+            tails = "\n".join(copier.tail()[-2_000:] for copier in self._copiers)
             assert monotonic() < moved_s + STALL_S, f"{self.copied} are copied; copiers:\n{tails}"
             Event().wait(0.1)
 
@@ -184,10 +184,10 @@ class Copy:
                 self._copiers[number] = self._start(number)
 
     def _count(self) -> int:
-        wanted = [TopicPartition(self._source, one) for one in range(PARTITIONS)]
+        partitions = [TopicPartition(self._source, partition) for partition in range(PARTITIONS)]
         with suppress(KafkaException):
-            found = self._offsets.committed(wanted, timeout=ASK_S)
-            self.copied = max(self.copied, sum(max(0, one.offset) for one in found))
+            committed = self._offsets.committed(partitions, timeout=ASK_S)
+            self.copied = max(self.copied, sum(max(0, offset.offset) for offset in committed))
         return self.copied
 
     def kill_copier(self) -> None:
@@ -220,10 +220,10 @@ class Copy:
         self.wait_for(self._records)
         wait_until_stable(self._cluster, self._target, PARTITIONS, timeout_s=STALL_S)
         self._reading.wait_for(self._records)
-        found = read_committed(self._cluster.bootstrap, self._target)
+        values = read_committed(self._cluster.bootstrap, self._target)
         for partition in range(PARTITIONS):
             expected = self.expected(partition)
-            assert_equal(found[partition], expected, f"{self._target}-{partition}")
+            assert_equal(values[partition], expected, f"{self._target}-{partition}")
             read_along = self._reading.values[partition]
             assert_equal(read_along, expected, f"{self._target}-{partition}, read along")
 
@@ -246,8 +246,8 @@ def read_committed(bootstrap: str, topic: str) -> dict[int, list[bytes]]:
             "enable.partition.eof": True,
         }
     )
-    values: dict[int, list[bytes]] = {one: [] for one in range(PARTITIONS)}
-    consumer.assign([TopicPartition(topic, one, 0) for one in values])
+    values: dict[int, list[bytes]] = {partition: [] for partition in range(PARTITIONS)}
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in values])
     unread = set(values)
     deadline = monotonic() + STALL_S
     while unread:
@@ -263,11 +263,11 @@ def read_committed(bootstrap: str, topic: str) -> dict[int, list[bytes]]:
     return values
 
 
-def assert_equal(found: Sequence[bytes], expected: Sequence[bytes], what: str) -> None:
+def assert_equal(actual: Sequence[bytes], expected: Sequence[bytes], what: str) -> None:
     """Equal, with the first difference in the message."""
-    for place, (one, other) in enumerate(zip(found, expected, strict=False)):
-        assert one == other, f"{what}: {one!r} at {place}, not {other!r}"
-    assert len(found) == len(expected), f"{what}: {len(found)} records of {len(expected)}"
+    for place, (value, other) in enumerate(zip(actual, expected, strict=False)):
+        assert value == other, f"{what}: {value!r} at {place}, not {other!r}"
+    assert len(actual) == len(expected), f"{what}: {len(actual)} records of {len(expected)}"
 
 
 def copy_under_kills(copy: Copy, *, records: int, kills: int) -> None:

@@ -71,7 +71,9 @@ class Scene:
             case "leader":
                 return leader
             case "follower":
-                return next(one for one in reversed(cluster.running) if one != leader)
+                return next(
+                    broker_id for broker_id in reversed(cluster.running) if broker_id != leader
+                )
             case "controller":
                 return cluster.controller()
             case "zookeeper":
@@ -115,14 +117,18 @@ class Scene:
         checked_s = monotonic() - began
         self.groups.wait_until_all_read(counts)
         self.groups.wait_until_committed(counts)
+        rejoined = {
+            reading.name: reading.rejoined for reading in self.groups.readings if reading.rejoined
+        }
         self.steps.append(
             f"end: slowest exit {self.producers.slowest_close}, "
             f"records checked after {checked_s:.1f} s, committed after "
-            f"{monotonic() - began:.1f} s; joined again: "
-            f"{ {one.name: one.rejoined for one in self.groups.readings if one.rejoined} }"
+            f"{monotonic() - began:.1f} s; joined again: {rejoined}"
         )
         self.groups.end()
-        setbacks = {one.name: one.setbacks for one in self.groups.readings if one.setbacks}
+        setbacks = {
+            reading.name: reading.setbacks for reading in self.groups.readings if reading.setbacks
+        }
         assert not setbacks, f"committed offsets were lost: {setbacks}"
         assert_identical(self.cluster, TOPIC)
         assert_identical(self.cluster, OFFSETS_TOPIC)
@@ -141,10 +147,10 @@ def scene(
         with library_producers(
             LIBRARIES, cluster.bootstrap, TOPIC, PARTITIONS, folder
         ) as producers:
-            found = Scene(cluster, servers, producers, groups)
+            opened_scene = Scene(cluster, servers, producers, groups)
             producers.wait_for_success()
             groups.wait_for_records()
-            yield found
+            yield opened_scene
     finally:
         with suppress(OSError):
             groups.close()

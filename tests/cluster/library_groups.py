@@ -92,26 +92,28 @@ class LibraryGroups:
 
     def _join_again(self) -> None:
         """Have members join whose libraries gave up; a test looks at how often."""
-        for one in self.readings:
-            if one.member.now.is_over or not one.member.is_running:
-                one.look()
-                one.rejoined.append(one.member.now.failure or "it ended")
-                assert len(one.rejoined) <= REJOINS_MAX, f"{one.name}: {one.rejoined}"
-                if not one.member.is_running:
-                    one.member = self._crew.take(one.member.library)
-                one.member.join(self.topic, one.group, one.assignor, session_ms=SESSION_MS)
+        for reading in self.readings:
+            if reading.member.now.is_over or not reading.member.is_running:
+                reading.look()
+                reading.rejoined.append(reading.member.now.failure or "it ended")
+                assert len(reading.rejoined) <= REJOINS_MAX, f"{reading.name}: {reading.rejoined}"
+                if not reading.member.is_running:
+                    reading.member = self._crew.take(reading.member.library)
+                reading.member.join(
+                    self.topic, reading.group, reading.assignor, session_ms=SESSION_MS
+                )
 
     def wait_until_all_read(self, counts: Mapping[int, int]) -> None:
         """Until each group has read so many records of each partition, from offset 0 on."""
-        wanted = {number: set(range(count)) for number, count in counts.items() if count}
+        expected = {number: set(range(count)) for number, count in counts.items() if count}
         left = dict.fromkeys(range(len(self.readings)))
 
         def is_done() -> bool:
             self._join_again()
             for number in list(left):
-                one = self.readings[number]
-                one.look()
-                if all(offsets <= one.read.get(at, set()) for at, offsets in wanted.items()):
+                reading = self.readings[number]
+                reading.look()
+                if all(offsets <= reading.read.get(at, set()) for at, offsets in expected.items()):
                     del left[number]
             return not left
 
@@ -119,15 +121,15 @@ class LibraryGroups:
 
     def wait_for_records(self) -> str:
         """Until each group has read more than now; returns which was the last."""
-        before = [one.count() for one in self.readings]
+        before = [reading.count() for reading in self.readings]
         last = ""
 
         def has_more() -> bool:
             nonlocal last
             self._join_again()
-            for one, count in zip(self.readings, before, strict=True):
-                if one.count() <= count:
-                    last = one.name
+            for reading, count in zip(self.readings, before, strict=True):
+                if reading.count() <= count:
+                    last = reading.name
                     return False
             return True
 
@@ -140,9 +142,9 @@ class LibraryGroups:
 
         def is_committed() -> bool:
             self._join_again()
-            for one in self.readings:
-                one.look()
-            return all(one.committed == ends for one in self.readings)
+            for reading in self.readings:
+                reading.look()
+            return all(reading.committed == ends for reading in self.readings)
 
         self._crew.wait_until(is_committed, f"each group has committed {ends}", READ_WAIT_S)
 
@@ -169,21 +171,21 @@ def read_values(bootstrap: str, topic: str, ends: Sequence[int]) -> dict[int, li
     """The values in each partition up to its end, in the order of their offsets."""
     settings = {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False}
     consumer = Consumer({**settings, "auto.offset.reset": "error"})
-    found: dict[int, list[bytes]] = {number: [] for number in range(len(ends))}
+    values: dict[int, list[bytes]] = {number: [] for number in range(len(ends))}
     try:
         for number, end in enumerate(ends):
             consumer.assign([TopicPartition(topic, number, 0)])
             deadline = monotonic() + READ_WAIT_S
-            while len(found[number]) < end:
+            while len(values[number]) < end:
                 assert monotonic() < deadline, f"partition {number} is not read to its end {end}"
                 for record in consumer.consume(1_000, timeout=0.2):
                     error, value = record.error(), record.value()
                     assert error is None, error
                     assert isinstance(value, bytes)
-                    found[number].append(value)
+                    values[number].append(value)
     finally:
         consumer.close()
-    return found
+    return values
 
 
 def end_offsets(bootstrap: str, topic: str, partitions: int) -> list[int]:

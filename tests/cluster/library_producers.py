@@ -105,8 +105,8 @@ class LibraryProducers:
         def behind() -> list[str]:
             return [
                 name
-                for name, one in self.producers.items()
-                if one.production.succeeded_since < since
+                for name, producer in self.producers.items()
+                if producer.production.succeeded_since < since
             ]
 
         with self._news:
@@ -119,25 +119,27 @@ class LibraryProducers:
 
     def end(self) -> None:
         """Wait for the calls under way, and end the programs."""
-        for one in self.producers.values():
-            one.end()
-        for one in self.producers.values():
-            one.join(WAIT_S)
-        for one in self.producers.values():
-            assert not one.is_alive(), f"{one.name} does not end"
+        for producer in self.producers.values():
+            producer.end()
+        for producer in self.producers.values():
+            producer.join(WAIT_S)
+        for producer in self.producers.values():
+            assert not producer.is_alive(), f"{producer.name} does not end"
             began = monotonic()
-            one.client.close()
-            self.slowest_close = max(self.slowest_close, (monotonic() - began, one.client.name))
+            producer.client.close()
+            self.slowest_close = max(
+                self.slowest_close, (monotonic() - began, producer.client.name)
+            )
 
-    def check(self, found: dict[int, list[bytes]]) -> None:
+    def check(self, values: dict[int, list[bytes]]) -> None:
         """Compare with the values in each partition: nothing acknowledged is missing, and what was
         sent with idempotence is there at most once and in order."""
-        for name, one in self.producers.items():
-            for partition, numbers in one.production.acknowledged.items():
-                there = numbers_of(name, found[partition])
+        for name, producer in self.producers.items():
+            for partition, numbers in producer.production.acknowledged.items():
+                there = numbers_of(name, values[partition])
                 lost = sorted(set(numbers).difference(there))
                 assert not lost, f"{name}: lost in partition {partition}: {lost}"
-                if one.is_idempotent:
+                if producer.is_idempotent:
                     doubled = [number for number, count in Counter(there).items() if count > 1]
                     assert not doubled, f"{name}: doubled in partition {partition}: {doubled}"
                     acknowledged = set(numbers)
@@ -148,8 +150,8 @@ class LibraryProducers:
         """How many records are acknowledged."""
         return sum(
             len(numbers)
-            for one in self.producers.values()
-            for numbers in one.production.acknowledged.values()
+            for producer in self.producers.values()
+            for numbers in producer.production.acknowledged.values()
         )
 
 
@@ -165,8 +167,8 @@ def library_producers(
 ) -> Iterator[LibraryProducers]:
     """Producers that run while the block does."""
     producers = LibraryProducers(libraries, bootstrap, topic, partitions, folder)
-    for one in producers.producers.values():
-        one.start()
+    for producer in producers.producers.values():
+        producer.start()
     try:
         yield producers
     finally:

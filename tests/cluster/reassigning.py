@@ -48,7 +48,7 @@ def move(cluster: BrokerCluster, name: str, targets: Mapping[int, Sequence[int] 
         if response.error_code == NOT_CONTROLLER:
             return False
         (topic,) = response.responses
-        assert not any(one.error_code for one in topic.partitions), response
+        assert not any(partition.error_code for partition in topic.partitions), response
         return True
 
     cluster.wait(is_begun, f"moving to {targets}")
@@ -64,9 +64,9 @@ def wait_for_moves(
         if response.error_code or response.topics:
             return False
         return all(
-            sorted(one.replica_nodes) == sorted(replicas[index])
+            sorted(state.replica_nodes) == sorted(replicas[index])
             for broker_id in cluster.running
-            for index, one in cluster.partitions(name, of=broker_id).items()
+            for index, state in cluster.partitions(name, of=broker_id).items()
         )
 
     cluster.wait(is_done, f"replicas {replicas}")

@@ -16,11 +16,14 @@ def log_bytes(folder: Path) -> bytes:
 
 def assert_identical(cluster: BrokerCluster, topic: str) -> None:
     """Every replica on a running broker has the same bytes; nothing is written meanwhile."""
-    for partition, found in cluster.partitions(topic).items():
+    for partition, state in cluster.partitions(topic).items():
         replicas = [
-            [folder / f"{topic}-{partition}" for folder in cluster.brokers[one].log_directories]
-            for one in found.replica_nodes
-            if one in cluster.running
+            [
+                folder / f"{topic}-{partition}"
+                for folder in cluster.brokers[broker_id].log_directories
+            ]
+            for broker_id in state.replica_nodes
+            if broker_id in cluster.running
         ]
         cluster.wait(partial(_is_equal, replicas), f"replicas of {topic}-{partition} identical")
 

@@ -15,7 +15,7 @@ def damage_in(folder: Path) -> str | None:
 
     returns  what was found; None when it is nothing, or what a start repairs without loss
     """
-    brokers = sorted({one.parent for one in folder.glob("broker-*/data*")})
+    brokers = sorted({directory.parent for directory in folder.glob("broker-*/data*")})
     assert brokers, folder
     for broker in brokers:
         done = subprocess.run(

@@ -11,12 +11,12 @@ from tests.support.broker_cluster import broker_cluster
 from tests.support.zookeeper import connect_text, zookeeper_ensemble
 
 
-def kill_each(found: Scene) -> None:
+def kill_each(scene: Scene) -> None:
     """Each part once, then the checks."""
     for victim in VICTIMS:
-        found.kill(victim)
-    found.check()
-    print(*found.steps, f"{found.producers.count()} records acknowledged", sep="\n")
+        scene.kill(victim)
+    scene.check()
+    print(*scene.steps, f"{scene.producers.count()} records acknowledged", sep="\n")
 
 
 @pytest.mark.slow
@@ -26,9 +26,9 @@ def test_no_library_loses_a_record_when_parts_of_a_cluster_on_zookeeper_are_kill
     with (
         zookeeper_ensemble(tmp_path) as servers,
         broker_cluster(tmp_path, zookeeper_connect=connect_text(servers, "/kills")) as cluster,
-        scene(cluster, tmp_path, servers=servers) as found,
+        scene(cluster, tmp_path, servers=servers) as opened_scene,
     ):
-        kill_each(found)
+        kill_each(opened_scene)
 
 
 @pytest.mark.slow
@@ -37,6 +37,6 @@ def test_no_library_loses_a_record_when_parts_of_a_cluster_on_the_embedded_tree_
 ) -> None:
     with (
         broker_cluster(tmp_path, zookeeper_connect=None) as cluster,
-        scene(cluster, tmp_path) as found,
+        scene(cluster, tmp_path) as opened_scene,
     ):
-        kill_each(found)
+        kill_each(opened_scene)

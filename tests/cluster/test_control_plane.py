@@ -103,10 +103,10 @@ def control_requests(
 def test_partitions_are_led_on_both_brokers_and_both_show_the_same(pair: BrokerCluster) -> None:
     pair.create_topic("t", assignment=ASSIGNMENT)
     shown = [pair.metadata("t", of=broker_id) for broker_id in (1, 2)]
-    for found in shown:
-        found.topics[0].partitions.sort(key=lambda one: one.partition_index)
-        found.brokers.sort(key=lambda broker: broker.node_id)
-        leaders = [one.leader_id for one in found.topics[0].partitions]
+    for metadata in shown:
+        metadata.topics[0].partitions.sort(key=lambda partition: partition.partition_index)
+        metadata.brokers.sort(key=lambda broker: broker.node_id)
+        leaders = [partition.leader_id for partition in metadata.topics[0].partitions]
         assert leaders == [replicas[0] for replicas in ASSIGNMENT.values()]
     assert shown[0] == shown[1]
 
@@ -142,7 +142,7 @@ def test_producer_ids_of_both_brokers_differ(pair: BrokerCluster) -> None:
         assert response.error_code == ErrorCode.NONE
         ids.append(response.producer_id)
     assert len(set(ids)) == 4
-    assert {one // 1_000 for one in ids} == {0, 1}
+    assert {producer_id // 1_000 for producer_id in ids} == {0, 1}
 
 
 def test_requests_of_an_earlier_controller_are_refused(
@@ -156,7 +156,7 @@ def test_requests_of_an_earlier_controller_are_refused(
     pair.wait(lambda: pair.controller() == survivor, "another controller")
     assert int(client.get("/controller_epoch")[0]) == epoch + 1
     pair.wait(
-        lambda: {one.leader_id for one in pair.partitions("t").values()} == {survivor},
+        lambda: {partition.leader_id for partition in pair.partitions("t").values()} == {survivor},
         "leaders on the survivor",
     )
     for request, version in control_requests(dead, epoch, broker_epoch(client, survivor)):
@@ -186,7 +186,9 @@ def test_requests_for_an_earlier_registration_are_refused(
         AllocateProducerIdsRequest(broker_id=bounced, broker_epoch=before),
     ):
         assert call(pair, controller, request, 0).error_code == ErrorCode.STALE_BROKER_EPOCH
-    assert {one.leader_id for one in pair.partitions("t", of=bounced).values()} == {controller}
+    assert {partition.leader_id for partition in pair.partitions("t", of=bounced).values()} == {
+        controller
+    }
 
 
 def test_controller_that_was_paused_is_replaced_and_follows_its_successor(

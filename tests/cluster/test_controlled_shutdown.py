@@ -33,13 +33,17 @@ def test_stopped_broker_leads_nothing_when_its_process_has_ended(
 ) -> None:
     cluster.create_topic(TOPIC, partitions=6)
     controller = cluster.controller()
-    stopped = next(one for one in cluster.running if (one == controller) == is_controller)
-    led = [index for index, one in cluster.partitions(TOPIC).items() if one.leader_id == stopped]
+    stopped = next(
+        broker_id for broker_id in cluster.running if (broker_id == controller) == is_controller
+    )
+    led = [
+        index for index, state in cluster.partitions(TOPIC).items() if state.leader_id == stopped
+    ]
     assert led
     before = cluster.partitions(TOPIC)
     cluster.stop(stopped)
     cluster.wait(
-        lambda: all(one.leader_id != stopped for one in cluster.partitions(TOPIC).values()),
+        lambda: all(state.leader_id != stopped for state in cluster.partitions(TOPIC).values()),
         "other leaders known",
     )
     for index in led:
@@ -100,14 +104,15 @@ def test_broker_without_a_controller_stops_after_its_attempts(
         registration["endpoints"] = ["PLAINTEXT://127.0.0.1:1"]
         client.create("/brokers/ids/7", json.dumps(registration).encode(), ephemeral=True)
         cluster.wait(
-            lambda: [one.node_id for one in cluster.metadata().brokers] == [1, 7], "both known"
+            lambda: [broker.node_id for broker in cluster.metadata().brokers] == [1, 7],
+            "both known",
         )
         # Another process becomes the controller, and does not respond.
         other = json.loads(client.get("/controller")[0]) | {"brokerid": 7}
         transaction = client.transaction()
         transaction.delete("/controller")
         transaction.create("/controller", json.dumps(other).encode(), ephemeral=True)
-        assert not [one for one in transaction.commit() if isinstance(one, Exception)]
+        assert not [result for result in transaction.commit() if isinstance(result, Exception)]
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         cluster.wait(lambda: is_refused(admin), "the other controller known")
         began = monotonic()

@@ -52,10 +52,10 @@ def fetched(cluster: BrokerCluster, broker_id: int, group: str) -> int | ErrorCo
         groups=[OffsetFetchRequestGroup(group_id=group, topics=topics)], require_stable=False
     )
     with Wire(cluster.brokers[broker_id].address) as wire:
-        (found,) = wire.call(request, FETCH_VERSION).groups
-    if found.error_code:
-        return ErrorCode(found.error_code)
-    return int(found.topics[0].partitions[0].committed_offset)
+        (group_offsets,) = wire.call(request, FETCH_VERSION).groups
+    if group_offsets.error_code:
+        return ErrorCode(group_offsets.error_code)
+    return int(group_offsets.topics[0].partitions[0].committed_offset)
 
 
 def check_elsewhere(cluster: BrokerCluster, group: str) -> None:
@@ -75,11 +75,11 @@ def is_kept(cluster: BrokerCluster, group: str) -> bool:
     coordinator = cluster.coordinator(group)
     if coordinator not in cluster.running:
         return False
-    found = fetched(cluster, coordinator, group)
-    if isinstance(found, ErrorCode):
-        assert found in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    offset = fetched(cluster, coordinator, group)
+    if isinstance(offset, ErrorCode):
+        assert offset in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return False
-    assert found == offset_of(group), f"{group}: {found} is not what was committed"
+    assert offset == offset_of(group), f"{group}: {offset} is not what was committed"
     return True
 
 

@@ -62,8 +62,8 @@ class Producer:
 
     def error(self) -> ErrorCode:
         """Of the next response."""
-        (one,) = self.wire.receive(0, PRODUCE_VERSION).responses[0].partition_responses
-        return ErrorCode(one.error_code)
+        (response,) = self.wire.receive(0, PRODUCE_VERSION).responses[0].partition_responses
+        return ErrorCode(response.error_code)
 
     def produce(self, acks: int) -> ErrorCode:
         self.send(acks)
@@ -72,42 +72,44 @@ class Producer:
 
 def in_sync(cluster: BrokerCluster, broker_id: int) -> set[int]:
     """The in-sync replicas of both topics together, as a broker knows them."""
-    found = [cluster.partitions(topic, of=broker_id)[0].isr_nodes for topic in ("one", "two")]
-    return {one for isr in found for one in isr}
+    replica_lists = [
+        cluster.partitions(topic, of=broker_id)[0].isr_nodes for topic in ("one", "two")
+    ]
+    return {broker_id for isr in replica_lists for broker_id in isr}
 
 
 def test_acks_all_waits_for_the_lag_and_the_others_do_not(patient: BrokerCluster) -> None:
     leader = patient.controller()
-    followers = [one for one in patient.running if one != leader]
+    followers = [broker_id for broker_id in patient.running if broker_id != leader]
     assignment = {0: [leader, *followers]}
     for topic, min_isr in (("one", "1"), ("two", "2")):
         patient.create_topic(topic, assignment=assignment, configs={"min.insync.replicas": min_isr})
-    one, unhindered = Producer(patient, leader, "one"), Producer(patient, leader, "one")
-    two = Producer(patient, leader, "two", 2 * LAG_MS)
-    assert one.produce(-1) is two.produce(-1) is ErrorCode.NONE
+    lenient, unhindered = Producer(patient, leader, "one"), Producer(patient, leader, "one")
+    strict = Producer(patient, leader, "two", 2 * LAG_MS)
+    assert lenient.produce(-1) is strict.produce(-1) is ErrorCode.NONE
 
     for follower in followers:
         patient.pause(follower)
     began = monotonic()
-    one.send(-1)
-    two.send(-1)
+    lenient.send(-1)
+    strict.send(-1)
     unhindered.send(0)
     assert unhindered.produce(1) is ErrorCode.NONE
     assert (monotonic() - began) * 1_000 < LAG_MS, "acks=1 does not wait"
-    assert one.error() is ErrorCode.NONE
+    assert lenient.error() is ErrorCode.NONE
     stall_ms = (monotonic() - began) * 1_000
     assert LAG_MS / 2 < stall_ms < STALL_MAX_MS, "until the in-sync replicas shrink"
     patient.wait(lambda: in_sync(patient, leader) == {leader}, "the leader is alone in sync")
-    assert two.error() is ErrorCode.REQUEST_TIMED_OUT, "it is appended, and not committed"
-    assert two.produce(-1) is ErrorCode.NOT_ENOUGH_REPLICAS
-    assert two.produce(1) is ErrorCode.NONE
-    assert one.produce(-1) is ErrorCode.NONE
+    assert strict.error() is ErrorCode.REQUEST_TIMED_OUT, "it is appended, and not committed"
+    assert strict.produce(-1) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert strict.produce(1) is ErrorCode.NONE
+    assert lenient.produce(-1) is ErrorCode.NONE
 
     for follower in followers:
         patient.resume(follower)
     for topic in ("one", "two"):
         patient.wait_until_complete(topic)
-    assert one.produce(-1) is two.produce(-1) is ErrorCode.NONE
+    assert lenient.produce(-1) is strict.produce(-1) is ErrorCode.NONE
 
 
 def test_leader_that_dies_while_its_shrink_is_in_flight_loses_nothing(
@@ -125,7 +127,7 @@ def test_leader_that_dies_while_its_shrink_is_in_flight_loses_nothing(
         folder, zookeeper_connect=f"{ensemble}/{folder.name}", overrides=settings
     ) as cluster:
         controller = cluster.controller()
-        leader, follower = (one for one in cluster.running if one != controller)
+        leader, follower = (broker_id for broker_id in cluster.running if broker_id != controller)
         cluster.create_topic(TOPIC, assignment={0: [leader, controller, follower]})
         with producing(cluster.bootstrap, TOPIC, 1) as (production, sender):
             sender.wait_for(200, timeout_s=90)

@@ -86,5 +86,5 @@ def test_damaged_batch_keeps_no_other_partition_from_consumers_and_followers(
         cluster.start(FOLLOWER)
         cluster.wait_for_leaders(SOUND, {0: LEADER}, isr=2)
         assert_identical(cluster, SOUND)
-        (found,) = cluster.partitions(DAMAGED).values()
-        assert found.isr_nodes == [LEADER]
+        (state,) = cluster.partitions(DAMAGED).values()
+        assert state.isr_nodes == [LEADER]

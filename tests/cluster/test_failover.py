@@ -30,7 +30,7 @@ def test_nothing_is_lost_when_a_broker_is_killed(cluster: BrokerCluster, victim:
         controller = cluster.controller()
         killed = {
             "leader": leader,
-            "follower": next(one for one in cluster.running if one != leader),
+            "follower": next(broker_id for broker_id in cluster.running if broker_id != leader),
             "controller": controller,
         }[victim]
         cluster.kill(killed)

@@ -24,7 +24,7 @@ def racks(ensemble: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[B
         folder,
         zookeeper_connect=f"{ensemble}/{folder.name}",
         overrides={"replica.selector.class": SELECTOR},
-        of_broker={one: {"broker.rack": f"rack-{one}"} for one in (1, 2, 3)},
+        of_broker={broker_id: {"broker.rack": f"rack-{broker_id}"} for broker_id in (1, 2, 3)},
     ) as cluster:
         yield cluster
 

@@ -56,7 +56,10 @@ def wait_for_more(cluster: BrokerCluster, production: Production, *, timeout_s: 
     """Until every partition has 50 more acknowledged records."""
     before = {index: len(production.acknowledged[index]) for index in PREFERRED}
     cluster.wait(
-        lambda: all(len(production.acknowledged[one]) >= before[one] + 50 for one in before),
+        lambda: all(
+            len(production.acknowledged[partition]) >= before[partition] + 50
+            for partition in before
+        ),
         "records of every partition are acknowledged",
         timeout_s=timeout_s,
     )
@@ -92,7 +95,9 @@ def test_leader_without_space_hands_over_and_leads_again_when_it_has_space(
             took_s = monotonic() - filled_s
             assert took_s < LIMIT_S
             cluster.wait(
-                lambda: FULL not in {one.leader_id for one in cluster.partitions(TOPIC).values()},
+                lambda: (
+                    FULL not in {state.leader_id for state in cluster.partitions(TOPIC).values()}
+                ),
                 "every partition led by a broker with space",
             )
             sender.wait_for(500, timeout_s=90)
@@ -167,12 +172,12 @@ def test_last_in_sync_replica_leads_on_when_every_disk_is_full(
                 disk.fill()
             cluster.wait(
                 lambda: all(
-                    list(one.isr_nodes) == [one.leader_id]
-                    for one in cluster.partitions(TOPIC).values()
+                    list(state.isr_nodes) == [state.leader_id]
+                    for state in cluster.partitions(TOPIC).values()
                 ),
                 "one replica in sync, which leads",
             )
-            epochs = {key: one.leader_epoch for key, one in cluster.partitions(TOPIC).items()}
+            epochs = {key: state.leader_epoch for key, state in cluster.partitions(TOPIC).items()}
             assert all(epoch < 10 for epoch in epochs.values()), epochs
             for disk in full:
                 disk.free()

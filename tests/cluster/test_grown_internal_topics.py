@@ -92,7 +92,7 @@ class Clients:
             topics = self._admin.list_topics(timeout=WAIT_S).topics
             return all(
                 len(topics[topic].partitions) == COUNT
-                and all(found.leader >= 0 for found in topics[topic].partitions.values())
+                and all(partition.leader >= 0 for partition in topics[topic].partitions.values())
                 for topic in INTERNAL
             )
 

@@ -33,8 +33,9 @@ def delete_topic(cluster: BrokerCluster) -> None:
 def is_absent(cluster: BrokerCluster) -> bool:
     """Whether no running broker knows the topic."""
     return all(
-        cluster.metadata(TOPIC, of=one).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        for one in cluster.running
+        cluster.metadata(TOPIC, of=broker_id).topics[0].error_code
+        == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for broker_id in cluster.running
     )
 
 
@@ -44,7 +45,7 @@ def test_topic_deleted_and_made_again_while_a_replica_was_away_has_only_new_reco
     cluster.create_topic(TOPIC)
     with producing(cluster.bootstrap, TOPIC, 1) as (_, sender):
         sender.wait_for(300, timeout_s=90)
-    away = next(one for one in cluster.running if one != cluster.controller())
+    away = next(broker_id for broker_id in cluster.running if broker_id != cluster.controller())
     cluster.kill(away)
     delete_topic(cluster)
     cluster.start(away)
@@ -63,7 +64,7 @@ def test_leading_controller_killed_and_restarted_before_anyone_saw_its_death_los
     cluster: BrokerCluster,
 ) -> None:
     controller = cluster.controller()
-    others = [one for one in cluster.running if one != controller]
+    others = [broker_id for broker_id in cluster.running if broker_id != controller]
     cluster.create_topic(TOPIC, assignment={0: [controller, *others]})
     with producing(cluster.bootstrap, TOPIC, 1) as (production, sender):
         sender.wait_for(300, timeout_s=90)
@@ -101,7 +102,7 @@ def test_killed_leader_with_unreplicated_records_drops_them_when_it_follows(
     leader has others."""
     cluster.create_topic(TOPIC, configs={"min.insync.replicas": "1"})
     leader = cluster.leader(TOPIC)
-    followers = [one for one in cluster.running if one != leader]
+    followers = [broker_id for broker_id in cluster.running if broker_id != leader]
     with producing(cluster.bootstrap, TOPIC, 1, **{"acks": 1, "enable.idempotence": False}) as (
         production,
         sender,

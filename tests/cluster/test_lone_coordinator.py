@@ -134,10 +134,10 @@ def committed(cluster: BrokerCluster, group: str) -> int | ErrorCode:
     request = OffsetFetchRequest(
         groups=[OffsetFetchRequestGroup(group_id=group, topics=topics)], require_stable=False
     )
-    (found,) = call(cluster, SURVIVOR, request).groups
-    if found.error_code:
-        return ErrorCode(found.error_code)
-    return int(found.topics[0].partitions[0].committed_offset)
+    (group_offsets,) = call(cluster, SURVIVOR, request).groups
+    if group_offsets.error_code:
+        return ErrorCode(group_offsets.error_code)
+    return int(group_offsets.topics[0].partitions[0].committed_offset)
 
 
 def is_readable(cluster: BrokerCluster, group: str) -> bool:
@@ -215,7 +215,7 @@ def test_lone_group_coordinator_returns_offsets_and_refuses_commits(
         assert [member.member_id for member in described.members] == [member_id]
     listed = call(cluster, SURVIVOR, ListGroupsRequest())
     assert listed.error_code == ErrorCode.NONE
-    assert {one.group_id for one in listed.groups} == set(GROUPS)
+    assert {group.group_id for group in listed.groups} == set(GROUPS)
     rebalanced, (_, member_id, _) = members.popitem()
     joined = call(cluster, SURVIVOR, join(rebalanced, member_id))
     assert joined.error_code == ErrorCode.NONE
@@ -287,7 +287,7 @@ def test_lone_transaction_coordinator_describes_and_refuses(cluster: BrokerClust
         cluster, SURVIVOR, ListTransactionsRequest(state_filters=[], producer_id_filters=[])
     )
     assert listed.error_code == ErrorCode.NONE
-    assert {one.transactional_id for one in listed.transaction_states} == set(IDS)
+    assert {state.transactional_id for state in listed.transaction_states} == set(IDS)
     cluster.start(1)
     cluster.wait_until_complete(TRANSACTION_TOPIC, isr=2)
     for name, (_, add) in begun.items():

@@ -36,8 +36,8 @@ WAIT_S = 180
 
 @pytest.fixture(params=[(1, 2), (1,)], ids=["two of Apache", "one of Apache"])
 def apache(request: pytest.FixtureRequest) -> Collection[int]:
-    found: Collection[int] = request.param
-    return found
+    broker_ids: Collection[int] = request.param
+    return broker_ids
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def command(
 
 def finish_replacement(cluster: BrokerCluster, broker_id: int) -> None:
     """The commands of the recipe, at another broker than the one that was replaced."""
-    other = next(one for one in BROKERS if one != broker_id)
+    other = next(other_id for other_id in BROKERS if other_id != broker_id)
 
     def is_replicated() -> bool:
         done = command(cluster, other, "topics", "--describe", "--under-replicated-partitions")
@@ -106,7 +106,7 @@ def test_brokers_of_both_kinds_lead_follow_and_control_while_each_is_killed(
         sender.wait_for(RECORDS, WAIT_S)
         # Which broker is the next controller, the fastest decides.
         for _ in range(CONTROLLERS_MAX):
-            if {one in apache for one in controllers} == {True, False}:
+            if {controller in apache for controller in controllers} == {True, False}:
                 break
             former = cluster.controller()
             cluster.stop(former)
@@ -116,7 +116,7 @@ def test_brokers_of_both_kinds_lead_follow_and_control_while_each_is_killed(
             cluster.wait_for_brokers()
             cluster.wait_until_complete(TOPIC)
         sender.wait_for(RECORDS, WAIT_S)
-    assert {one in apache for one in controllers} == {True, False}, controllers
+    assert {controller in apache for controller in controllers} == {True, False}, controllers
     assert not production.failures
     check(production, cluster.bootstrap)
     assert_identical(cluster, TOPIC)
@@ -141,7 +141,7 @@ class Reader:
     """A member of a group that goes on over all replacements."""
 
     def __init__(self, bootstrap: str) -> None:
-        self.found: dict[int, set[int]] = {partition: set() for partition in REPLICAS}
+        self.numbers: dict[int, set[int]] = {partition: set() for partition in REPLICAS}
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
@@ -152,8 +152,8 @@ class Reader:
         )
         self._consumer.subscribe([TOPIC])
 
-    def has_read(self, wanted: dict[int, set[int]]) -> bool:
-        """Read on, commit, and look whether everything wanted has been read."""
+    def has_read(self, expected: dict[int, set[int]]) -> bool:
+        """Read on, commit, and look whether everything expected has been read."""
         read = False
         for message in self._consumer.consume(5_000, timeout=0.5):
             error, partition, value = message.error(), message.partition(), message.value()
@@ -162,11 +162,11 @@ class Reader:
                 continue
             assert partition is not None
             assert value is not None
-            self.found[partition].add(int(value))
+            self.numbers[partition].add(int(value))
             read = True
         if read:
             self._consumer.commit(asynchronous=True)
-        return all(numbers <= self.found[partition] for partition, numbers in wanted.items())
+        return all(numbers <= self.numbers[partition] for partition, numbers in expected.items())
 
     def close(self) -> None:
         self._consumer.close()
@@ -186,8 +186,10 @@ def test_all_brokers_are_replaced_one_by_one_and_back(tmp_path: Path, ensemble: 
                     cluster.replace(broker_id, kind)
                     finish_replacement(cluster, broker_id)
                     sender.wait_for(RECORDS, WAIT_S)
-                    wanted = {one: set(sent) for one, sent in production.acknowledged.items()}
-                    cluster.wait(partial(reader.has_read, wanted), "all read")
+                    numbers = {
+                        partition: set(sent) for partition, sent in production.acknowledged.items()
+                    }
+                    cluster.wait(partial(reader.has_read, numbers), "all read")
         assert not production.failures
         check(production, cluster.bootstrap)
         assert_identical(cluster, TOPIC)

@@ -151,7 +151,9 @@ def test_follower_has_the_producers_transactions_and_epochs_of_its_leader(
         assert_identical(cluster, TOPIC)
         cluster.stop(OURS)
         cluster.stop(APACHE)
-        ours, apache = (cluster.brokers[one].data / f"{TOPIC}-0" for one in (OURS, APACHE))
+        ours, apache = (
+            cluster.brokers[broker_id].data / f"{TOPIC}-0" for broker_id in (OURS, APACHE)
+        )
         assert producers(ours) == producers(apache)
         assert producers(ours)
         assert epochs(ours) == epochs(apache) != []

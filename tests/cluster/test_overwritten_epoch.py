@@ -45,7 +45,7 @@ def check_that_the_controller_works(cluster: BrokerCluster, topic: str) -> None:
     cluster.wait(lambda: cluster.controller() in cluster.running, "a controller", timeout_s=LIMIT_S)
     cluster.create_topic(topic)
     controller = cluster.controller()
-    victim = next(one for one in cluster.running if one != controller)
+    victim = next(broker_id for broker_id in cluster.running if broker_id != controller)
     cluster.stop(victim)
     cluster.wait_until_complete(topic, isr=2)
     cluster.start(victim)

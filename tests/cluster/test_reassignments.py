@@ -27,7 +27,9 @@ ONE_IN_SYNC = {"min.insync.replicas": "1"}
 def wait_until_led_by_others(cluster: BrokerCluster) -> None:
     """Until every partition has a leader that runs."""
     cluster.wait(
-        lambda: all(one.leader_id in cluster.running for one in cluster.partitions(TOPIC).values()),
+        lambda: all(
+            state.leader_id in cluster.running for state in cluster.partitions(TOPIC).values()
+        ),
         "other leaders",
     )
 
@@ -37,10 +39,10 @@ def check_folders(cluster: BrokerCluster, replicas: Mapping[int, Sequence[int]])
     for index, kept in replicas.items():
         for broker_id in cluster.running:
             folder = cluster.brokers[broker_id].data / f"{TOPIC}-{index}"
-            wanted = broker_id in kept
+            is_kept = broker_id in kept
             cluster.wait(
-                partial(lambda folder, wanted: folder.exists() == wanted, folder, wanted),
-                f"{folder} {'kept' if wanted else 'removed'}",
+                partial(lambda folder, is_kept: folder.exists() == is_kept, folder, is_kept),
+                f"{folder} {'kept' if is_kept else 'removed'}",
             )
 
 
@@ -48,7 +50,9 @@ def committed(consumers: Sequence[Consumer]) -> list[int]:
     """The committed offsets of the topic, by group and partition; -1001 where there is none."""
     partitions = [TopicPartition(TOPIC, index) for index in BEFORE]
     return [
-        one.offset for consumer in consumers for one in consumer.committed(partitions, timeout=60)
+        stored.offset
+        for consumer in consumers
+        for stored in consumer.committed(partitions, timeout=60)
     ]
 
 
@@ -104,7 +108,7 @@ def test_cancelled_moves_leave_the_replicas_as_they_were(cluster: BrokerCluster)
     cluster.create_topic(TOPIC, assignment=BEFORE, configs=ONE_IN_SYNC)
     # Broker 1 is the one that is asked who the controller is.
     paused = 3 if cluster.controller() != 3 else 2
-    targets = {index: [paused] for index, found in BEFORE.items() if paused not in found}
+    targets = {index: [paused] for index, replicas in BEFORE.items() if paused not in replicas}
     with producing(cluster.bootstrap, TOPIC, 3) as (production, sender):
         sender.wait_for(300, timeout_s=90)
         cluster.pause(paused)
@@ -161,13 +165,14 @@ def balancing(ensemble: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def test_leaders_go_back_to_a_broker_that_came_back(balancing: BrokerCluster) -> None:
     cluster = balancing
     cluster.create_topic(TOPIC, assignment=BEFORE)
-    victim = next(one for one in cluster.running if one != cluster.controller())
+    victim = next(broker_id for broker_id in cluster.running if broker_id != cluster.controller())
     cluster.kill(victim)
     wait_until_led_by_others(cluster)
     cluster.start(victim)
     cluster.wait(
         lambda: all(
-            one.leader_id == BEFORE[index][0] for index, one in cluster.partitions(TOPIC).items()
+            state.leader_id == BEFORE[index][0]
+            for index, state in cluster.partitions(TOPIC).items()
         ),
         "every partition led by its preferred leader",
     )

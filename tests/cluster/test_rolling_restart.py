@@ -36,7 +36,11 @@ def write_pid(cluster: BrokerCluster, folder: Path, broker_id: int) -> None:
 
 def restart_ended(cluster: BrokerCluster, folder: Path) -> list[int]:
     """Start again what has ended, as an init system does; which it was."""
-    ended = [one for one in cluster.running if not cluster.brokers[one].process.running()]
+    ended = [
+        broker_id
+        for broker_id in cluster.running
+        if not cluster.brokers[broker_id].process.running()
+    ]
     for broker_id in ended:
         cluster.running.remove(broker_id)
         cluster.brokers[broker_id].close()
@@ -50,7 +54,7 @@ def test_restart_under_load_fails_and_loses_no_record(
 ) -> None:
     cluster.create_topic(TOPIC, partitions=PARTITIONS)
     controller = cluster.controller()
-    others = [one for one in cluster.running if one != controller]
+    others = [broker_id for broker_id in cluster.running if broker_id != controller]
     command = pid_files(cluster, tmp_path)
     words = ["--bootstrap-server", cluster.bootstrap, "--command", command]
     planned = our_tool_here("rolling-restart", [*words, "--dry-run"])
@@ -85,7 +89,9 @@ def test_broker_that_does_not_come_back_is_named_and_no_other_one_restarted(
     cluster: BrokerCluster, tmp_path: Path
 ) -> None:
     cluster.create_topic(TOPIC, partitions=PARTITIONS)
-    first, *others = sorted(cluster.running, key=lambda one: (one == cluster.controller(), one))
+    first, *others = sorted(
+        cluster.running, key=lambda broker_id: (broker_id == cluster.controller(), broker_id)
+    )
     words = ["--bootstrap-server", cluster.bootstrap, "--timeout-ms", "3000"]
     command = pid_files(cluster, tmp_path)
     for line, text in (
@@ -101,7 +107,7 @@ def test_broker_that_does_not_come_back_is_named_and_no_other_one_restarted(
         done = our_tool_here("rolling-restart", [*words, "--command", line])
         assert done.exit_code == 1, done
         assert text in done.errors
-    assert all(cluster.brokers[one].process.running() for one in others)
+    assert all(cluster.brokers[other_id].process.running() for other_id in others)
 
 
 def test_restart_that_would_leave_too_few_replicas_is_refused(cluster: BrokerCluster) -> None:
@@ -123,7 +129,9 @@ def response(*, isr: list[int], leader: int = 1, controller: int = 1) -> Metadat
         error_code=0, partition_index=0, leader_id=leader, replica_nodes=[1, 2], isr_nodes=isr
     )
     return MetadataResponse(
-        brokers=[MetadataResponseBroker(node_id=one, host="h", port=1) for one in (1, 2)],
+        brokers=[
+            MetadataResponseBroker(node_id=broker_id, host="h", port=1) for broker_id in (1, 2)
+        ],
         controller_id=controller,
         topics=[MetadataResponseTopic(error_code=0, name="t", partitions=[row])],
     )

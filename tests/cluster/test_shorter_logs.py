@@ -77,8 +77,8 @@ def test_leader_with_a_shorter_log_that_starts_before_its_session_ends_does_not_
         sender.wait_for(2_000, timeout_s=90)
     bounced = cluster.controller()
     if victim == "leader":
-        leaders = {found.leader_id for found in cluster.partitions(TOPIC).values()}
-        bounced = next(one for one in sorted(leaders) if one != bounced)
+        leaders = {partition.leader_id for partition in cluster.partitions(TOPIC).values()}
+        bounced = next(broker_id for broker_id in sorted(leaders) if broker_id != bounced)
     kill_and_cut(cluster, bounced)
     cluster.start(bounced)
     finish(cluster)

@@ -93,9 +93,9 @@ def _is_removal(in_sync: bytes) -> bool:
 @pytest.fixture
 def link(ensemble: str) -> Iterator[ZooKeeperLink]:
     """That of the controller."""
-    found = ZooKeeperLink(ensemble)
-    yield found
-    found.close()
+    opened_link = ZooKeeperLink(ensemble)
+    yield opened_link
+    opened_link.close()
 
 
 @contextmanager
@@ -140,8 +140,8 @@ def test_what_the_leader_of_a_past_epoch_acknowledges_after_a_stop_is_not_lost(
 
 
 def _leads_since(cluster: BrokerCluster, epoch: int) -> bool:
-    (found,) = cluster.partitions(TOPIC, of=OTHERS[0]).values()
-    return found.leader_id in OTHERS and found.leader_epoch > epoch
+    (state,) = cluster.partitions(TOPIC, of=OTHERS[0]).values()
+    return state.leader_id in OTHERS and state.leader_epoch > epoch
 
 
 def acknowledged_when_it_goes_on(cluster: BrokerCluster) -> bytes:

@@ -35,8 +35,8 @@ def described(broker: Wire) -> str:
     resource = DescribeConfigsResource(
         resource_type=TOPIC_RESOURCE, resource_name=TOPIC, configuration_keys=[KEY]
     )
-    (found,) = broker.call(DescribeConfigsRequest(resources=[resource]), 4).results
-    ((value,),) = [[one.value for one in found.configs]]
+    (result,) = broker.call(DescribeConfigsRequest(resources=[resource]), 4).results
+    ((value,),) = [[config.value for config in result.configs]]
     assert isinstance(value, str)
     return value
 
@@ -47,6 +47,6 @@ def test_change_is_described_at_once_by_every_broker(cluster: BrokerCluster) -> 
     for number in range(30):
         value = str(100_000 + number)
         alter(brokers[number % len(brokers)], value)
-        assert [described(one) for one in reversed(brokers)] == [value] * len(brokers)
-    for one in brokers:
-        one.close()
+        assert [described(broker) for broker in reversed(brokers)] == [value] * len(brokers)
+    for broker in brokers:
+        broker.close()

@@ -26,7 +26,7 @@ TRANSACTION = 1
 
 def finalize(cluster: BrokerCluster) -> bool:
     """Ask every broker that runs; whether version 2 is finalized, by one of them."""
-    addresses = [cluster.brokers[one].address for one in cluster.running]
+    addresses = [cluster.brokers[broker_id].address for broker_id in cluster.running]
     errors = [update_transaction_version(address)[0] for address in addresses]
     return errors.count(ErrorCode.NOT_CONTROLLER) == len(errors) - 1 and any(
         finalized_features(address)[1] for address in addresses
@@ -38,8 +38,8 @@ def coordinator_of(cluster: BrokerCluster, transactional_id: str) -> str:
     alive = cluster.brokers[cluster.running[0]].address
     request = FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=[transactional_id])
     with Wire(alive) as wire:
-        (found,) = wire.call(request, 4).coordinators
-    return f"{found.host}:{found.port}"
+        (coordinator,) = wire.call(request, 4).coordinators
+    return f"{coordinator.host}:{coordinator.port}"
 
 
 def test_every_broker_shows_what_the_controller_finalized_also_one_that_was_away(

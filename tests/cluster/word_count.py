@@ -79,7 +79,9 @@ class WordCount:
             if number % 1_000 == 0:
                 producer.flush(ASK_S)
         assert not producer.flush(STALL_S), "the source is not filled"
-        self._consumer.assign([TopicPartition(TARGET, one, 0) for one in range(PARTITIONS)])
+        self._consumer.assign(
+            [TopicPartition(TARGET, partition, 0) for partition in range(PARTITIONS)]
+        )
         self._instances = [self._start(number) for number in range(self._instance_count)]
 
     def _start(self, number: int) -> LoggedProcess:
@@ -112,7 +114,7 @@ class WordCount:
             self._read(0.2)
             if self.counted() > last:
                 last, moved_s = self.counted(), monotonic()
-            tails = "\n".join(one.tail()[-2_000:] for one in self._instances)
+            tails = "\n".join(instance.tail()[-2_000:] for instance in self._instances)
             assert monotonic() < moved_s + STALL_S, f"{last} are counted; instances:\n{tails}"
 
     def kill_instance(self) -> None:
@@ -145,9 +147,9 @@ class WordCount:
         self.wait_for(self.total)
         wait_until_stable(self._cluster, TARGET, PARTITIONS, timeout_s=STALL_S)
         self._read(1.0)
-        assert {word: found[-1] for word, found in self.updates.items()} == dict(self.expected)
-        for word, found in self.updates.items():
-            assert found == list(range(1, self.expected[word] + 1)), f"the updates of {word}"
+        assert {word: counts[-1] for word, counts in self.updates.items()} == dict(self.expected)
+        for word, counts in self.updates.items():
+            assert counts == list(range(1, self.expected[word] + 1)), f"the updates of {word}"
 
     def close(self) -> None:
         """End the instances."""

@@ -196,13 +196,13 @@ class Client:
         deadline_s = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline_s:
             entries = self.describe(BROKER, "0")["entries"]
-            known = {
+            keys = {
                 synonym[0]
                 for entry in entries.values()
                 for synonym in entry["synonyms"]
                 if synonym[2] == source
             }
-            if settings.keys() <= known:
+            if settings.keys() <= keys:
                 return
         raise AssertionError("the broker has not heard of the change")
 

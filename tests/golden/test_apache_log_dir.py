@@ -56,8 +56,10 @@ def contents_of(broker: BrokerProcess) -> dict[str, Any]:
 
 def differences(broker: BrokerProcess, *, without: tuple[str, ...] = ()) -> list[str]:
     """Between the golden contents and what the broker serves, field by field."""
-    found = compare("contents", golden_contents(), contents_of(broker))
-    return [str(one) for one in found if not one.where.endswith(without)]
+    all_differences = compare("contents", golden_contents(), contents_of(broker))
+    return [
+        str(difference) for difference in all_differences if not difference.where.endswith(without)
+    ]
 
 
 @each_state

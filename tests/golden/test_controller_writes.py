@@ -39,8 +39,8 @@ class WrittenCluster:
 
         def keep(session_id: int, operations: Sequence[ZkOperation], now_ms: int) -> TreeChange:
             change = transact(session_id, operations, now_ms)
-            for one in operations:
-                match one:
+            for operation in operations:
+                match operation:
                     case Create(path=path, data=data):
                         self.writes.append(("create", path, data or b""))
                     case SetData(path=path, data=data):
@@ -88,8 +88,10 @@ class WrittenCluster:
         image = active.image
         for topic, partition in image.partitions():
             state = partition.state
-            live = [one for one in partition.replicas if one in self._cluster.nodes]
-            late = () if state is None else [one for one in live if one not in state.isr]
+            live = [replica for replica in partition.replicas if replica in self._cluster.nodes]
+            late = (
+                () if state is None else [replica for replica in live if replica not in state.isr]
+            )
             if state is not None and state.leader in live and late:
                 epoch = self._cluster.nodes[state.leader].controller.broker_epoch
                 proposal = AlterIsr(

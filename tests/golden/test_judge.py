@@ -69,8 +69,8 @@ def dump(written: Written, folder: Path, suffix: str, *arguments: str) -> str:
     assert files, f"there is no {suffix} file"
     done = run_tool(DUMP_LOG_TOOL, ["--files", ",".join(files), *arguments], folder=folder)
     assert done.exit_code == 0, done.errors
-    said = done.output + done.errors
-    assert not COMPLAINTS.search(said), said
+    output = done.output + done.errors
+    assert not COMPLAINTS.search(output), output
     return done.output
 
 
@@ -79,13 +79,13 @@ def test_dump_log_segments_reads_every_file_without_a_warning(
     state: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     written: Written = request.getfixturevalue(state)
-    said = dump(written, tmp_path, ".log", "--deep-iteration", "--print-data-log")
+    output = dump(written, tmp_path, ".log", "--deep-iteration", "--print-data-log")
     stored = sum(
-        len(one["records"])
+        len(batch["records"])
         for partition in written.contents.values()
-        for one in partition["records"]["batches"]
+        for batch in partition["records"]["batches"]
     )
-    assert len(re.findall(r"^\| offset: ", said, re.MULTILINE)) >= stored
+    assert len(re.findall(r"^\| offset: ", output, re.MULTILINE)) >= stored
     if state == "stopped":
         dump(written, tmp_path, ".index", "--index-sanity-check")
         dump(written, tmp_path, ".index", "--verify-index-only")
@@ -110,8 +110,10 @@ def test_apache_kafka_opens_our_directory_and_serves_the_same(
                 topic, _, _ = name.rpartition("-")
                 talk.wait_for_topic(topic, 2 if topic == "plain" else 1)
             served = read_contents(talk, Masks())
-            found = [str(one) for one in compare("contents", written.contents, served)]
-            assert [line for line in found if not is_of_the_move(line, state)] == []
+            lines = [
+                str(difference) for difference in compare("contents", written.contents, served)
+            ]
+            assert [line for line in lines if not is_of_the_move(line, state)] == []
             response = talk.quiet(produce_request("rolled", batch(2)), 9)
             stored = response.responses[0].partition_responses[0]
             assert (stored.error_code, stored.base_offset) == (0, 48)

@@ -30,4 +30,4 @@ def test_replicas_are_placed_as_by_apache_kafka() -> None:
             shift=row["start"],
             first_partition=row["first"],
         )
-        assert [list(placed[one]) for one in sorted(placed)] == row["placed"], row
+        assert [list(placed[partition]) for partition in sorted(placed)] == row["placed"], row

@@ -51,8 +51,8 @@ def test_directory_in_use_by_one_broker_is_refused_by_the_other(tmp_path: Path) 
         finally:
             ours.close()
         with apache_kafka(tmp_path / "apache", zookeeper_address=f"{coordinator}/two") as apache:
-            said = refused_start(tmp_path / "ours", apache.data)
-            assert f"{apache.data} is in use by another broker process" in said
+            output = refused_start(tmp_path / "ours", apache.data)
+            assert f"{apache.data} is in use by another broker process" in output
             assert apache.process.running()
 
 
@@ -109,7 +109,7 @@ def lay_down(data: Path) -> None:
             (folder / "leader-epoch-checkpoint").write_text(text)
 
 
-def found(data: Path, name: str) -> tuple[dict[str, tuple[int, int]], list[tuple[int, int]]]:
+def contents_of(data: Path, name: str) -> tuple[dict[str, tuple[int, int]], list[tuple[int, int]]]:
     """Segments, by size and checksum, and leader epochs on disk."""
     folder = data / f"{name}-0"
     checkpoint = folder / "leader-epoch-checkpoint"
@@ -146,5 +146,5 @@ def test_after_a_crash_both_find_the_same_batches_and_epochs(tmp_path: Path) -> 
         apache.process.kill()
     for name, crashed in CRASHED.items():
         recover_ours(tmp_path / "ours" / f"{name}-0")
-        segments, epochs = found(tmp_path / "data", name)
-        assert found(tmp_path / "ours", name) == (segments, crashed.ours or epochs), name
+        segments, epochs = contents_of(tmp_path / "data", name)
+        assert contents_of(tmp_path / "ours", name) == (segments, crashed.ours or epochs), name

@@ -41,8 +41,8 @@ def bases_of(address: str, data: Path) -> dict[str, list[str]]:
     for topic, configs in TOPICS.items():
         talk.make_topic(topic, configs={"segment.ms": "604800000", **configs})
         for number in range(6):
-            one = Record(b"key", b"%d" % number, timestamp_ms=START_MS + number * MINUTE_MS)
-            response = talk.quiet(produce_request(topic, build_batch([one])), 9)
+            record = Record(b"key", b"%d" % number, timestamp_ms=START_MS + number * MINUTE_MS)
+            response = talk.quiet(produce_request(topic, build_batch([record])), 9)
             assert response.responses[0].partition_responses[0].error_code == 0
     talk.close()
     return {topic: sorted(path.stem for path in data.glob(f"{topic}-0/*.log")) for topic in TOPICS}
@@ -51,10 +51,10 @@ def bases_of(address: str, data: Path) -> dict[str, list[str]]:
 def test_segments_roll_at_the_same_offsets_as_in_apache_kafka(tmp_path: Path) -> None:
     settings = {"log.cleaner.enable": "false"}
     with odradek_broker(tmp_path / "ours", overrides=settings) as broker:
-        found = bases_of(broker.address, broker.data)
+        bases_of_topics = bases_of(broker.address, broker.data)
     with apache_node(tmp_path / "apache", overrides=settings) as apache:
-        assert found == bases_of(apache.address, apache.data)
-    assert {topic: len(bases) for topic, bases in found.items()} == {
+        assert bases_of_topics == bases_of(apache.address, apache.data)
+    assert {topic: len(bases) for topic, bases in bases_of_topics.items()} == {
         "compacted": 2,
         "both": 2,
         "deleted": 1,

@@ -28,8 +28,8 @@ def test_znodes_are_those_of_apache_kafka(tmp_path: Path) -> None:
         ) as broker,
     ):
         act(broker.address)
-        found = read(address)
+        nodes = read(address)
     registration = "/brokers/ids/3"
     *others, data = recorded[registration]
     recorded[registration] = (*others, data.replace('"features":{}', FEATURES))
-    assert found == recorded
+    assert nodes == recorded

@@ -53,16 +53,16 @@ OWNERS: Final = re.compile(r"(?:/brokers/topics|/config/topics|/admin/delete_top
 
 def by_owner(writes: Iterable[tuple[str, str, bytes]]) -> dict[str, list[Write]]:
     """The writes of topics, and of other znodes below /admin, in their order."""
-    found: dict[str, list[Write]] = {}
+    owners: dict[str, list[Write]] = {}
     for operation, path, data in writes:
         owner = OWNERS.match(path)
         if owner is None and (not path.startswith("/admin/") or operation == "create"):
             continue
         name = path if owner is None else owner[1]
         text = TOPIC_ID.sub("", data.decode())
-        found.setdefault(name, []).append([operation, path, text])
-    found.pop("/admin/delete_topics", None)
-    return found
+        owners.setdefault(name, []).append([operation, path, text])
+    owners.pop("/admin/delete_topics", None)
+    return owners
 
 
 class ApacheCluster:
@@ -129,14 +129,14 @@ def record(folder: Path) -> dict[str, list[Write]]:
     with ExitStack() as stack:
         address = stack.enter_context(zookeeper(folder / "zookeeper"))
         brokers = {
-            one: stack.enter_context(
+            broker_id: stack.enter_context(
                 apache_kafka(
-                    folder / str(one),
+                    folder / str(broker_id),
                     zookeeper_address=address,
-                    overrides={**SETTINGS, "broker.id": str(one)},
+                    overrides={**SETTINGS, "broker.id": str(broker_id)},
                 )
             )
-            for one in BROKERS
+            for broker_id in BROKERS
         }
         client = KazooClient(address)
         client.start()
@@ -154,8 +154,8 @@ def record(folder: Path) -> dict[str, list[Write]]:
 def main() -> None:
     """Write the golden file."""
     with tempfile.TemporaryDirectory() as folder:
-        found = record(Path(folder))
-    GOLDEN.write_text(json.dumps(found, indent=1) + "\n")
+        writes = record(Path(folder))
+    GOLDEN.write_text(json.dumps(writes, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -119,14 +119,14 @@ def read_partition(talk: Talk, masks: Masks, name: str, partition: int) -> dict[
     offset = LOG_START if name == "shortened" else 0
     whole: dict[str, Any] = {}
     while not whole or offset < whole["high_watermark"]:
-        wanted = FetchPartition(
+        partition_request = FetchPartition(
             partition=partition, fetch_offset=offset, partition_max_bytes=1 << 22
         )
         request = FetchRequest(
             max_wait_ms=0,
             min_bytes=0,
             isolation_level=1,
-            topics=[FetchTopic(topic=name, partitions=[wanted])],
+            topics=[FetchTopic(topic=name, partitions=[partition_request])],
         )
         response = normalise(talk.quiet(request, 12), 12, masks)
         part = response["responses"][0]["partitions"][0]
@@ -134,8 +134,12 @@ def read_partition(talk: Talk, masks: Masks, name: str, partition: int) -> dict[
         batches = part["records"]["batches"]
         if whole:
             whole["records"]["batches"] += batches
-            known = whole["aborted_transactions"]
-            known += [one for one in part["aborted_transactions"] if one not in known]
+            aborted = whole["aborted_transactions"]
+            aborted += [
+                transaction
+                for transaction in part["aborted_transactions"]
+                if transaction not in aborted
+            ]
         else:
             whole = part
         if batches:

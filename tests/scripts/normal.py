@@ -112,7 +112,7 @@ class Masks:
             drawn = DRAWN_ID.search(value)
             if drawn is not None and self.hides_prefixes:
                 return self.name("member", drawn[0])
-            return DRAWN_ID.sub(lambda found: self.name("member", found[0]), value)
+            return DRAWN_ID.sub(lambda match: self.name("member", match[0]), value)
         if isinstance(value, str) and len(value) > SHOWN_CHARACTERS:
             return f"{len(value)} characters: {value[:10]}..."
         if isinstance(value, str) and name.endswith("message"):
@@ -138,10 +138,10 @@ def normalise(value: Any, version: int, masks: Masks) -> dict[str, Any]:
             shown[each.name] = None if content is None else show_records(content, masks)
         elif each.name == "api_keys":
             shown[each.name] = {
-                str(one.api_key): [one.min_version, one.max_version] for one in content
+                str(api.api_key): [api.min_version, api.max_version] for api in content
             }
         elif isinstance(each.type, ArrayOf) and content is not None:
-            elements = [element(each.name, one, version, masks) for one in content]
+            elements = [element(each.name, entry, version, masks) for entry in content]
             shown[each.name] = in_order(each.name, elements)
         elif isinstance(each.type, type) and content is not None:
             shown[each.name] = normalise(content, version, masks)
@@ -158,18 +158,18 @@ def in_order(name: str, elements: list[Any]) -> Any:
     """
     if name == "subscribed_topic_names":
         return sorted(elements)
-    if not all(isinstance(one, dict) for one in elements):
+    if not all(isinstance(element, dict) for element in elements):
         return elements
-    if name == "partitions" and all(one.keys() == STORED_OR_NOT for one in elements):
-        return sorted(elements, key=lambda one: one["partition_index"])
+    if name == "partitions" and all(element.keys() == STORED_OR_NOT for element in elements):
+        return sorted(elements, key=lambda element: element["partition_index"])
     for list_name, key, also in IN_HASH_ORDER:
-        if name == list_name and all(key in one and also in one for one in elements):
-            return sorted(elements, key=lambda one: place_of(one[key]))
-    if not all(isinstance(one.get("name"), str) for one in elements):
+        if name == list_name and all(key in element and also in element for element in elements):
+            return sorted(elements, key=lambda element: place_of(element[key]))
+    if not all(isinstance(element.get("name"), str) for element in elements):
         return elements
     if name == "configs":
-        return {one.pop("name"): one for one in elements}
-    return sorted(elements, key=lambda one: str(one["name"]))
+        return {element.pop("name"): element for element in elements}
+    return sorted(elements, key=lambda element: str(element["name"]))
 
 
 def place_of(value: Any) -> Any:
@@ -215,7 +215,7 @@ def show_records(content: Any, masks: Masks) -> dict[str, Any]:
 def show_all(batch: RecordBatch) -> list[Any] | str:
     """The records of a batch, or that they cannot be read."""
     try:
-        return [show_record(one) for one in decode_records(batch)]
+        return [show_record(record) for record in decode_records(batch)]
     except BrokerError:
         return "damaged"
 

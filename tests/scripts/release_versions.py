@@ -100,18 +100,18 @@ def empty(cls: type) -> Any:
 
 def unserved(served: dict[str, list[int]]) -> list[tuple[int, int]]:
     """(API key, version) of what Odradek serves and a release does not."""
-    found = []
+    versions = []
     for api in HANDLERS:
         if api.key == ApiKey.API_VERSIONS:
             continue  # A response of version 0, by all releases (KIP-511).
         lowest, highest = served.get(ApiKey(api.key).name, (0, -1))
         declared = schema_of(messages_of(ApiKey(api.key))[0]).versions
-        found += [
+        versions += [
             (api.key, version)
             for version in range(api.min_version, api.max_version + 1)
             if not lowest <= version <= highest and version in declared
         ]
-    return found
+    return versions
 
 
 def record(address: str) -> dict[str, Any]:
@@ -138,14 +138,14 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     for release, start in START.items():
         with tempfile.TemporaryDirectory() as folder, start(Path(folder)) as broker:
-            found = record(broker.address)
+            tables = record(broker.address)
         lines = [
             f"{json.dumps(part)}: {{\n"
             + ",\n".join(
                 f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in content.items()
             )
             + "\n}"
-            for part, content in found.items()
+            for part, content in tables.items()
         ]
         (FOLDER / f"{release}.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
 

@@ -204,7 +204,7 @@ class Talk:
             lambda: self.quiet(metadata_of([name]), 12).topics[0],
             lambda topic: (
                 len(topic.partitions) == partitions
-                and all(one.error_code == 0 for one in topic.partitions)
+                and all(partition.error_code == 0 for partition in topic.partitions)
             ),
         )
 

@@ -101,12 +101,12 @@ def read(address: str) -> dict[str, Node]:
         ):
             assert time.monotonic() < deadline, "the topic is not deleted"
             never.wait(0.05)
-        found: dict[str, Node] = {}
-        walk(client, CHROOT, found)
-    return found
+        nodes: dict[str, Node] = {}
+        walk(client, CHROOT, nodes)
+    return nodes
 
 
-def walk(client: KazooClient, path: str, found: dict[str, Node]) -> None:
+def walk(client: KazooClient, path: str, nodes: dict[str, Node]) -> None:
     """Add a znode and all below it."""
     try:
         data, stat = client.get(path)
@@ -117,9 +117,9 @@ def walk(client: KazooClient, path: str, found: dict[str, Node]) -> None:
     text = None if data is None else data.decode()
     for pattern, name in MASKS:
         text = text if text is None else pattern.sub(name, text)
-    found[path[len(CHROOT) :] or "/"] = (owner, stat.version, text)
+    nodes[path[len(CHROOT) :] or "/"] = (owner, stat.version, text)
     for name in names:
-        walk(client, f"{path}/{name}", found)
+        walk(client, f"{path}/{name}", nodes)
 
 
 @contextmanager
@@ -141,8 +141,8 @@ def main() -> None:
             apache_kafka(folder, zookeeper_address=address + CHROOT, overrides=SETTINGS) as broker,
         ):
             act(broker.address)
-            found = read(address)
-    GOLDEN.write_text(json.dumps(found, indent=1) + "\n")
+            nodes = read(address)
+    GOLDEN.write_text(json.dumps(nodes, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -23,9 +23,9 @@ GROUP, TRANSACTION, SHARE = range(3)
 def play(talk: Talk) -> None:
     """The cluster, its directories, its coordinators."""
     for version in versions_of(DescribeClusterRequest):
-        for wanted in (False, True):
-            request = DescribeClusterRequest(include_cluster_authorized_operations=wanted)
-            talk.ask(f"the cluster, operations {wanted}", request, version)
+        for has_operations in (False, True):
+            request = DescribeClusterRequest(include_cluster_authorized_operations=has_operations)
+            talk.ask(f"the cluster, operations {has_operations}", request, version)
     request = DescribeClusterRequest(include_cluster_authorized_operations=False, endpoint_type=2)
     talk.ask("the controllers", request, 1)
     request = DescribeClusterRequest(include_cluster_authorized_operations=False, endpoint_type=9)
@@ -39,8 +39,8 @@ def directories(talk: Talk) -> None:
     talk.make_topic("directories", 2)
     talk.quiet(produce_request("directories", batch()), 9)
     for version in versions_of(DescribeLogDirsRequest):
-        known = DescribableLogDirTopic(topic="directories", partitions=[0])
-        talk.ask("one partition", DescribeLogDirsRequest(topics=[known]), version)
+        describable = DescribableLogDirTopic(topic="directories", partitions=[0])
+        talk.ask("one partition", DescribeLogDirsRequest(topics=[describable]), version)
         unknown = DescribableLogDirTopic(topic="never-made", partitions=[0, 1])
         talk.ask("an unknown topic", DescribeLogDirsRequest(topics=[unknown]), version)
     absent = DescribableLogDirTopic(topic="directories", partitions=[7])
@@ -83,10 +83,10 @@ def coordinators(talk: Talk) -> None:
 
 def wait_for_coordinator(talk: Talk, kind: int) -> None:
     """The topic of a coordinator is made when it is first asked for."""
-    wanted = FindCoordinatorRequest(key_type=kind, coordinator_keys=["any-key"])
+    request = FindCoordinatorRequest(key_type=kind, coordinator_keys=["any-key"])
     talk.until(
         f"coordinator of kind {kind}",
-        lambda: talk.quiet(wanted, 4).coordinators[0].error_code,
+        lambda: talk.quiet(request, 4).coordinators[0].error_code,
         lambda code: bool(code == 0),
         patience_s=COORDINATOR_PATIENCE_S,
         must=False,

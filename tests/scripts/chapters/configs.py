@@ -155,8 +155,11 @@ def loggers(talk: Talk) -> None:
 def whole(talk: Talk) -> None:
     """AlterConfigs."""
     for version in versions_of(AlterConfigsRequest):
-        wanted: dict[str, str | None] = {"retention.ms": "-1", "segment.ms": str(7000 + version)}
-        talk.ask("replace", replace(wanted), version)
+        new_configs: dict[str, str | None] = {
+            "retention.ms": "-1",
+            "segment.ms": str(7000 + version),
+        }
+        talk.ask("replace", replace(new_configs), version)
         look(talk, f"after replace in v{version}", "segment.ms", str(7000 + version))
     talk.ask("replace with a bad value", replace({"retention.ms": "soon"}), 2)
     talk.ask("replace with an unknown key", replace({"no.such.key": "1"}), 2)
@@ -169,7 +172,7 @@ def look(talk: Talk, label: str, key: str, value: str) -> None:
     talk.until(
         f"{key}={value}",
         lambda: talk.quiet(describe(TOPIC, NAME, [key]), 4).results[0].configs[0].value,
-        lambda found: found == value,
+        lambda current: current == value,
     )
     keys = [*SOME_KEYS, "segment.ms"]
     talk.ask(label, describe(TOPIC, NAME, keys), 4)

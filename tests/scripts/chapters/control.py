@@ -76,7 +76,7 @@ def broker_epoch(talk: Talk) -> int:
 
 def alter_partition(talk: Talk, epoch: int) -> None:
     """Every refusal, and a state that is there already."""
-    known = talk.make_topic("altered", 1)
+    id_of_altered = talk.make_topic("altered", 1)
     unknown = topic_id("never", 0)
     for version in versions_of(AlterPartitionRequest):
 
@@ -85,7 +85,7 @@ def alter_partition(talk: Talk, epoch: int) -> None:
             *,
             isr: tuple[int, ...] = (BROKER,),
             topic: str = "altered",
-            of: UUID = known,
+            of: UUID = id_of_altered,
             index: int = 0,
             leader_epoch: int = 0,
             partition_epoch: int = 0,
@@ -97,7 +97,9 @@ def alter_partition(talk: Talk, epoch: int) -> None:
                 partition_index=index,
                 leader_epoch=leader_epoch,
                 new_isr=list(isr) if version < 3 else [],
-                new_isr_with_epochs=[BrokerState(broker_id=one) for one in isr if version >= 3],
+                new_isr_with_epochs=[
+                    BrokerState(broker_id=broker_id) for broker_id in isr if version >= 3
+                ],
                 leader_recovery_state=recovery,
                 partition_epoch=partition_epoch,
             )
@@ -188,9 +190,9 @@ class Lead:
             live_leaders=[LeaderAndIsrLiveLeader(broker_id=leader, host_name="h", port=9)],
         )
         response = self.talk.quiet(request, version)
-        response.partition_errors.sort(key=lambda one: one.partition_index)
-        for one in response.topics:
-            one.partition_errors.sort(key=lambda error: error.partition_index)
+        response.partition_errors.sort(key=lambda error: error.partition_index)
+        for topic_errors in response.topics:
+            topic_errors.partition_errors.sort(key=lambda error: error.partition_index)
         label = f"lead: {name}, {ApiKey.LEADER_AND_ISR.name} v{version}"
         self.talk.write_response(label, response, version)
 
@@ -321,7 +323,7 @@ def shown(talk: Talk, step: str, name: str) -> None:
     response = talk.quiet(metadata_of([name]), 12)
     response.brokers.sort(key=lambda broker: broker.node_id)
     for topic in response.topics:
-        topic.partitions.sort(key=lambda one: one.partition_index)
+        topic.partitions.sort(key=lambda partition: partition.partition_index)
     talk.write_response(f"metadata: {step} as clients see it", response, 12)
 
 
@@ -390,7 +392,7 @@ def controlled_shutdown(talk: Talk, epoch: int) -> None:
             request = ControlledShutdownRequest(broker_id=broker, broker_epoch=its_epoch)
             response = talk.quiet(request, version)
             response.remaining_partitions.sort(
-                key=lambda one: (one.topic_name, one.partition_index)
+                key=lambda error: (error.topic_name, error.partition_index)
             )
             label = f"shutdown: {step}, {ApiKey.CONTROLLED_SHUTDOWN.name} v{version}"
             talk.write_response(label, response, version)

@@ -28,10 +28,10 @@ def fetch_request(
     **options: Any,
 ) -> FetchRequest:
     """One partition; `more` are fields of the partition, options those of the request."""
-    wanted = FetchPartition(
+    partition_request = FetchPartition(
         partition=partition, fetch_offset=offset, partition_max_bytes=limit, **(more or {})
     )
-    topics = [FetchTopic(topic=topic, topic_id=topic_id, partitions=[wanted])]
+    topics = [FetchTopic(topic=topic, topic_id=topic_id, partitions=[partition_request])]
     return FetchRequest(**{"max_wait_ms": 0, "min_bytes": 0, "topics": topics, **options})
 
 
@@ -122,7 +122,7 @@ def orders(talk: Talk, topic_id: UUID) -> None:
     """Topics that are named in turn; those that do not exist come last."""
     ids = {NAME: topic_id, "fetch-other": talk.make_topic("fetch-other", 2)}
 
-    def request(version: int, *wanted: tuple[str, int]) -> FetchRequest:
+    def request(version: int, *places: tuple[str, int]) -> FetchRequest:
         unknown = UNKNOWN_ID if version >= IDS_FROM else ZERO_UUID
         return FetchRequest(
             max_wait_ms=0,
@@ -135,16 +135,16 @@ def orders(talk: Talk, topic_id: UUID) -> None:
                         FetchPartition(partition=index, fetch_offset=12, partition_max_bytes=MANY)
                     ],
                 )
-                for name, index in wanted
+                for name, index in places
             ],
         )
 
     other = "fetch-other"
     for version in (4, 12, 13):
-        for label, wanted in (
+        for label, places in (
             ("in turn", [(NAME, 0), (other, 0), (NAME, 1), (other, 1)]),
             ("one after the other", [(other, 1), (other, 0), (NAME, 1), (NAME, 0)]),
             ("a partition again", [(NAME, 0), (other, 0), (NAME, 0)]),
             ("an unknown one first", [("never-made", 0), (NAME, 0), (NAME, 9), (other, 0)]),
         ):
-            talk.ask(f"topics {label}", request(version, *wanted), version)
+            talk.ask(f"topics {label}", request(version, *places), version)

@@ -109,7 +109,8 @@ class Consumer:
         self.epoch = response.member_epoch
         if response.assignment is not None:
             self.owned = {
-                one.topic_id: list(one.partitions) for one in response.assignment.topic_partitions
+                partition.topic_id: list(partition.partitions)
+                for partition in response.assignment.topic_partitions
             }
 
     def until_assigned(self, label: str, count: int) -> None:

@@ -45,26 +45,27 @@ def play(talk: Talk) -> None:
 def story(talk: Talk, version: int) -> None:
     """Two members come and go; every request in every state on the way."""
     group = f"joining-{version}"
-    one = Member(talk, group, "A", version=version)
-    two = Member(talk, group, "B", version=version)
-    first_member(talk, one)
-    second_member(talk, one, two)
-    two.ask("B leaves", two.leave())
-    one.ask("A heartbeats after B has left", one.heartbeat())
-    one.ask("A joins alone", one.join())
-    one.ask("A leaves before it is assigned", one.leave())
+    member_a = Member(talk, group, "A", version=version)
+    member_b = Member(talk, group, "B", version=version)
+    first_member(talk, member_a)
+    second_member(talk, member_a, member_b)
+    member_b.ask("B leaves", member_b.leave())
+    member_a.ask("A heartbeats after B has left", member_a.heartbeat())
+    member_a.ask("A joins alone", member_a.join())
+    member_a.ask("A leaves before it is assigned", member_a.leave())
     describe(talk, f"everybody has left {group}", group)
-    one.ask("A heartbeats after it has left", one.heartbeat())
-    one.ask("A joins after it has left", one.join())
-    one.ask("A syncs after it has left", one.sync())
-    one.ask("A commits after it has left", one.commit(TOPIC, 5))
-    one.ask("A leaves again", one.leave())
-    one.ask(
-        "a commit without a member into the empty group", one.commit(TOPIC, 6, **WITHOUT_MEMBER)
+    member_a.ask("A heartbeats after it has left", member_a.heartbeat())
+    member_a.ask("A joins after it has left", member_a.join())
+    member_a.ask("A syncs after it has left", member_a.sync())
+    member_a.ask("A commits after it has left", member_a.commit(TOPIC, 5))
+    member_a.ask("A leaves again", member_a.leave())
+    member_a.ask(
+        "a commit without a member into the empty group",
+        member_a.commit(TOPIC, 6, **WITHOUT_MEMBER),
     )
-    three = Member(talk, group, "C", version=version)
-    three.obtain_id()
-    three.ask("C joins the empty group", three.join())
+    member_c = Member(talk, group, "C", version=version)
+    member_c.obtain_id()
+    member_c.ask("C joins the empty group", member_c.join())
 
 
 WITHOUT_MEMBER: Final = {
@@ -74,61 +75,61 @@ WITHOUT_MEMBER: Final = {
 }
 
 
-def first_member(talk: Talk, one: Member) -> None:
+def first_member(talk: Talk, member_a: Member) -> None:
     """Empty, CompletingRebalance, Stable, and the way back."""
-    group = one.group
+    group = member_a.group
     describe(talk, f"before {group}", group)
-    one.ask("A joins without an id", one.join())
+    member_a.ask("A joins without an id", member_a.join())
     describe(talk, f"A has an id of {group}", group)
-    if one.version >= 4:
-        one.ask("A joins", one.join())
+    if member_a.version >= 4:
+        member_a.ask("A joins", member_a.join())
     describe(talk, f"A is not assigned in {group}", group)
-    one.ask("A heartbeats before it is assigned", one.heartbeat())
-    one.ask("A commits before it is assigned", one.commit(TOPIC, 1))
-    one.ask("A joins again before it is assigned", one.join())
-    one.ask("A syncs", one.sync((one, b"everything")))
+    member_a.ask("A heartbeats before it is assigned", member_a.heartbeat())
+    member_a.ask("A commits before it is assigned", member_a.commit(TOPIC, 1))
+    member_a.ask("A joins again before it is assigned", member_a.join())
+    member_a.ask("A syncs", member_a.sync((member_a, b"everything")))
     describe(talk, f"A is assigned in {group}", group)
-    one.ask("A syncs again", one.sync((one, b"something else")))
-    one.ask("A heartbeats", one.heartbeat())
-    one.ask("A commits", one.commit(TOPIC, 2))
-    one.ask("a commit without a member", one.commit(TOPIC, 3, **WITHOUT_MEMBER))
-    one.ask("A joins again", one.join())
-    one.ask("A syncs without an assignment", one.sync())
+    member_a.ask("A syncs again", member_a.sync((member_a, b"something else")))
+    member_a.ask("A heartbeats", member_a.heartbeat())
+    member_a.ask("A commits", member_a.commit(TOPIC, 2))
+    member_a.ask("a commit without a member", member_a.commit(TOPIC, 3, **WITHOUT_MEMBER))
+    member_a.ask("A joins again", member_a.join())
+    member_a.ask("A syncs without an assignment", member_a.sync())
 
 
-def second_member(talk: Talk, one: Member, two: Member) -> None:
+def second_member(talk: Talk, member_a: Member, member_b: Member) -> None:
     """PreparingRebalance, with everything that may be asked in it."""
-    group = one.group
-    two.obtain_id()
-    two.send(two.join())
+    group = member_a.group
+    member_b.obtain_id()
+    member_b.send(member_b.join())
     wait_for(talk, group, "PreparingRebalance", 2)
     describe(talk, f"B joins {group}", group)
-    one.ask("A heartbeats while B joins", one.heartbeat())
-    one.ask("A syncs while B joins", one.sync())
-    one.ask("A commits while B joins", one.commit(TOPIC, 4))
-    one.send(one.join())
-    collect("A joins while B joins", one, two)
-    two.send(two.sync())
-    one.send(one.sync((two, b"of B"), (one, b"of A")))
-    collect("both sync", one, two)
+    member_a.ask("A heartbeats while B joins", member_a.heartbeat())
+    member_a.ask("A syncs while B joins", member_a.sync())
+    member_a.ask("A commits while B joins", member_a.commit(TOPIC, 4))
+    member_a.send(member_a.join())
+    collect("A joins while B joins", member_a, member_b)
+    member_b.send(member_b.sync())
+    member_a.send(member_a.sync((member_b, b"of B"), (member_a, b"of A")))
+    collect("both sync", member_a, member_b)
     describe(talk, f"A and B are assigned in {group}", group)
-    two.ask("B joins again as it was", two.join())
-    two.ask("B heartbeats", two.heartbeat())
-    two.protocols = CHANGED
-    two.send(two.join())
+    member_b.ask("B joins again as it was", member_b.join())
+    member_b.ask("B heartbeats", member_b.heartbeat())
+    member_b.protocols = CHANGED
+    member_b.send(member_b.join())
     wait_for(talk, group, "PreparingRebalance", 2)
-    one.send(one.join())
-    collect("B has changed", one, two)
-    one.send(one.sync((one, b"of A")))
-    collect("B is forgotten", one)
-    two.ask("B syncs after all", two.sync())
+    member_a.send(member_a.join())
+    collect("B has changed", member_a, member_b)
+    member_a.send(member_a.sync((member_a, b"of A")))
+    collect("B is forgotten", member_a)
+    member_b.ask("B syncs after all", member_b.sync())
 
 
 def refused_joins(talk: Talk, version: int) -> None:
     """What is wrong with a JoinGroup, into groups that are there or not."""
     group = f"refusing-joins-{version}"
-    one = Member(talk, group, "A", version=version)
-    stable(talk, one)
+    member_a = Member(talk, group, "A", version=version)
+    stable(talk, member_a)
     other = Member(talk, group, "X", version=version)
     for label, changes in (
         ("an empty group id", {"group_id": ""}),
@@ -153,8 +154,8 @@ def refused_joins(talk: Talk, version: int) -> None:
         other.ask(f"join with {label}", other.join(**changes))
         other.member_id = ""
     describe(talk, f"after refusals of {group}", group, f"{group}-a", f"{group}-b", "never")
-    one.ask("A changes its protocol", one.join(protocols=_only("other")))
-    one.ask("A is of another type now", one.join(protocol_type="connect"))
+    member_a.ask("A changes its protocol", member_a.join(protocols=_only("other")))
+    member_a.ask("A is of another type now", member_a.join(protocol_type="connect"))
     long = Member(talk, f"{group}-long", "L", version=version, session_timeout_ms=1_800_000)
     long.ask("the longest session", long.join())
 
@@ -166,8 +167,8 @@ def _only(name: str) -> list[JoinGroupRequestProtocol]:
 def refused_requests(talk: Talk, version: int) -> None:
     """What is wrong with the other requests of a member."""
     group = f"refusing-{version}"
-    one = Member(talk, group, "A", version=version)
-    stable(talk, one)
+    member_a = Member(talk, group, "A", version=version)
+    stable(talk, member_a)
     wrong: dict[str, dict[str, Any]] = {
         "an empty group id": {"group_id": ""},
         "an unknown group": {"group_id": "never"},
@@ -181,14 +182,14 @@ def refused_requests(talk: Talk, version: int) -> None:
         "generation -1": -1,
     }
     for label, changes in wrong.items():
-        one.ask(f"heartbeat with {label}", one.heartbeat(**changes))
-        one.ask(f"sync with {label}", one.sync(**changes))
-        one.ask(f"commit with {label}", one.commit(TOPIC, 7, **changes))
+        member_a.ask(f"heartbeat with {label}", member_a.heartbeat(**changes))
+        member_a.ask(f"sync with {label}", member_a.sync(**changes))
+        member_a.ask(f"commit with {label}", member_a.commit(TOPIC, 7, **changes))
     for label, number in generations.items():
-        one.ask(f"heartbeat with {label}", one.heartbeat(generation_id=number))
-        one.ask(f"sync with {label}", one.sync(generation_id=number))
-        changed = one.commit(TOPIC, 7, generation_id_or_member_epoch=number)
-        one.ask(f"commit with {label}", changed)
+        member_a.ask(f"heartbeat with {label}", member_a.heartbeat(generation_id=number))
+        member_a.ask(f"sync with {label}", member_a.sync(generation_id=number))
+        changed = member_a.commit(TOPIC, 7, generation_id_or_member_epoch=number)
+        member_a.ask(f"commit with {label}", changed)
     protocols: tuple[tuple[str, dict[str, Any]], ...] = (
         ("another protocol type", {"protocol_type": "connect"}),
         ("another protocol", {"protocol_name": "other"}),
@@ -201,28 +202,28 @@ def refused_requests(talk: Talk, version: int) -> None:
         ("an empty group, no protocol", {"group_id": "", "protocol_name": None}),
     )
     for label, changes in protocols:
-        one.ask(f"sync with {label}", one.sync(**changes))
-    assigned = one.sync((one, b"mine"))
+        member_a.ask(f"sync with {label}", member_a.sync(**changes))
+    assigned = member_a.sync((member_a, b"mine"))
     assigned.assignments[0].member_id = UNKNOWN_ID
-    one.ask("sync that assigns to an unknown member", assigned)
-    one.ask("A still heartbeats", one.heartbeat())
+    member_a.ask("sync that assigns to an unknown member", assigned)
+    member_a.ask("A still heartbeats", member_a.heartbeat())
 
 
 def departures(talk: Talk) -> None:
     """LeaveGroup: ids that are given out, lists, what is unknown."""
     for version in versions_of(LeaveGroupRequest):
         group = f"leaving-{version}"
-        one = Member(talk, group, "A")
-        stable(talk, one)
+        member_a = Member(talk, group, "A")
+        stable(talk, member_a)
         given = Member(talk, group, "B")
         given.obtain_id()
         for label, request in (
-            ("of an empty group id", leave("", (one.member_id, None))),
-            ("of an unknown group", leave("never", (one.member_id, None))),
+            ("of an empty group id", leave("", (member_a.member_id, None))),
+            ("of an unknown group", leave("never", (member_a.member_id, None))),
             ("of an unknown id", leave(group, (UNKNOWN_ID, None))),
             ("of an empty id", leave(group, ("", None))),
             ("of an unknown instance", leave(group, ("", "nowhere"))),
-            ("of an id with an unknown instance", leave(group, (one.member_id, "nowhere"))),
+            ("of an id with an unknown instance", leave(group, (member_a.member_id, "nowhere"))),
             ("of an id that was given out", leave(group, (given.member_id, None))),
             ("of it again", leave(group, (given.member_id, None))),
         ):
@@ -231,7 +232,11 @@ def departures(talk: Talk) -> None:
         if version >= 3:
             talk.ask("no member leaves", LeaveGroupRequest(group_id=group, members=[]), version)
             several = leave(
-                group, (UNKNOWN_ID, None), (one.member_id, None), (one.member_id, None), ("", None)
+                group,
+                (UNKNOWN_ID, None),
+                (member_a.member_id, None),
+                (member_a.member_id, None),
+                ("", None),
             )
             talk.ask("several leave", several, version)
             describe(talk, f"they have left {group}", group)
@@ -240,13 +245,13 @@ def departures(talk: Talk) -> None:
 def unreadable_subscriptions(talk: Talk) -> None:
     """What a consumer says of itself is not for the broker to understand; Apache tries."""
     whole = subscription("subscribed")
-    for label, said in (
+    for label, content in (
         ("nothing", b""),
         ("half a version", b"\x00"),
         ("a version below zero", b"\xff\xff" + whole[2:]),
         ("a version of the future", b"\x00\x63" + subscription("a", version=3)[2:] + b"more"),
     ):
-        member = Member(talk, f"saying {label}", "A", protocols=(("range", said),))
+        member = Member(talk, f"saying {label}", "A", protocols=(("range", content),))
         member.obtain_id()
         member.ask("A joins", member.join())
     for label, protocols in (
@@ -263,16 +268,16 @@ def unreadable_subscriptions(talk: Talk) -> None:
 def too_large(talk: Talk) -> None:
     """The record of a group has to fit into a batch."""
     huge = b"x" * 2_000_000
-    one = Member(talk, "large-assignment", "A")
-    one.obtain_id()
-    one.quiet(one.join())
-    one.ask("A assigns too much", one.sync((one, huge)))
-    describe(talk, "too much was assigned", one.group)
-    one.ask("A heartbeats", one.heartbeat())
-    one.ask("A joins again", one.join())
-    one.ask("A assigns less", one.sync((one, b"less")))
+    member_a = Member(talk, "large-assignment", "A")
+    member_a.obtain_id()
+    member_a.quiet(member_a.join())
+    member_a.ask("A assigns too much", member_a.sync((member_a, huge)))
+    describe(talk, "too much was assigned", member_a.group)
+    member_a.ask("A heartbeats", member_a.heartbeat())
+    member_a.ask("A joins again", member_a.join())
+    member_a.ask("A assigns less", member_a.sync((member_a, b"less")))
     whole = subscription("subscribed")[:-8] + len(huge).to_bytes(4, "big") + huge + bytes(4)
-    two = Member(talk, "large-subscription", "A", protocols=(("range", whole),))
-    two.obtain_id()
-    assert two.quiet(two.join()).error_code == 0, "nothing is stored yet"
-    two.ask("A syncs", two.sync((two, b"mine")))
+    member_b = Member(talk, "large-subscription", "A", protocols=(("range", whole),))
+    member_b.obtain_id()
+    assert member_b.quiet(member_b.join()).error_code == 0, "nothing is stored yet"
+    member_b.ask("A syncs", member_b.sync((member_b, b"mine")))

@@ -51,8 +51,8 @@ def coordinators(talk: Talk) -> None:
     """Of groups, in every version."""
     for version in versions_of(FindCoordinatorRequest):
         for label, name in NAMES.items():
-            one = FindCoordinatorRequest(key=name, coordinator_keys=[name])
-            talk.ask(f"the coordinator of {label}", one, version)
+            request = FindCoordinatorRequest(key=name, coordinator_keys=[name])
+            talk.ask(f"the coordinator of {label}", request, version)
         if version >= 4:
             twice = FindCoordinatorRequest(coordinator_keys=["a", "b", "a"])
             talk.ask("coordinators, one twice", twice, version)

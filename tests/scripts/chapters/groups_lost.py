@@ -42,23 +42,23 @@ def play(talk: Talk) -> None:
 
 def lost(talk: Talk, group: str, loss: str, repeat: str) -> None:
     """One response that does not arrive, what the member sends then, and what becomes of it."""
-    one = Consumer(talk, group, "A", topics=[TOPIC])
-    two = Consumer(talk, group, "B", topics=[TOPIC])
-    one.quiet(one.enter())
-    one.quiet(one.report())
-    two.quiet(two.enter())
-    member = one
-    request = one.heartbeat()
+    member_a = Consumer(talk, group, "A", topics=[TOPIC])
+    member_b = Consumer(talk, group, "B", topics=[TOPIC])
+    member_a.quiet(member_a.enter())
+    member_a.quiet(member_a.report())
+    member_b.quiet(member_b.enter())
+    member = member_a
+    request = member_a.heartbeat()
     if loss != "give up":
-        one.quiet(request)
-        request = one.report()
+        member_a.quiet(request)
+        request = member_a.report()
     if loss == "get more":
-        one.quiet(request)
-        two.quiet(two.leave())
-        request = one.heartbeat()
+        member_a.quiet(request)
+        member_b.quiet(member_b.leave())
+        request = member_a.heartbeat()
     if loss == "wait over":
-        one.quiet(request)
-        member, request = two, two.heartbeat()
+        member_a.quiet(request)
+        member, request = member_b, member_b.heartbeat()
     talk.quiet(request, member.version)
     member.ask(f"{repeat} again", repetition(member, request, repeat))
     member.ask("it goes on", member.heartbeat())

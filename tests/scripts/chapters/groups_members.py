@@ -54,8 +54,8 @@ OF_TODAY: Final = 9
 
 def subscription(*topics: str, version: int = 1) -> bytes:
     """What a consumer says in JoinGroup."""
-    said = ConsumerProtocolSubscription(topics=list(topics), user_data=None)
-    return pack(">h", version) + encoder(ConsumerProtocolSubscription, version)(said)
+    message = ConsumerProtocolSubscription(topics=list(topics), user_data=None)
+    return pack(">h", version) + encoder(ConsumerProtocolSubscription, version)(message)
 
 
 def share(topic: str, *partitions: int) -> bytes:
@@ -196,11 +196,11 @@ class Member:
     def _joined(self, response: Any) -> None:
         if response.member_id and response.error_code in (0, 79):
             self.member_id = response.member_id
-            found = DRAWN_ID.search(response.member_id) or UUID_IN_TEXT.fullmatch(
+            match = DRAWN_ID.search(response.member_id) or UUID_IN_TEXT.fullmatch(
                 response.member_id
             )
-            if found is not None and ("member", found[0]) not in self.talk.masks.names:
-                self.talk.masks.give("member", found[0], f"{self.name} of {self.group[:SHOWN]}")
+            if match is not None and ("member", match[0]) not in self.talk.masks.names:
+                self.talk.masks.give("member", match[0], f"{self.name} of {self.group[:SHOWN]}")
         if not response.error_code:
             self.generation = response.generation_id
 
@@ -267,16 +267,16 @@ def wait_for(talk: Talk, group: str, state: str, members: int | None = None) -> 
 
 def wait_for_coordinator(talk: Talk) -> None:
     """The topic of the coordinators is made when the first one is asked for."""
-    wanted = FindCoordinatorRequest(key_type=0, coordinator_keys=["any-key"])
+    request = FindCoordinatorRequest(key_type=0, coordinator_keys=["any-key"])
     talk.until(
         "a coordinator of groups",
-        lambda: talk.quiet(wanted, 4).coordinators[0].error_code,
+        lambda: talk.quiet(request, 4).coordinators[0].error_code,
         lambda code: bool(code == 0),
     )
     talk.until(
         "groups that are loaded",
         lambda: talk.quiet(DescribeGroupsRequest(groups=list("abcdefghijklmnop")), DESCRIBE),
-        lambda response: not any(one.error_code for one in response.groups),
+        lambda response: not any(group.error_code for group in response.groups),
     )
 
 
@@ -300,7 +300,7 @@ def stable(
         _gather(members, label and f"{label}: joined")
     for member in members[1:]:
         member.send(member.sync())
-    given = shares or [f"share of {one.name}".encode() for one in members]
+    given = shares or [f"share of {member.name}".encode() for member in members]
     leader.send(leader.sync(*zip(members, given, strict=True)))
     _gather(members, label and f"{label}: assigned")
 

@@ -50,36 +50,40 @@ def play(talk: Talk) -> None:
 def static_members(talk: Talk) -> None:
     """They leave for a while, return under another id, and fence."""
     group = "mixed-static"
-    one = Consumer(talk, group, "A", topics=[FOUR], instance_id="a")
-    two = Consumer(talk, group, "B", topics=[FOUR], instance_id="b")
-    one.ask("A enters", one.enter())
-    two.ask("B enters", two.enter())
-    one.ask("A gives up", one.heartbeat())
-    one.ask("A has given up", one.report())
-    two.ask("B gets what A gave up", two.heartbeat())
-    two.ask("B reports", two.report())
+    member_a = Consumer(talk, group, "A", topics=[FOUR], instance_id="a")
+    member_b = Consumer(talk, group, "B", topics=[FOUR], instance_id="b")
+    member_a.ask("A enters", member_a.enter())
+    member_b.ask("B enters", member_b.enter())
+    member_a.ask("A gives up", member_a.heartbeat())
+    member_a.ask("A has given up", member_a.report())
+    member_b.ask("B gets what A gave up", member_b.heartbeat())
+    member_b.ask("B reports", member_b.report())
     thief = Consumer(talk, group, "T", topics=[FOUR], instance_id="b")
     thief.ask("another member takes B's place", thief.enter())
-    thief.ask("another member heartbeats in B's place", thief.heartbeat(member_epoch=two.epoch))
-    two.ask("B with an instance that is not there", two.heartbeat(instance_id="c"))
-    two.ask("B with A's instance", two.heartbeat(instance_id="a"))
-    two.ask("B without its instance", two.heartbeat(instance_id=None))
-    two.ask("B leaves for a while", two.leave(LEAVE_FOR_A_WHILE))
+    thief.ask(
+        "another member heartbeats in B's place", thief.heartbeat(member_epoch=member_b.epoch)
+    )
+    member_b.ask("B with an instance that is not there", member_b.heartbeat(instance_id="c"))
+    member_b.ask("B with A's instance", member_b.heartbeat(instance_id="a"))
+    member_b.ask("B without its instance", member_b.heartbeat(instance_id=None))
+    member_b.ask("B leaves for a while", member_b.leave(LEAVE_FOR_A_WHILE))
     describe(talk, "B is away", group)
-    one.ask("A does not notice", one.heartbeat())
-    two.ask("B heartbeats though it is away", two.heartbeat(member_epoch=2))
+    member_a.ask("A does not notice", member_a.heartbeat())
+    member_b.ask("B heartbeats though it is away", member_b.heartbeat(member_epoch=2))
     back = Consumer(talk, group, "B2", topics=[FOUR], instance_id="b")
     back.ask("B returns under another id", back.enter())
-    two.ask("the old B heartbeats", two.heartbeat(member_epoch=back.epoch))
+    member_b.ask("the old B heartbeats", member_b.heartbeat(member_epoch=back.epoch))
     describe(talk, "B is back", group)
     back.ask("B leaves for a while again", back.leave(LEAVE_FOR_A_WHILE))
     changed = Consumer(talk, group, "B3", topics=[FOUR, ONE], instance_id="b")
     changed.ask("B returns with another subscription", changed.enter())
     describe(talk, "B is back with another subscription", group)
     changed.ask("B leaves for good", changed.leave())
-    one.ask("A gets all", one.heartbeat())
-    one.ask("A leaves another's instance", one.leave(instance_id="b"))
-    one.ask("A leaves for a while with another's instance", one.leave(-2, instance_id="b"))
+    member_a.ask("A gets all", member_a.heartbeat())
+    member_a.ask("A leaves another's instance", member_a.leave(instance_id="b"))
+    member_a.ask(
+        "A leaves for a while with another's instance", member_a.leave(-2, instance_id="b")
+    )
     talk.ask("A is sent away by its name", leave(group, ("", "a")), 5)
     describe(talk, "no member is left", group)
     stored(talk, group, kinds=NEW_KINDS)
@@ -88,11 +92,11 @@ def static_members(talk: Talk) -> None:
 def expressions(talk: Talk) -> None:
     """Topics by regular expression, which the broker matches."""
     group = "mixed-regex"
-    one = Consumer(talk, group, "A", regex="mixed-.*")
-    first = one.quiet(one.enter())
+    member_a = Consumer(talk, group, "A", regex="mixed-.*")
+    first = member_a.quiet(member_a.enter())
     talk.write(f"{group}: A enters with an expression", first.error_code)
-    one.until_assigned("A gets what it matches", 5)
-    one.quiet(one.report())
+    member_a.until_assigned("A gets what it matches", 5)
+    member_a.quiet(member_a.report())
     describe(talk, "an expression", group)
     for label, regex in (
         ("a broken one", "("),
@@ -100,14 +104,14 @@ def expressions(talk: Talk) -> None:
         ("an unknown class", r"\p{IsNothing}"),
         ("a look behind", "(?<=mixed-)four"),
     ):
-        one.ask(f"A wants {label}", one.heartbeat(subscribed_topic_regex=regex))
+        member_a.ask(f"A wants {label}", member_a.heartbeat(subscribed_topic_regex=regex))
         other = Consumer(talk, f"{group}-refused", "B", regex=regex)
         other.ask(f"B enters with {label}", other.enter())
-    one.ask("A wants names besides", one.heartbeat(subscribed_topic_names=[OTHER]))
-    one.ask("A reports names besides", one.report())
+    member_a.ask("A wants names besides", member_a.heartbeat(subscribed_topic_names=[OTHER]))
+    member_a.ask("A reports names besides", member_a.report())
     describe(talk, "an expression and names", group)
-    one.quiet(one.heartbeat(subscribed_topic_regex=""))
-    one.ask("A wants no expression any more", one.report())
+    member_a.quiet(member_a.heartbeat(subscribed_topic_regex=""))
+    member_a.ask("A wants no expression any more", member_a.report())
     describe(talk, "names alone", group)
     # Expressions of one group are matched again ten seconds later at the earliest.
     other = Consumer(talk, f"{group}-other", "A", topics=[OTHER], regex="mixed-o.e")
@@ -116,8 +120,8 @@ def expressions(talk: Talk) -> None:
     nothing = Consumer(talk, f"{group}-nothing", "A", regex="mixed")
     nothing.quiet(nothing.enter())
     nothing.until_assigned("an expression matches whole names", 0)
-    two = Consumer(talk, group, "B", regex="")
-    two.ask("B enters with an empty expression", two.enter())
+    member_b = Consumer(talk, group, "B", regex="")
+    member_b.ask("B enters with an empty expression", member_b.enter())
     describe(talk, "an empty expression", group)
 
 
@@ -130,57 +134,57 @@ def numbered(member: Consumer, epoch: int, **changes: Any) -> OffsetCommitReques
 def commits(talk: Talk) -> None:
     """The epoch of the member is checked, from version 9 on."""
     group = "mixed-commits"
-    one = Consumer(talk, group, "A", topics=[FOUR])
-    one.quiet(one.enter())
-    one.quiet(one.heartbeat(subscribed_topic_names=[FOUR, ONE]))
-    one.quiet(one.report())
+    member_a = Consumer(talk, group, "A", topics=[FOUR])
+    member_a.quiet(member_a.enter())
+    member_a.quiet(member_a.heartbeat(subscribed_topic_names=[FOUR, ONE]))
+    member_a.quiet(member_a.report())
     for version in (2, 8, 9):
         for label, epoch, changes in (
-            ("its epoch", one.epoch, {}),
-            ("an older epoch", one.epoch - 1, {}),
-            ("a newer epoch", one.epoch + 1, {}),
+            ("its epoch", member_a.epoch, {}),
+            ("an older epoch", member_a.epoch - 1, {}),
+            ("a newer epoch", member_a.epoch + 1, {}),
             ("epoch 0", 0, {}),
             ("epoch -1", -1, {}),
-            ("an unknown id", one.epoch, {"member_id": "unknown"}),
-            ("no id", one.epoch, {"member_id": ""}),
+            ("an unknown id", member_a.epoch, {"member_id": "unknown"}),
+            ("no id", member_a.epoch, {"member_id": ""}),
             ("no id and epoch -1", -1, {"member_id": ""}),
-            ("an instance", one.epoch, {"group_instance_id": "nowhere"}),
+            ("an instance", member_a.epoch, {"group_instance_id": "nowhere"}),
         ):
-            request = numbered(one, epoch, **changes)
+            request = numbered(member_a, epoch, **changes)
             talk.ask(f"commit with {label}", request, version)
-    one.quiet(one.leave())
+    member_a.quiet(member_a.leave())
     for version in (2, 8, 9):
         for label, epoch, changes in (
             ("its epoch", 2, {}),
             ("no id and epoch -1", -1, {"member_id": ""}),
             ("no id and epoch 0", 0, {"member_id": ""}),
         ):
-            request = numbered(one, epoch, **changes)
+            request = numbered(member_a, epoch, **changes)
             talk.ask(f"commit into the empty group with {label}", request, version)
 
 
 def fetches(talk: Talk) -> None:
     """Member and epoch are checked when a request has them."""
     group = "mixed-fetches"
-    one = Consumer(talk, group, "A", topics=[FOUR])
-    one.quiet(one.enter())
-    talk.quiet(numbered(one, one.epoch), 9)
+    member_a = Consumer(talk, group, "A", topics=[FOUR])
+    member_a.quiet(member_a.enter())
+    talk.quiet(numbered(member_a, member_a.epoch), 9)
     for label, member_id, epoch in (
-        ("its epoch", one.member_id, one.epoch),
-        ("an older epoch", one.member_id, one.epoch - 1),
-        ("a newer epoch", one.member_id, one.epoch + 1),
-        ("epoch -1", one.member_id, -1),
-        ("an unknown id", "unknown", one.epoch),
+        ("its epoch", member_a.member_id, member_a.epoch),
+        ("an older epoch", member_a.member_id, member_a.epoch - 1),
+        ("a newer epoch", member_a.member_id, member_a.epoch + 1),
+        ("epoch -1", member_a.member_id, -1),
+        ("an unknown id", "unknown", member_a.epoch),
         ("an unknown id and epoch -1", "unknown", -1),
-        ("no id", None, one.epoch),
-        ("an empty id", "", one.epoch),
+        ("no id", None, member_a.epoch),
+        ("an empty id", "", member_a.epoch),
         ("an empty id and epoch -1", "", -1),
         ("neither", None, -1),
     ):
-        for wanted in ([(FOUR, [0, 1])], None):
-            asked = of_group(group, wanted)
+        for topics in ([(FOUR, [0, 1])], None):
+            asked = of_group(group, topics)
             asked.member_id, asked.member_epoch = member_id, epoch
-            what = "all" if wanted is None else "two"
+            what = "all" if topics is None else "two"
             talk.ask(f"fetch {what} with {label}", OffsetFetchRequest(groups=[asked]), 9)
     talk.ask("fetch in version 8", OffsetFetchRequest(groups=[of_group(group, None)]), 8)
     talk.ask("fetch in version 7", OffsetFetchRequest(group_id=group, topics=None), 7)
@@ -189,8 +193,8 @@ def fetches(talk: Talk) -> None:
 def described_and_listed(talk: Talk) -> None:
     """By requests of either kind."""
     talk.quiet(commit("mixed-offsets", ((FOUR, 0), 1)), 9)
-    one = Member(talk, "mixed-classic", "A")
-    stable(talk, one)
+    member_a = Member(talk, "mixed-classic", "A")
+    stable(talk, member_a)
     alone = Consumer(talk, "mixed-new", "A", topics=[FOUR])
     alone.quiet(alone.enter())
     waiting = Consumer(talk, "mixed-new", "B", topics=[FOUR])
@@ -218,14 +222,14 @@ def described_and_listed(talk: Talk) -> None:
 def deletions(talk: Talk) -> None:
     """DeleteGroups and OffsetDelete."""
     group = "mixed-deletions"
-    one = Consumer(talk, group, "A", topics=[FOUR])
-    one.quiet(one.enter())
+    member_a = Consumer(talk, group, "A", topics=[FOUR])
+    member_a.quiet(member_a.enter())
     offsets = commit(group, ((FOUR, 0), 1), ((ONE, 0), 2))
-    offsets.generation_id_or_member_epoch, offsets.member_id = one.epoch, one.member_id
+    offsets.generation_id_or_member_epoch, offsets.member_id = member_a.epoch, member_a.member_id
     talk.quiet(offsets, 9)
     talk.ask("delete a group with members", DeleteGroupsRequest(groups_names=[group]), 2)
     talk.ask("delete offsets", delete(group, (FOUR, 0), (ONE, 0), ("never-made", 0)), 0)
-    one.quiet(one.leave())
+    member_a.quiet(member_a.leave())
     talk.ask("delete the others", delete(group, (FOUR, 0)), 0)
     describe(talk, "the offsets are gone", group)
     talk.ask("delete an empty group", DeleteGroupsRequest(groups_names=[group, "never"]), 2)

@@ -56,29 +56,35 @@ def refused(talk: Talk) -> None:
     """Everything that can be wrong with a heartbeat."""
     group = "new-refused"
     for version in (0, 1):
-        one = Consumer(talk, group, "A", topics=[FOUR], version=version)
+        member_a = Consumer(talk, group, "A", topics=[FOUR], version=version)
         for label, request in (
-            ("no group", one.enter(group_id="")),
-            ("no id and an epoch", one.heartbeat(member_id="", member_epoch=1)),
-            ("no id, leaving", one.heartbeat(member_id="", member_epoch=LEAVE)),
-            ("an empty instance", one.enter(instance_id="")),
-            ("an empty rack", one.enter(rack_id="")),
-            ("no rebalance timeout", one.enter(rebalance_timeout_ms=-1)),
-            ("no partitions", one.enter(topic_partitions=None)),
-            ("partitions that it cannot have", one.report({UNKNOWN_TOPIC: [0]}, member_epoch=0)),
-            ("no subscription", one.enter(subscribed_topic_names=None)),
-            ("epoch -3", one.heartbeat(member_epoch=-3)),
-            ("leaving for a while without instance", one.heartbeat(member_epoch=LEAVE_FOR_A_WHILE)),
-            ("an unknown assignor", one.enter(server_assignor="sticky")),
-            ("an empty assignor", one.enter(server_assignor="")),
-            ("an unknown group", one.heartbeat(member_epoch=5)),
-            ("leaving an unknown group", one.heartbeat(member_epoch=LEAVE)),
+            ("no group", member_a.enter(group_id="")),
+            ("no id and an epoch", member_a.heartbeat(member_id="", member_epoch=1)),
+            ("no id, leaving", member_a.heartbeat(member_id="", member_epoch=LEAVE)),
+            ("an empty instance", member_a.enter(instance_id="")),
+            ("an empty rack", member_a.enter(rack_id="")),
+            ("no rebalance timeout", member_a.enter(rebalance_timeout_ms=-1)),
+            ("no partitions", member_a.enter(topic_partitions=None)),
+            (
+                "partitions that it cannot have",
+                member_a.report({UNKNOWN_TOPIC: [0]}, member_epoch=0),
+            ),
+            ("no subscription", member_a.enter(subscribed_topic_names=None)),
+            ("epoch -3", member_a.heartbeat(member_epoch=-3)),
+            (
+                "leaving for a while without instance",
+                member_a.heartbeat(member_epoch=LEAVE_FOR_A_WHILE),
+            ),
+            ("an unknown assignor", member_a.enter(server_assignor="sticky")),
+            ("an empty assignor", member_a.enter(server_assignor="")),
+            ("an unknown group", member_a.heartbeat(member_epoch=5)),
+            ("leaving an unknown group", member_a.heartbeat(member_epoch=LEAVE)),
             (
                 "leaving an unknown group for a while",
-                one.heartbeat(member_epoch=LEAVE_FOR_A_WHILE, instance_id="i"),
+                member_a.heartbeat(member_epoch=LEAVE_FOR_A_WHILE, instance_id="i"),
             ),
         ):
-            one.ask(label, request)
+            member_a.ask(label, request)
     describe(talk, "no member has entered", group)
     describe(talk, "no member has entered, described before", group, version=0)
 
@@ -86,29 +92,33 @@ def refused(talk: Talk) -> None:
 def alone(talk: Talk, version: int) -> None:
     """One member from its first heartbeat to its last."""
     group = f"new-alone-{version}"
-    one = Consumer(talk, group, "A", topics=[FOUR], version=version)
-    one.ask("A enters", one.enter())
+    member_a = Consumer(talk, group, "A", topics=[FOUR], version=version)
+    member_a.ask("A enters", member_a.enter())
     describe(talk, f"A has entered {group}", group, version=version)
-    one.ask("A reports", one.report())
-    one.ask("A heartbeats", one.heartbeat())
+    member_a.ask("A reports", member_a.report())
+    member_a.ask("A heartbeats", member_a.heartbeat())
     describe(talk, f"A is stable in {group}", group, version=version)
-    one.ask("A reports part of it", one.report({key: [0, 1] for key in one.owned}))
-    one.ask("A reports too much", one.report({key: [0, 1, 2, 3, 9] for key in one.owned}))
-    one.ask("A reports an unknown topic", one.report({UNKNOWN_TOPIC: [0]}))
-    one.ask("A says everything again", one.enter(member_epoch=one.epoch))
-    one.ask("an epoch of the future", one.heartbeat(member_epoch=one.epoch + 1))
-    one.ask("an unknown member", one.heartbeat(member_id="unknown"))
-    one.ask("an unknown member leaves", one.leave(member_id="unknown"))
-    one.ask("A enters again", one.enter())
-    one.ask("A enters with another subscription", one.enter(subscribed_topic_names=[ONE]))
-    one.ask("the old epoch", one.report(member_epoch=one.epoch - 1))
-    one.ask("the old epoch, without partitions", one.heartbeat(member_epoch=one.epoch - 1))
+    member_a.ask("A reports part of it", member_a.report({key: [0, 1] for key in member_a.owned}))
+    member_a.ask(
+        "A reports too much", member_a.report({key: [0, 1, 2, 3, 9] for key in member_a.owned})
+    )
+    member_a.ask("A reports an unknown topic", member_a.report({UNKNOWN_TOPIC: [0]}))
+    member_a.ask("A says everything again", member_a.enter(member_epoch=member_a.epoch))
+    member_a.ask("an epoch of the future", member_a.heartbeat(member_epoch=member_a.epoch + 1))
+    member_a.ask("an unknown member", member_a.heartbeat(member_id="unknown"))
+    member_a.ask("an unknown member leaves", member_a.leave(member_id="unknown"))
+    member_a.ask("A enters again", member_a.enter())
+    member_a.ask("A enters with another subscription", member_a.enter(subscribed_topic_names=[ONE]))
+    member_a.ask("the old epoch", member_a.report(member_epoch=member_a.epoch - 1))
+    member_a.ask(
+        "the old epoch, without partitions", member_a.heartbeat(member_epoch=member_a.epoch - 1)
+    )
     request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=True)
     talk.ask(f"{group} with operations", request, version)
-    one.ask("A leaves", one.leave())
+    member_a.ask("A leaves", member_a.leave())
     describe(talk, f"A has left {group}", group, version=version)
-    one.ask("A leaves again", one.leave())
-    one.ask("A heartbeats after all", one.heartbeat())
+    member_a.ask("A leaves again", member_a.leave())
+    member_a.ask("A heartbeats after all", member_a.heartbeat())
     nameless = Consumer(talk, group, "B", topics=[], version=version)
     nameless.ask("B enters without topics", nameless.enter())
     describe(talk, f"B has no topics in {group}", group, version=version)
@@ -119,27 +129,27 @@ def alone(talk: Talk, version: int) -> None:
 def two_members(talk: Talk) -> None:
     """A gives half of what it has to B, and gets it back."""
     group = "new-two"
-    one = Consumer(talk, group, "A", topics=[FOUR])
-    two = Consumer(talk, group, "B", topics=[FOUR])
-    one.ask("A enters", one.enter())
-    one.ask("A reports", one.report())
-    two.ask("B enters", two.enter())
+    member_a = Consumer(talk, group, "A", topics=[FOUR])
+    member_b = Consumer(talk, group, "B", topics=[FOUR])
+    member_a.ask("A enters", member_a.enter())
+    member_a.ask("A reports", member_a.report())
+    member_b.ask("B enters", member_b.enter())
     describe(talk, "B waits for A", group)
-    two.ask("B has nothing yet", two.heartbeat())
-    one.ask("A has to give up", one.heartbeat())
+    member_b.ask("B has nothing yet", member_b.heartbeat())
+    member_a.ask("A has to give up", member_a.heartbeat())
     describe(talk, "A has not given up yet", group)
-    one.ask("A heartbeats before it has given up", one.heartbeat())
-    two.ask("B still waits", two.heartbeat())
-    one.ask("A has given up", one.report())
+    member_a.ask("A heartbeats before it has given up", member_a.heartbeat())
+    member_b.ask("B still waits", member_b.heartbeat())
+    member_a.ask("A has given up", member_a.report())
     describe(talk, "A has given up", group)
-    two.ask("B gets what A gave up", two.heartbeat())
-    two.ask("B reports", two.report())
-    one.ask("A heartbeats", one.heartbeat())
+    member_b.ask("B gets what A gave up", member_b.heartbeat())
+    member_b.ask("B reports", member_b.report())
+    member_a.ask("A heartbeats", member_a.heartbeat())
     describe(talk, "both are stable", group)
-    two.ask("B leaves", two.leave())
+    member_b.ask("B leaves", member_b.leave())
     describe(talk, "B has left", group)
-    one.ask("A gets all", one.heartbeat())
-    one.ask("A reports all", one.report())
+    member_a.ask("A gets all", member_a.heartbeat())
+    member_a.ask("A reports all", member_a.report())
     describe(talk, "A is stable again", group)
     stored(talk, group)
 
@@ -147,37 +157,38 @@ def two_members(talk: Talk) -> None:
 def steps_of_revocation(talk: Talk) -> None:
     """What A may say while it still holds what it is to give up."""
     group = "new-revoking"
-    one = Consumer(talk, group, "A", topics=[FOUR])
-    two = Consumer(talk, group, "B", topics=[FOUR])
-    three = Consumer(talk, group, "C", topics=[FOUR])
-    one.quiet(one.enter())
-    one.quiet(one.report())
-    before = dict(one.owned)
-    old_epoch = one.epoch
-    two.ask("B enters", two.enter())
-    one.ask("A has to give up", one.heartbeat())
-    one.ask("A reports what it had", one.report(before))
-    one.ask(
-        "A loses the response and heartbeats with all", one.report(before, member_epoch=old_epoch)
+    member_a = Consumer(talk, group, "A", topics=[FOUR])
+    member_b = Consumer(talk, group, "B", topics=[FOUR])
+    member_c = Consumer(talk, group, "C", topics=[FOUR])
+    member_a.quiet(member_a.enter())
+    member_a.quiet(member_a.report())
+    before = dict(member_a.owned)
+    old_epoch = member_a.epoch
+    member_b.ask("B enters", member_b.enter())
+    member_a.ask("A has to give up", member_a.heartbeat())
+    member_a.ask("A reports what it had", member_a.report(before))
+    member_a.ask(
+        "A loses the response and heartbeats with all",
+        member_a.report(before, member_epoch=old_epoch),
     )
-    three.ask("C enters meanwhile", three.enter())
-    one.ask("A has given up what it had to first", one.report())
+    member_c.ask("C enters meanwhile", member_c.enter())
+    member_a.ask("A has given up what it had to first", member_a.report())
     describe(talk, "three share", group)
-    one.ask("A heartbeats", one.heartbeat())
-    one.ask("A reports", one.report())
-    two.ask("B heartbeats", two.heartbeat())
-    three.ask("C heartbeats", three.heartbeat())
-    two.ask("B reports", two.report())
-    three.ask("C reports", three.report())
-    one.ask("A heartbeats again", one.heartbeat())
+    member_a.ask("A heartbeats", member_a.heartbeat())
+    member_a.ask("A reports", member_a.report())
+    member_b.ask("B heartbeats", member_b.heartbeat())
+    member_c.ask("C heartbeats", member_c.heartbeat())
+    member_b.ask("B reports", member_b.report())
+    member_c.ask("C reports", member_c.report())
+    member_a.ask("A heartbeats again", member_a.heartbeat())
     describe(talk, "three have their shares", group)
-    one.ask("A with its epoch of before", one.report(member_epoch=old_epoch))
-    one.ask("A enters again", one.enter())
+    member_a.ask("A with its epoch of before", member_a.report(member_epoch=old_epoch))
+    member_a.ask("A enters again", member_a.enter())
     describe(talk, "A has entered again", group)
-    two.ask("B leaves", two.leave())
-    one.ask("A heartbeats when B has left", one.heartbeat())
-    one.ask("A reports when B has left", one.report())
-    three.ask("C heartbeats when B has left", three.heartbeat())
+    member_b.ask("B leaves", member_b.leave())
+    member_a.ask("A heartbeats when B has left", member_a.heartbeat())
+    member_a.ask("A reports when B has left", member_a.report())
+    member_c.ask("C heartbeats when B has left", member_c.heartbeat())
     describe(talk, "two are left", group)
     stored(talk, group)
 
@@ -185,15 +196,15 @@ def steps_of_revocation(talk: Talk) -> None:
 def no_acknowledgement(talk: Talk) -> None:
     """A member that does not give up in its rebalance timeout is out."""
     group = "new-stubborn"
-    one = Consumer(talk, group, "A", topics=[FOUR], rebalance_timeout_ms=SHORT_MS)
-    two = Consumer(talk, group, "B", topics=[FOUR])
-    one.quiet(one.enter())
-    one.quiet(one.report())
-    two.quiet(two.enter())
-    one.ask("A has to give up", one.heartbeat())
+    member_a = Consumer(talk, group, "A", topics=[FOUR], rebalance_timeout_ms=SHORT_MS)
+    member_b = Consumer(talk, group, "B", topics=[FOUR])
+    member_a.quiet(member_a.enter())
+    member_a.quiet(member_a.report())
+    member_b.quiet(member_b.enter())
+    member_a.ask("A has to give up", member_a.heartbeat())
     wait_for_members(talk, group, 1)
-    one.ask("A is out", one.heartbeat())
-    two.ask("B gets all", two.heartbeat())
+    member_a.ask("A is out", member_a.heartbeat())
+    member_b.ask("B gets all", member_b.heartbeat())
     describe(talk, "B has it all", group)
     stored(talk, group)
 
@@ -201,25 +212,25 @@ def no_acknowledgement(talk: Talk) -> None:
 def assignors(talk: Talk) -> None:
     """What members ask for: the majority decides."""
     group = "new-assignors"
-    one = Consumer(talk, group, "A", topics=[FOUR, ONE], assignor="range")
-    two = Consumer(talk, group, "B", topics=[FOUR], assignor="uniform")
-    three = Consumer(talk, group, "C", topics=[FOUR], assignor="uniform")
-    one.ask("A wants range", one.enter())
+    member_a = Consumer(talk, group, "A", topics=[FOUR, ONE], assignor="range")
+    member_b = Consumer(talk, group, "B", topics=[FOUR], assignor="uniform")
+    member_c = Consumer(talk, group, "C", topics=[FOUR], assignor="uniform")
+    member_a.ask("A wants range", member_a.enter())
     describe(talk, "by range", group)
-    two.ask("B wants uniform", two.enter())
-    three.ask("C wants uniform", three.enter())
+    member_b.ask("B wants uniform", member_b.enter())
+    member_c.ask("C wants uniform", member_c.enter())
     describe(talk, "by the majority", group)
-    three.ask("C does not care", three.heartbeat(server_assignor="range"))
+    member_c.ask("C does not care", member_c.heartbeat(server_assignor="range"))
     describe(talk, "by the other one", group)
-    three.ask("C wants nonsense", three.heartbeat(server_assignor="nonsense"))
-    three.ask("C wants a longer time", three.heartbeat(rebalance_timeout_ms=SHORT_MS))
+    member_c.ask("C wants nonsense", member_c.heartbeat(server_assignor="nonsense"))
+    member_c.ask("C wants a longer time", member_c.heartbeat(rebalance_timeout_ms=SHORT_MS))
 
 
 def subscriptions(talk: Talk) -> None:
     """Topics are added, unknown, taken away."""
     group = "new-subscriptions"
-    one = Consumer(talk, group, "A", topics=[ONE])
-    one.ask("A enters", one.enter())
+    member_a = Consumer(talk, group, "A", topics=[ONE])
+    member_a.ask("A enters", member_a.enter())
     for label, names in (
         ("one more", [ONE, FOUR]),
         ("the same in another order", [FOUR, ONE]),
@@ -229,30 +240,30 @@ def subscriptions(talk: Talk) -> None:
         ("a name that no topic can have", ["no/name"]),
         ("nothing", []),
     ):
-        one.ask(f"A wants {label}", one.heartbeat(subscribed_topic_names=names))
-        one.ask(f"A reports after {label}", one.report())
+        member_a.ask(f"A wants {label}", member_a.heartbeat(subscribed_topic_names=names))
+        member_a.ask(f"A reports after {label}", member_a.report())
         describe(talk, f"{group} after {label}", group)
 
 
 def topics_change(talk: Talk) -> None:
     """A topic comes, grows and goes."""
     group = "new-topics"
-    one = Consumer(talk, group, "A", topics=["new-later"])
-    one.ask("A enters before its topic is there", one.enter())
+    member_a = Consumer(talk, group, "A", topics=["new-later"])
+    member_a.ask("A enters before its topic is there", member_a.enter())
     describe(talk, "no topic yet", group)
     talk.make_topic("new-later", 2)
-    one.until_assigned("the topic is made", 2)
-    one.ask("A reports", one.report())
+    member_a.until_assigned("the topic is made", 2)
+    member_a.ask("A reports", member_a.report())
     describe(talk, "the topic is there", group)
     grown = CreatePartitionsTopic(name="new-later", count=3, assignments=None)
-    wanted = CreatePartitionsRequest(topics=[grown], timeout_ms=10_000, validate_only=False)
-    talk.quiet(wanted, 3)
-    one.until_assigned("the topic has grown", 3)
-    one.ask("A reports more", one.report())
+    request = CreatePartitionsRequest(topics=[grown], timeout_ms=10_000, validate_only=False)
+    talk.quiet(request, 3)
+    member_a.until_assigned("the topic has grown", 3)
+    member_a.ask("A reports more", member_a.report())
     gone = DeleteTopicState(name="new-later", topic_id=ZERO_UUID)
     talk.quiet(DeleteTopicsRequest(topics=[gone], timeout_ms=10_000), 6)
-    one.until_assigned("the topic is gone", 0)
-    one.ask("A reports nothing", one.report())
+    member_a.until_assigned("the topic is gone", 0)
+    member_a.ask("A reports nothing", member_a.report())
     describe(talk, "the topic is gone", group)
     stored(talk, group)
 

@@ -83,33 +83,33 @@ def commit(group: str, *at: tuple[Place, int], **changes: Any) -> OffsetCommitRe
 
 
 def fetch(
-    version: int, group: str, wanted: list[Place] | None, *, require_stable: bool = False
+    version: int, group: str, places: list[Place] | None, *, require_stable: bool = False
 ) -> OffsetFetchRequest:
     """Some places of a group, or with None all of them."""
     topics: dict[str, list[int]] = {}
-    for topic, partition in wanted or ():
+    for topic, partition in places or ():
         topics.setdefault(topic, []).append(partition)
     if version < GROUPS_FROM:
-        one = [
+        request_topics = [
             OffsetFetchRequestTopic(name=name, partition_indexes=p) for name, p in topics.items()
         ]
         return OffsetFetchRequest(
             group_id=group,
-            topics=None if wanted is None else one,
+            topics=None if places is None else request_topics,
             require_stable=require_stable,
         )
-    asked = of_group(group, None if wanted is None else list(topics.items()))
+    asked = of_group(group, None if places is None else list(topics.items()))
     return OffsetFetchRequest(groups=[asked], require_stable=require_stable)
 
 
-Wanted = list[tuple[str, list[int]]]
+TopicsWithPartitions = list[tuple[str, list[int]]]
 """Topics with partitions."""
 
 
-def of_group(group: str, wanted: Wanted | None) -> OffsetFetchRequestGroup:
+def of_group(group: str, places: TopicsWithPartitions | None) -> OffsetFetchRequestGroup:
     """What is asked of one of several groups."""
-    topics = [OffsetFetchRequestTopics(name=name, partition_indexes=p) for name, p in wanted or ()]
-    return OffsetFetchRequestGroup(group_id=group, topics=None if wanted is None else topics)
+    topics = [OffsetFetchRequestTopics(name=name, partition_indexes=p) for name, p in places or ()]
+    return OffsetFetchRequestGroup(group_id=group, topics=None if places is None else topics)
 
 
 def commit_versions(talk: Talk) -> None:
@@ -213,7 +213,7 @@ def fetch_versions(talk: Talk) -> None:
     """The same questions in every version."""
     talk.quiet(commit("fetched", ((TOPIC, 0), 5), ((TOPIC, 1), 6), ((OTHER, 0), 7), epoch=3), 9)
     for version in versions_of(OffsetFetchRequest):
-        for label, group, wanted in (
+        for label, group, places in (
             ("one", "fetched", [(TOPIC, 0)]),
             ("three", "fetched", [(OTHER, 0), (TOPIC, 1), (TOPIC, 0)]),
             ("one that is not committed", "fetched", [(TOPIC, 2)]),
@@ -226,7 +226,7 @@ def fetch_versions(talk: Talk) -> None:
             ("of an unknown group", "unknown", [(TOPIC, 0)]),
             ("of an empty group id", "", [(TOPIC, 0)]),
         ):
-            talk.ask(f"fetch {label}", fetch(version, group, wanted), version)
+            talk.ask(f"fetch {label}", fetch(version, group, places), version)
         if version >= 2:
             for group in ("fetched", "unknown", ""):
                 talk.ask(f"all of {group!r}", fetch(version, group, None), version)
@@ -241,7 +241,7 @@ def fetch_versions(talk: Talk) -> None:
 def several_groups(talk: Talk) -> None:
     """A list of groups, which may be empty, unknown, or the same."""
     talk.quiet(commit("second", ((TOPIC, 1), 50)), 9)
-    cases: tuple[tuple[str, list[tuple[str, Wanted | None]]], ...] = (
+    cases: tuple[tuple[str, list[tuple[str, TopicsWithPartitions | None]]], ...] = (
         ("two", [("fetched", [(TOPIC, [0, 1])]), ("second", [(TOPIC, [1])])]),
         ("all and some", [("fetched", None), ("second", [(TOPIC, [0])])]),
         ("unknown ones", [("unknown", None), ("", None), ("fetched", [(OTHER, [0])])]),
@@ -305,16 +305,16 @@ def deletions(talk: Talk) -> None:
 def deletions_by_members(talk: Talk) -> None:
     """What members consume is not deleted."""
     of_topic = (("range", subscription(TOPIC)),)
-    one = Member(talk, "members", "A", protocols=of_topic)
-    delete_of_group(talk, one, "consumers")
-    for name, kind, said in (
+    consumer = Member(talk, "members", "A", protocols=of_topic)
+    delete_of_group(talk, consumer, "consumers")
+    for name, kind, content in (
         ("connect", "connect", b"anything"),
         ("unreadable", "consumer", b""),
         ("newer", "consumer", b"\x00\x63" + subscription(TOPIC)[2:] + bytes(9)),
     ):
-        member = Member(talk, name, "A", protocol_type=kind, protocols=(("range", said),))
+        member = Member(talk, name, "A", protocol_type=kind, protocols=(("range", content),))
         delete_of_group(talk, member, name)
-    one.quiet(one.leave())
+    consumer.quiet(consumer.leave())
     talk.ask("deletion when the consumers are gone", delete("members", (TOPIC, 0)), 0)
     describe(talk, "an offset of another topic is left", "members")
     joining = Member(talk, "members", "B", protocols=of_topic)

@@ -80,34 +80,38 @@ def votes(talk: Talk, version: int) -> None:
     group = f"votes-{version}"
 
     def liking(name: str, *protocols: str) -> Member:
-        said = tuple((one, subscription(f"for-{one}")) for one in protocols)
-        return Member(talk, group, name, version=version, protocols=said)
+        protocols_of_member = tuple(
+            (protocol, subscription(f"for-{protocol}")) for protocol in protocols
+        )
+        return Member(talk, group, name, version=version, protocols=protocols_of_member)
 
-    one = liking("A", "a", "b", "c")
-    two = liking("B", "c", "b")
-    three = liking("C", "d", "c", "b")
-    four = liking("D", "b", "d")
-    enter(talk, one, two, label="two vote")
-    for member in (one, two):
+    member_a = liking("A", "a", "b", "c")
+    member_b = liking("B", "c", "b")
+    member_c = liking("C", "d", "c", "b")
+    member_d = liking("D", "b", "d")
+    enter(talk, member_a, member_b, label="two vote")
+    for member in (member_a, member_b):
         member.protocols = (("b", subscription("for-b")), ("c", subscription("for-c")))
-    enter_again(talk, one, two, label="two vote again")
-    three.obtain_id()
-    three.send(three.join())
+    enter_again(talk, member_a, member_b, label="two vote again")
+    member_c.obtain_id()
+    member_c.send(member_c.join())
     wait_for(talk, group, "PreparingRebalance", 3)
-    two.protocols = tuple(reversed(two.protocols))
-    two.send(two.join())
-    one.send(one.join())
-    collect("three vote", one, two, three)
-    four.obtain_id()
-    four.send(four.join())
+    member_b.protocols = tuple(reversed(member_b.protocols))
+    member_b.send(member_b.join())
+    member_a.send(member_a.join())
+    collect("three vote", member_a, member_b, member_c)
+    member_d.obtain_id()
+    member_d.send(member_d.join())
     wait_for(talk, group, "PreparingRebalance", 4)
-    for member in (three, two, one):
+    for member in (member_c, member_b, member_a):
         member.send(member.join())
-    collect("four vote", one, two, three, four)
+    collect("four vote", member_a, member_b, member_c, member_d)
     stranger = liking("E", "d")
     stranger.ask("a protocol that not all know", stranger.join())
-    one.send(one.sync((one, b"1"), (two, b"2"), (three, b"3"), protocol_name="b"))
-    collect("the leader assigns", one)
+    member_a.send(
+        member_a.sync((member_a, b"1"), (member_b, b"2"), (member_c, b"3"), protocol_name="b")
+    )
+    collect("the leader assigns", member_a)
     describe(talk, f"the chosen protocol of {group}", group)
 
 
@@ -208,26 +212,26 @@ def replaced_requests(talk: Talk, version: int) -> None:
 def end_of_sessions(talk: Talk, version: int) -> Iterator[None]:
     """A member that is silent for its session is removed."""
     group = f"session-{version}"
-    one = Member(talk, group, "A", version=version, session_timeout_ms=SHORT_MS)
-    stable(talk, one)
+    member_a = Member(talk, group, "A", version=version, session_timeout_ms=SHORT_MS)
+    stable(talk, member_a)
     yield
     wait_for(talk, group, "Empty", 0)
     describe(talk, f"A is silent in {group}", group)
-    one.ask("A heartbeats after its session", one.heartbeat())
-    one.ask("A joins after its session", one.join())
-    one.ask("A commits after its session", one.commit(TOPIC, 1))
+    member_a.ask("A heartbeats after its session", member_a.heartbeat())
+    member_a.ask("A joins after its session", member_a.join())
+    member_a.ask("A commits after its session", member_a.commit(TOPIC, 1))
 
 
 def silent_follower(talk: Talk, version: int) -> Iterator[None]:
     """The others share what it had."""
     group = f"silent-{version}"
-    one = Member(talk, group, "A", version=version)
-    two = Member(talk, group, "B", version=version, session_timeout_ms=SHORT_MS)
-    stable(talk, one, two)
+    member_a = Member(talk, group, "A", version=version)
+    member_b = Member(talk, group, "B", version=version, session_timeout_ms=SHORT_MS)
+    stable(talk, member_a, member_b)
     yield
     wait_for(talk, group, "PreparingRebalance", 1)
-    one.ask("A heartbeats when B is silent", one.heartbeat())
-    one.ask("A joins when B is silent", one.join())
+    member_a.ask("A heartbeats when B is silent", member_a.heartbeat())
+    member_a.ask("A joins when B is silent", member_a.join())
 
 
 def end_of_rebalances(talk: Talk, version: int) -> Iterator[None]:
@@ -290,9 +294,9 @@ def no_patience(talk: Talk, version: int) -> None:
     """Rebalance timeouts of nothing and less."""
     for timeout_ms in (0, -1):
         group = f"hasty-{timeout_ms}-{version}"
-        one = Member(talk, group, "A", version=version, rebalance_timeout_ms=timeout_ms)
-        one.obtain_id()
-        one.ask("A joins", one.join())
+        member_a = Member(talk, group, "A", version=version, rebalance_timeout_ms=timeout_ms)
+        member_a.obtain_id()
+        member_a.ask("A joins", member_a.join())
         wait_for(talk, group, "Empty", 0)
         describe(talk, f"A was not fast enough in {group}", group)
 
@@ -317,8 +321,8 @@ def end_of_given_ids(talk: Talk) -> Iterator[None]:
 def end_of_static_members(talk: Talk) -> Iterator[None]:
     """A static member is bound by its session, not by the rebalance timeout."""
     group = "static-times"
-    one = Member(talk, group, "A", instance_id="a", rebalance_timeout_ms=SHORT_MS)
-    two = Member(
+    member_a = Member(talk, group, "A", instance_id="a", rebalance_timeout_ms=SHORT_MS)
+    member_b = Member(
         talk,
         group,
         "B",
@@ -326,26 +330,26 @@ def end_of_static_members(talk: Talk) -> Iterator[None]:
         rebalance_timeout_ms=SHORT_MS,
         session_timeout_ms=3 * SHORT_MS,
     )
-    stable(talk, one, two)
-    one.rebalance_timeout_ms = PATIENT_MS
-    two.rebalance_timeout_ms = PATIENT_MS
-    one.send(one.join())
+    stable(talk, member_a, member_b)
+    member_a.rebalance_timeout_ms = PATIENT_MS
+    member_b.rebalance_timeout_ms = PATIENT_MS
+    member_a.send(member_a.join())
     yield
-    collect("B does not join and stays until its session ends", one)
+    collect("B does not join and stays until its session ends", member_a)
     describe(talk, "B is out", group)
-    two.ask("B heartbeats", two.heartbeat())
+    member_b.ask("B heartbeats", member_b.heartbeat())
 
 
 def absent_static_member(talk: Talk) -> Iterator[None]:
     """It is in the next generation without having joined."""
     group = "static-absent"
-    one = Member(talk, group, "A", instance_id="a", rebalance_timeout_ms=SHORT_MS)
-    two = Member(talk, group, "B", instance_id="b", rebalance_timeout_ms=SHORT_MS)
-    stable(talk, one, two)
-    one.send(one.join())
+    member_a = Member(talk, group, "A", instance_id="a", rebalance_timeout_ms=SHORT_MS)
+    member_b = Member(talk, group, "B", instance_id="b", rebalance_timeout_ms=SHORT_MS)
+    stable(talk, member_a, member_b)
+    member_a.send(member_a.join())
     yield
-    collect("B does not join and stays", one)
+    collect("B does not join and stays", member_a)
     describe(talk, "both are in the generation", group)
-    one.ask("A assigns to both", one.sync((one, b"1"), (two, b"2")))
-    two.ask("B has missed it", two.heartbeat())
-    two.ask("B joins with its id", two.join())
+    member_a.ask("A assigns to both", member_a.sync((member_a, b"1"), (member_b, b"2")))
+    member_b.ask("B has missed it", member_b.heartbeat())
+    member_b.ask("B joins with its id", member_b.join())

@@ -82,25 +82,25 @@ def fenced(old: Member) -> None:
 def refusals(talk: Talk, version: int) -> None:
     """Ids and instances that do not belong together."""
     group = f"static-refusals-{version}"
-    one = Member(talk, group, "A", version=version, instance_id="a")
-    two = Member(talk, group, "B", version=version)
-    stable(talk, one, two)
+    member_a = Member(talk, group, "A", version=version, instance_id="a")
+    member_b = Member(talk, group, "B", version=version)
+    stable(talk, member_a, member_b)
     for label, changes in (
         ("an unknown instance with an unknown id", {"i": "nowhere", "m": UNKNOWN_ID}),
-        ("an unknown instance with a known id", {"i": "nowhere", "m": two.member_id}),
+        ("an unknown instance with a known id", {"i": "nowhere", "m": member_b.member_id}),
         ("a known instance with an unknown id", {"i": "a", "m": UNKNOWN_ID}),
-        ("a known instance with another's id", {"i": "a", "m": two.member_id}),
-        ("an empty instance with a known id", {"i": "", "m": two.member_id}),
+        ("a known instance with another's id", {"i": "a", "m": member_b.member_id}),
+        ("an empty instance with a known id", {"i": "", "m": member_b.member_id}),
     ):
         named = {"group_instance_id": changes["i"], "member_id": changes["m"]}
-        two.ask(f"{label} joins", two.join(**named))
-        two.ask(f"{label} syncs", two.sync(**named))
-        two.ask(f"{label} heartbeats", two.heartbeat(**named))
-        two.ask(f"{label} commits", two.commit(TOPIC, 1, **named))
+        member_b.ask(f"{label} joins", member_b.join(**named))
+        member_b.ask(f"{label} syncs", member_b.sync(**named))
+        member_b.ask(f"{label} heartbeats", member_b.heartbeat(**named))
+        member_b.ask(f"{label} commits", member_b.commit(TOPIC, 1, **named))
         who = leave(group, (changes["m"], changes["i"]))
-        two.ask(f"{label} leaves", who)
-    one.ask("A heartbeats without its instance", one.heartbeat(group_instance_id=None))
-    one.ask("A syncs without its instance", one.sync(group_instance_id=None))
+        member_b.ask(f"{label} leaves", who)
+    member_a.ask("A heartbeats without its instance", member_a.heartbeat(group_instance_id=None))
+    member_a.ask("A syncs without its instance", member_a.sync(group_instance_id=None))
     late = Member(talk, group, "C", version=version, instance_id="a")
     late.ask("A returns with other protocols", late.join(protocols=[]))
     late.ask("A returns with another type", late.join(protocol_type="connect"))
@@ -186,19 +186,19 @@ def departures(talk: Talk, version: int) -> None:
     group = f"static-departures-{version}"
     members = [Member(talk, group, name, instance_id=name.lower()) for name in "ABC"]
     stable(talk, *members)
-    one, two, three = members
+    member_a, member_b, member_c = members
     for label, who in (
         ("by an unknown instance", [("", "nowhere")]),
-        ("by instance and id", [(three.member_id, "c")]),
+        ("by instance and id", [(member_c.member_id, "c")]),
         ("by the instance again", [("", "c")]),
-        ("by instance and another's id", [(one.member_id, "b")]),
+        ("by instance and another's id", [(member_a.member_id, "b")]),
         ("by instance and unknown id", [(UNKNOWN_ID, "b")]),
         ("several", [("", "b"), ("", "b"), ("", "nowhere"), (UNKNOWN_ID, None)]),
     ):
         talk.ask(f"{label} of {group}", leave(group, *who), version)
     describe(talk, f"A is left in {group}", group)
-    one.ask("A heartbeats", one.heartbeat())
-    two.ask("B heartbeats", two.heartbeat())
-    one.ask("A joins", one.join())
+    member_a.ask("A heartbeats", member_a.heartbeat())
+    member_b.ask("B heartbeats", member_b.heartbeat())
+    member_a.ask("A joins", member_a.join())
     talk.ask(f"the last of {group}", leave(group, ("", "a")), version)
     describe(talk, f"no member is left in {group}", group)

@@ -41,9 +41,11 @@ def play(talk: Talk) -> None:
 
 def fetch_all(topic: str, partition: int = 0) -> FetchRequest:
     """All records of a partition."""
-    wanted = FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=1 << 22)
+    partition_request = FetchPartition(
+        partition=partition, fetch_offset=0, partition_max_bytes=1 << 22
+    )
     return FetchRequest(
-        max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=topic, partitions=[wanted])]
+        max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=topic, partitions=[partition_request])]
     )
 
 

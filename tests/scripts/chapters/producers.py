@@ -17,7 +17,9 @@ CACHED_BATCHES = 5
 def play(talk: Talk) -> None:
     """Ids, then sequences."""
     talk.make_topic(NAME, 2)
-    talk.until("the first producer id", lambda: request_id(talk), lambda one: one.error_code == 0)
+    talk.until(
+        "the first producer id", lambda: request_id(talk), lambda response: response.error_code == 0
+    )
     for version in versions_of(InitProducerIdRequest):
         new = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
         talk.ask("a new id", new, version)
@@ -64,42 +66,44 @@ def send(
 
 def sequences(talk: Talk) -> None:
     """In order, again, out of order, too old."""
-    one = new_id(talk, "one")
+    producer_id = new_id(talk, "one")
     for number in range(CACHED_BATCHES + 2):
-        send(talk, f"batch {number} in order", one, 2 * number)
-    send(talk, "the last batch again", one, 2 * (CACHED_BATCHES + 1))
-    send(talk, "the oldest cached batch again", one, 4)
-    send(talk, "a batch that is no longer cached", one, 0)
-    send(talk, "a gap", one, 100)
-    send(talk, "an overlap", one, 13)
-    send(talk, "the last sequences in a larger batch", one, 12, count=3)
+        send(talk, f"batch {number} in order", producer_id, 2 * number)
+    send(talk, "the last batch again", producer_id, 2 * (CACHED_BATCHES + 1))
+    send(talk, "the oldest cached batch again", producer_id, 4)
+    send(talk, "a batch that is no longer cached", producer_id, 0)
+    send(talk, "a gap", producer_id, 100)
+    send(talk, "an overlap", producer_id, 13)
+    send(talk, "the last sequences in a larger batch", producer_id, 12, count=3)
     send(talk, "a first batch that does not start at 0", new_id(talk, "late"), 7)
     send(talk, "an id that was never given", 987_654_321, 0)
-    send(talk, "a sequence below zero", one, -1)
-    two = new_id(talk, "two")
-    send(talk, "the first batch", two, 0)
+    send(talk, "a sequence below zero", producer_id, -1)
+    other_id = new_id(talk, "two")
+    send(talk, "the first batch", other_id, 0)
     talk.ask(
         "two batches in one request",
         produce_request(
             NAME,
-            batch(2, producer_id=two, producer_epoch=0, base_sequence=2)
-            + batch(2, producer_id=two, producer_epoch=0, base_sequence=4),
+            batch(2, producer_id=other_id, producer_epoch=0, base_sequence=2)
+            + batch(2, producer_id=other_id, producer_epoch=0, base_sequence=4),
         ),
         PRODUCE_VERSION,
     )
-    acks_1 = batch(2, producer_id=two, producer_epoch=0, base_sequence=2)
+    acks_1 = batch(2, producer_id=other_id, producer_epoch=0, base_sequence=2)
     talk.ask("idempotent with acks=1", produce_request(NAME, acks_1, acks=1), PRODUCE_VERSION)
 
 
 def epochs(talk: Talk) -> None:
     """A newer epoch starts at 0 and fences the older one."""
-    one = new_id(talk, "of two epochs")
-    send(talk, "epoch 0", one, 0)
-    send(talk, "epoch 1 not from 0", one, 2, epoch=1)
-    send(talk, "epoch 1 from 0", one, 0, epoch=1)
-    send(talk, "epoch 0 again", one, 2, epoch=0)
-    send(talk, "epoch -1", one, 2, epoch=-1)
-    plain = batch(2, producer_id=one, producer_epoch=1, base_sequence=2, is_transactional=True)
+    producer_id = new_id(talk, "of two epochs")
+    send(talk, "epoch 0", producer_id, 0)
+    send(talk, "epoch 1 not from 0", producer_id, 2, epoch=1)
+    send(talk, "epoch 1 from 0", producer_id, 0, epoch=1)
+    send(talk, "epoch 0 again", producer_id, 2, epoch=0)
+    send(talk, "epoch -1", producer_id, 2, epoch=-1)
+    plain = batch(
+        2, producer_id=producer_id, producer_epoch=1, base_sequence=2, is_transactional=True
+    )
     talk.ask("transactional without an id", produce_request(NAME, plain), PRODUCE_VERSION)
 
 

@@ -102,8 +102,8 @@ def create(talk: Talk) -> None:
             talk.ask("a topic of defaults", defaults, version)
         twice = CreateTopicsRequest(topics=[topic("twice"), topic("twice", 2), topic("a/b")])
         talk.ask("the same name twice", twice, version)
-    for label, wanted in BAD_TOPICS:
-        talk.ask(label, CreateTopicsRequest(topics=[wanted], timeout_ms=1_000), 7)
+    for label, creatable in BAD_TOPICS:
+        talk.ask(label, CreateTopicsRequest(topics=[creatable], timeout_ms=1_000), 7)
     talk.ask("nothing", CreateTopicsRequest(topics=[]), 7)
 
 
@@ -143,7 +143,7 @@ def widen(
                 count=count,
                 assignments=None
                 if brokers is None
-                else [CreatePartitionsAssignment(broker_ids=one) for one in brokers],
+                else [CreatePartitionsAssignment(broker_ids=broker_ids) for broker_ids in brokers],
             )
             for name, count, brokers in requested
         ],
@@ -165,13 +165,13 @@ def delete(talk: Talk) -> None:
                 talk.ask("the same topic at once again", again, version)
             talk.wait_for_absence(doomed)
     topic_id = talk.make_topic("deleted-by-id")
-    for label, name, wanted in (
+    for label, name, id_of_topic in (
         ("by id", None, topic_id),
         ("by an unknown id", None, UNKNOWN_ID),
         ("by name and id", "topics", topic_id),
         ("by neither", None, ZERO_UUID),
     ):
-        states: list[Any] = [DeleteTopicState(name=name, topic_id=wanted)]
+        states: list[Any] = [DeleteTopicState(name=name, topic_id=id_of_topic)]
         talk.ask(label, DeleteTopicsRequest(topics=states, timeout_ms=10_000), 6)
     talk.ask("a topic twice", delete_request(["topics", "topics"], 5), 5)
 

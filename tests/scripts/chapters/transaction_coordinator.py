@@ -126,12 +126,12 @@ def add_request(
     name: str, producer: Producer, *partitions: int, topic: str = NAME
 ) -> AddPartitionsToTxnRequest:
     """The request of a client, until version 3."""
-    one = transaction(name, producer, *partitions, topic=topic)
+    added = transaction(name, producer, *partitions, topic=topic)
     return AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=name,
         v3_and_below_producer_id=producer[0],
         v3_and_below_producer_epoch=producer[1],
-        v3_and_below_topics=one.topics,
+        v3_and_below_topics=added.topics,
     )
 
 

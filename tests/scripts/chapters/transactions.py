@@ -37,7 +37,9 @@ MARKERS = 1
 
 def play(talk: Talk) -> None:
     """One partition for each subject."""
-    talk.until("the first producer id", lambda: request_id(talk), lambda one: one.error_code == 0)
+    talk.until(
+        "the first producer id", lambda: request_id(talk), lambda response: response.error_code == 0
+    )
     talk.make_topic(NAME, 8)
     batches(talk)
     markers(talk)
@@ -119,13 +121,13 @@ def look(
 
 def batches(talk: Talk) -> None:
     """Which batches may be part of a transaction; partition 0."""
-    one = new_id(talk, "one")
+    producer_id = new_id(talk, "one")
     for version in range(3, 12):
         request = produce_request(
             NAME,
             batch(
                 1,
-                producer_id=one,
+                producer_id=producer_id,
                 producer_epoch=0,
                 base_sequence=version - 3,
                 is_transactional=True,
@@ -133,49 +135,49 @@ def batches(talk: Talk) -> None:
             transactional_id="tx",
         )
         talk.ask("a transactional batch", request, version)
-    send(talk, "two more", one, 9)
-    send(talk, "the same again", one, 9)
-    send(talk, "a gap", one, 100)
-    send(talk, "outside of the transaction", one, 11, is_transactional=False)
-    send(talk, "without a transactional id", one, 11, transactional_id=None)
-    send(talk, "an empty transactional id", one, 11, transactional_id="")
-    send(talk, "a control batch", one, 13, is_control=True)
-    send(talk, "a sequence below zero", one, -1)
+    send(talk, "two more", producer_id, 9)
+    send(talk, "the same again", producer_id, 9)
+    send(talk, "a gap", producer_id, 100)
+    send(talk, "outside of the transaction", producer_id, 11, is_transactional=False)
+    send(talk, "without a transactional id", producer_id, 11, transactional_id=None)
+    send(talk, "an empty transactional id", producer_id, 11, transactional_id="")
+    send(talk, "a control batch", producer_id, 13, is_control=True)
+    send(talk, "a sequence below zero", producer_id, -1)
     send(talk, "no producer id", -1, -1, epoch=-1)
     send(talk, "no producer id and no transaction", -1, -1, epoch=-1, is_transactional=False)
-    two = new_id(talk, "two")
-    send(talk, "another producer that is idempotent only", two, 0, is_transactional=False)
+    other_id = new_id(talk, "two")
+    send(talk, "another producer that is idempotent only", other_id, 0, is_transactional=False)
     both = [
         (
             NAME,
             index,
             batch(1, producer_id=id_, producer_epoch=0, base_sequence=at, is_transactional=True),
         )
-        for index, id_, at in ((1, two, 0), (0, one, 13))
+        for index, id_, at in ((1, other_id, 0), (0, producer_id, 13))
     ]
     talk.ask("of two producers", produce_to(both, transactional_id="tx"), PRODUCE_VERSION)
     look(talk, "an open transaction", 0)
     for version in versions_of(WriteTxnMarkersRequest):
-        end(talk, "a commit", marker(one, (NAME, 0)), version=version)
+        end(talk, "a commit", marker(producer_id, (NAME, 0)), version=version)
     look(talk, "a committed transaction", 0)
 
 
 def markers(talk: Talk) -> None:
     """Where markers may be appended; partition 2."""
-    one = new_id(talk, "of markers")
+    producer_id = new_id(talk, "of markers")
     for version in versions_of(WriteTxnMarkersRequest):
-        end(talk, "without a transaction", marker(one, (NAME, 2)), version=version)
-        end(talk, "an unknown partition", marker(one, (NAME, 99)), version=version)
-        end(talk, "an unknown topic", marker(one, ("never-made", 0)), version=version)
+        end(talk, "without a transaction", marker(producer_id, (NAME, 2)), version=version)
+        end(talk, "an unknown partition", marker(producer_id, (NAME, 99)), version=version)
+        end(talk, "an unknown topic", marker(producer_id, ("never-made", 0)), version=version)
         end(talk, "no markers", version=version)
-        end(talk, "no partitions", marker(one), version=version)
-    end(talk, "one of two is unknown", marker(one, (NAME, 2), (NAME, 99)))
-    send(talk, "the first batch", one, 0, partition=2)
-    end(talk, "an abort", marker(one, (NAME, 2), is_commit=False))
-    end(talk, "the abort again", marker(one, (NAME, 2), is_commit=False))
-    send(talk, "the next transaction", one, 2, partition=2)
-    send(talk, "its second batch", one, 4, partition=2)
-    end(talk, "its commit", marker(one, (NAME, 2)))
+        end(talk, "no partitions", marker(producer_id), version=version)
+    end(talk, "one of two is unknown", marker(producer_id, (NAME, 2), (NAME, 99)))
+    send(talk, "the first batch", producer_id, 0, partition=2)
+    end(talk, "an abort", marker(producer_id, (NAME, 2), is_commit=False))
+    end(talk, "the abort again", marker(producer_id, (NAME, 2), is_commit=False))
+    send(talk, "the next transaction", producer_id, 2, partition=2)
+    send(talk, "its second batch", producer_id, 4, partition=2)
+    end(talk, "its commit", marker(producer_id, (NAME, 2)))
     look(talk, "after markers", 2)
     for offset in range(1, 12, 2):
         request = fetch_request(NAME, ZERO_UUID, offset, partition=2, isolation_level=COMMITTED)
@@ -184,24 +186,28 @@ def markers(talk: Talk) -> None:
 
 def fencing(talk: Talk) -> None:
     """Epochs of producers and of coordinators; partition 3."""
-    one = new_id(talk, "fenced")
+    producer_id = new_id(talk, "fenced")
     place = (NAME, 3)
-    send(talk, "epoch 5", one, 0, partition=3, epoch=5)
-    end(talk, "a marker of epoch 4", marker(one, place, epoch=4))
-    end(talk, "an abort of epoch 6", marker(one, place, epoch=6, is_commit=False))
-    send(talk, "epoch 5 after the abort", one, 2, partition=3, epoch=5)
-    send(talk, "epoch 6, not from 0", one, 2, partition=3, epoch=6)
-    send(talk, "epoch 6, from 0", one, 0, partition=3, epoch=6)
-    end(talk, "of coordinator epoch 3", marker(one, place, epoch=6, coordinator_epoch=3))
-    send(talk, "another transaction", one, 2, partition=3, epoch=6)
-    end(talk, "of coordinator epoch 2", marker(one, place, epoch=6, coordinator_epoch=2))
-    end(talk, "of coordinator epoch -1", marker(one, place, epoch=6, coordinator_epoch=-1))
+    send(talk, "epoch 5", producer_id, 0, partition=3, epoch=5)
+    end(talk, "a marker of epoch 4", marker(producer_id, place, epoch=4))
+    end(talk, "an abort of epoch 6", marker(producer_id, place, epoch=6, is_commit=False))
+    send(talk, "epoch 5 after the abort", producer_id, 2, partition=3, epoch=5)
+    send(talk, "epoch 6, not from 0", producer_id, 2, partition=3, epoch=6)
+    send(talk, "epoch 6, from 0", producer_id, 0, partition=3, epoch=6)
+    end(talk, "of coordinator epoch 3", marker(producer_id, place, epoch=6, coordinator_epoch=3))
+    send(talk, "another transaction", producer_id, 2, partition=3, epoch=6)
+    end(talk, "of coordinator epoch 2", marker(producer_id, place, epoch=6, coordinator_epoch=2))
+    end(talk, "of coordinator epoch -1", marker(producer_id, place, epoch=6, coordinator_epoch=-1))
     look(talk, "a fenced coordinator", 3)
-    end(talk, "of coordinator epoch 3 again", marker(one, place, epoch=6, coordinator_epoch=3))
-    send(talk, "epoch 7 in the same transaction", one, 0, partition=3, epoch=7)
-    send(talk, "epoch 8 before the marker", one, 0, partition=3, epoch=8)
-    end(talk, "of epoch 7 after epoch 8", marker(one, place, epoch=7, coordinator_epoch=3))
-    end(talk, "of epoch 8", marker(one, place, epoch=8, coordinator_epoch=3))
+    end(
+        talk,
+        "of coordinator epoch 3 again",
+        marker(producer_id, place, epoch=6, coordinator_epoch=3),
+    )
+    send(talk, "epoch 7 in the same transaction", producer_id, 0, partition=3, epoch=7)
+    send(talk, "epoch 8 before the marker", producer_id, 0, partition=3, epoch=8)
+    end(talk, "of epoch 7 after epoch 8", marker(producer_id, place, epoch=7, coordinator_epoch=3))
+    end(talk, "of epoch 8", marker(producer_id, place, epoch=8, coordinator_epoch=3))
     end(talk, "of a producer that never wrote", marker(987_654, place, epoch=3))
     look(talk, "after fencing", 3)
 
@@ -211,8 +217,14 @@ def interleaved(talk: Talk) -> None:
     place = (NAME, 4)
     ids = [new_id(talk, f"interleaved {number}") for number in range(4)]
     for round_number in range(3):
-        for number, one in enumerate(ids):
-            send(talk, f"{number} in round {round_number}", one, 2 * round_number, partition=4)
+        for number, producer_id in enumerate(ids):
+            send(
+                talk,
+                f"{number} in round {round_number}",
+                producer_id,
+                2 * round_number,
+                partition=4,
+            )
         for number in ((round_number, 3), (3, 0), (1, 2))[round_number]:
             abort = marker(ids[number], place, is_commit=(number + round_number) % 2 == 0)
             end(talk, f"the end of {number} in round {round_number}", abort)
@@ -229,17 +241,17 @@ def interleaved(talk: Talk) -> None:
 
 def several(talk: Talk) -> None:
     """Several partitions and producers in one request; partitions 5 and 6."""
-    one, two = new_id(talk, "first of two"), new_id(talk, "second of two")
+    id_a, id_b = new_id(talk, "first of two"), new_id(talk, "second of two")
     for index in (5, 6):
-        for number, producer_id in enumerate((one, two)):
+        for number, producer_id in enumerate((id_a, id_b)):
             send(talk, f"{number} in partition {index}", producer_id, 0, partition=index)
     places = ((NAME, 5), (NAME, 6))
-    end(talk, "of both in both", marker(one, *places), marker(two, *places, is_commit=False))
+    end(talk, "of both in both", marker(id_a, *places), marker(id_b, *places, is_commit=False))
     end(
         talk,
         "twice in one request",
-        marker(one, (NAME, 5)),
-        marker(one, (NAME, 6), (NAME, 98), is_commit=False),
+        marker(id_a, (NAME, 5)),
+        marker(id_a, (NAME, 6), (NAME, 98), is_commit=False),
     )
     look(talk, "partition 5", 5)
     look(talk, "partition 6", 6)
@@ -247,21 +259,21 @@ def several(talk: Talk) -> None:
 
 def log_start(talk: Talk) -> None:
     """Records of an open transaction are deleted; partition 7."""
-    one = new_id(talk, "deleted")
-    send(talk, "before", one, 0, partition=7)
-    end(talk, "an abort before", marker(one, (NAME, 7), is_commit=False))
-    send(talk, "an open one", one, 2, partition=7)
-    send(talk, "more of it", one, 4, partition=7)
+    producer_id = new_id(talk, "deleted")
+    send(talk, "before", producer_id, 0, partition=7)
+    end(talk, "an abort before", marker(producer_id, (NAME, 7), is_commit=False))
+    send(talk, "an open one", producer_id, 2, partition=7)
+    send(talk, "more of it", producer_id, 4, partition=7)
     for offset in (4, -1):
-        wanted = DeleteRecordsPartition(partition_index=7, offset=offset)
-        topic = DeleteRecordsTopic(name=NAME, partitions=[wanted])
+        partition = DeleteRecordsPartition(partition_index=7, offset=offset)
+        topic = DeleteRecordsTopic(name=NAME, partitions=[partition])
         request = DeleteRecordsRequest(topics=[topic], timeout_ms=5_000)
         talk.ask(f"delete records up to {offset}", request, 2)
         latest = where(LATEST, partition=7, isolation=COMMITTED)
         talk.ask(f"latest committed, deleted up to {offset}", latest, 6)
         read = fetch_request(NAME, ZERO_UUID, 7, partition=7, isolation_level=COMMITTED)
         talk.ask(f"read committed, deleted up to {offset}", read, FETCH_VERSION)
-    end(talk, "the end of a deleted one", marker(one, (NAME, 7)))
+    end(talk, "the end of a deleted one", marker(producer_id, (NAME, 7)))
     latest = where(LATEST, partition=7, isolation=COMMITTED)
     talk.ask("latest committed after a deleted one", latest, 6)
 
@@ -275,7 +287,7 @@ def settings(talk: Talk) -> None:
     ):
         topic = f"{NAME}-{label}"
         topic_id = talk.make_topic(topic, 1, configs)
-        one = new_id(talk, label)
-        send(talk, f"{label}: a batch", one, 0, topic=topic)
-        end(talk, f"{label}: a commit", marker(one, (topic, 0)))
+        producer_id = new_id(talk, label)
+        send(talk, f"{label}: a batch", producer_id, 0, topic=topic)
+        end(talk, f"{label}: a commit", marker(producer_id, (topic, 0)))
         look(talk, label, 0, topic=topic, topic_id=topic_id)

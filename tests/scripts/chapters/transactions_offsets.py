@@ -75,7 +75,7 @@ def end(talk: Talk, producer_id: int, *, is_commit: bool = True, epoch: int = 0)
         markers=[marker(producer_id, *places, is_commit=is_commit, epoch=epoch)]
     )
     response = talk.quiet(request, MARKERS)
-    errors = [one.error_code for one in response.markers[0].topics[0].partitions]
+    errors = [partition.error_code for partition in response.markers[0].topics[0].partitions]
     assert not any(errors), errors
 
 
@@ -84,7 +84,9 @@ def settle(talk: Talk, group: str) -> None:
     talk.until(
         f"the end of the transactions of {group}",
         lambda: talk.quiet(fetch(FETCH, group, None, require_stable=True), FETCH).groups[0],
-        lambda one: all(p.error_code != UNSTABLE for t in one.topics for p in t.partitions),
+        lambda response: all(
+            p.error_code != UNSTABLE for t in response.topics for p in t.partitions
+        ),
     )
 
 
@@ -103,72 +105,76 @@ def look(talk: Talk, label: str, group: str) -> None:
 def versions(talk: Talk) -> None:
     """Every version, into groups of their own; the odd ones are aborted."""
     for version in versions_of(TxnOffsetCommitRequest):
-        group, one = f"txn-{version}", new_id(talk, f"of version {version}")
-        first = txn_commit(group, one, ((TOPIC, 0), 10), epoch=4, metadata=f"version {version}")
+        group, producer_id = f"txn-{version}", new_id(talk, f"of version {version}")
+        first = txn_commit(
+            group, producer_id, ((TOPIC, 0), 10), epoch=4, metadata=f"version {version}"
+        )
         talk.ask("offsets in a transaction", first, version)
-        talk.ask("no metadata", txn_commit(group, one, ((TOPIC, 1), 3), metadata=None), version)
+        talk.ask(
+            "no metadata", txn_commit(group, producer_id, ((TOPIC, 1), 3), metadata=None), version
+        )
         look(talk, f"{group} open", group)
-        end(talk, one, is_commit=version % 2 == 0)
+        end(talk, producer_id, is_commit=version % 2 == 0)
         settle(talk, group)
         look(talk, f"{group} ended", group)
-        none = txn_commit(group, one)
+        none = txn_commit(group, producer_id)
         talk.ask("no topics", none, version)
         empty = TxnOffsetCommitRequestTopic(name=TOPIC, partitions=[])
         none.topics = [empty]
         talk.ask("a topic without partitions", none, version)
-        talk.ask("of an empty group id", txn_commit("", one, ((TOPIC, 0), 1)), version)
+        talk.ask("of an empty group id", txn_commit("", producer_id, ((TOPIC, 0), 1)), version)
 
 
 def mixed(talk: Talk) -> None:
     """Commits within and outside of transactions: the later record counts."""
     group = "mixed"
-    one, two = new_id(talk, "mixed one"), new_id(talk, "mixed two")
-    talk.ask("within", txn_commit(group, one, ((TOPIC, 0), 5)), NEWEST)
+    producer_id, other_id = new_id(talk, "mixed one"), new_id(talk, "mixed two")
+    talk.ask("within", txn_commit(group, producer_id, ((TOPIC, 0), 5)), NEWEST)
     talk.ask("outside, later", commit(group, ((TOPIC, 0), 7), ((TOPIC, 1), 1)), COMMIT)
-    talk.ask("of another producer", txn_commit(group, two, ((TOPIC, 1), 9)), NEWEST)
-    talk.ask("of another producer again", txn_commit(group, two, ((TOPIC, 1), 8)), NEWEST)
+    talk.ask("of another producer", txn_commit(group, other_id, ((TOPIC, 1), 9)), NEWEST)
+    talk.ask("of another producer again", txn_commit(group, other_id, ((TOPIC, 1), 8)), NEWEST)
     look(talk, "mixed, open", group)
-    end(talk, one)
+    end(talk, producer_id)
     talk.until(
         "the end of the first",
         lambda: talk.quiet(fetch(FETCH, group, [(TOPIC, 0)], require_stable=True), FETCH),
         lambda response: response.groups[0].topics[0].partitions[0].error_code == 0,
     )
     look(talk, "mixed, one committed", group)
-    end(talk, two)
+    end(talk, other_id)
     settle(talk, group)
     look(talk, "mixed, both committed", group)
-    talk.ask("the next transaction", txn_commit(group, two, ((TOPIC, 1), 20)), NEWEST)
-    end(talk, two, is_commit=False)
+    talk.ask("the next transaction", txn_commit(group, other_id, ((TOPIC, 1), 20)), NEWEST)
+    end(talk, other_id, is_commit=False)
     settle(talk, group)
     look(talk, "mixed, aborted", group)
 
 
 def refused(talk: Talk) -> None:
     """Places and metadata that are refused, producers that are fenced."""
-    group, one = "producers", new_id(talk, "refused")
+    group, producer_id = "producers", new_id(talk, "refused")
     for label, at in (
         ("an unknown topic", [((ABSENT, 0), 1)]),
         ("an unknown partition", [((TOPIC, 9), 1)]),
         ("known and unknown ones", [((ABSENT, 0), 1), ((TOPIC, 9), 2), ((TOPIC, 0), 3)]),
         ("a partition twice", [((TOPIC, 2), 1), ((TOPIC, 2), 2)]),
     ):
-        talk.ask(f"a commit for {label}", txn_commit(group, one, *at), NEWEST)
-    long = txn_commit(group, one, ((TOPIC, 0), 1), ((TOPIC, 1), 2))
+        talk.ask(f"a commit for {label}", txn_commit(group, producer_id, *at), NEWEST)
+    long = txn_commit(group, producer_id, ((TOPIC, 0), 1), ((TOPIC, 1), 2))
     long.topics[0].partitions[1].committed_metadata = "m" * (METADATA_MAX + 1)
     talk.ask("metadata that is too long", long, NEWEST)
-    newer = txn_commit(group, one, ((TOPIC, 3), 5), producer_epoch=3)
+    newer = txn_commit(group, producer_id, ((TOPIC, 3), 5), producer_epoch=3)
     talk.ask("a newer epoch", newer, NEWEST)
-    talk.ask("the older epoch again", txn_commit(group, one, ((TOPIC, 3), 6)), NEWEST)
+    talk.ask("the older epoch again", txn_commit(group, producer_id, ((TOPIC, 3), 6)), NEWEST)
     look(talk, "after epochs", group)
-    end(talk, one, epoch=3)
+    end(talk, producer_id, epoch=3)
     settle(talk, group)
     talk.ask("after epochs, committed", fetch(FETCH, group, None), FETCH)
 
 
 def who_commits(talk: Talk) -> None:
     """Generations and members."""
-    one = new_id(talk, "of members")
+    producer_id = new_id(talk, "of members")
     for group in ("someone", "noone"):
         if group == "someone":
             talk.quiet(commit(group, ((TOPIC, 0), 1)), COMMIT)
@@ -180,7 +186,10 @@ def who_commits(talk: Talk) -> None:
             ("an instance", {"group_instance_id": "static"}),
         ):
             request = txn_commit(
-                f"{group}-{label}" if group == "noone" else group, one, ((TOPIC, 0), 2), **changes
+                f"{group}-{label}" if group == "noone" else group,
+                producer_id,
+                ((TOPIC, 0), 2),
+                **changes,
             )
             talk.ask(f"{label} in the group of {group}", request, 3)
     member = Member(talk, "txn-members", "one")
@@ -193,19 +202,19 @@ def who_commits(talk: Talk) -> None:
         ("an unknown instance", {"group_instance_id": "static", "member_id": member.member_id}),
         ("no member", {}),
     ):
-        request = txn_commit("txn-members", one, ((TOPIC, 0), 2), **changes)
+        request = txn_commit("txn-members", producer_id, ((TOPIC, 0), 2), **changes)
         talk.ask(f"{label} of a stable group", request, 3)
-    talk.ask("no member in version 0", txn_commit("txn-members", one, ((TOPIC, 1), 2)), 0)
-    end(talk, one)
+    talk.ask("no member in version 0", txn_commit("txn-members", producer_id, ((TOPIC, 1), 2)), 0)
+    end(talk, producer_id)
 
 
 def deletions(talk: Talk) -> None:
     """A group is deleted while its offsets are pending."""
-    group, one = "gone", new_id(talk, "of a deleted group")
-    talk.ask("before the deletion", txn_commit(group, one, ((TOPIC, 0), 5)), NEWEST)
+    group, producer_id = "gone", new_id(talk, "of a deleted group")
+    talk.ask("before the deletion", txn_commit(group, producer_id, ((TOPIC, 0), 5)), NEWEST)
     talk.quiet(commit(group, ((TOPIC, 1), 1)), COMMIT)
     talk.ask("the deletion", DeleteGroupsRequest(groups_names=[group]), 2)
     talk.ask("after the deletion", fetch(FETCH, group, None, require_stable=True), FETCH)
-    end(talk, one)
+    end(talk, producer_id)
     settle(talk, group)
     talk.ask("after the marker", fetch(FETCH, group, None), FETCH)

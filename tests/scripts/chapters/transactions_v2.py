@@ -372,9 +372,9 @@ def write_marker(
     is_commit: bool = True,
 ) -> None:
     """The end of a transaction in one partition."""
-    one = marker(producer_id, place, epoch=epoch, is_commit=is_commit)
-    one.transaction_version = version
-    request = WriteTxnMarkersRequest(markers=[one])
+    one_marker = marker(producer_id, place, epoch=epoch, is_commit=is_commit)
+    one_marker.transaction_version = version
+    request = WriteTxnMarkersRequest(markers=[one_marker])
     talk.ask(f"a marker of version {version}, {label}", request, MARKERS)
 
 
