@@ -46,11 +46,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _chosen(row: Row, wanted: str | None) -> list[str]:
+def _chosen(row: Row, option: str | None) -> list[str]:
     allowed = [key for key in targets.available() if key in row.targets]
-    if wanted is None:
+    if option is None:
         return allowed
-    keys = wanted.split(",")
+    keys = option.split(",")
     unknown = [key for key in keys if key not in targets.BY_KEY]
     if unknown:
         raise SystemExit(f"unknown targets: {', '.join(unknown)}")
@@ -74,10 +74,10 @@ def main() -> None:
         and arguments.targets is None
         and not arguments.pin
     )
-    wanted = [] if arguments.render else arguments.row or list(rows.BY_KEY)
+    keys = [] if arguments.render else arguments.row or list(rows.BY_KEY)
     results = {}
     with targets.Pool(arguments.work) as pool:
-        for row in map(rows.BY_KEY.__getitem__, wanted):
+        for row in map(rows.BY_KEY.__getitem__, keys):
             chosen = _chosen(row, arguments.targets)
             if not chosen:
                 continue

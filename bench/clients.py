@@ -26,10 +26,10 @@ def librdkafka() -> Path:
     if spec is None or spec.origin is None:
         raise ClientError("confluent-kafka is not installed (pip install -e '.[bench]')")
     folder = Path(spec.origin).parent.parent / "confluent_kafka.libs"
-    found = sorted(folder.glob("librdkafka-*.so*"))
-    if not found:
+    libraries = sorted(folder.glob("librdkafka-*.so*"))
+    if not libraries:
         raise ClientError(f"no librdkafka in {folder}")
-    return found[0]
+    return libraries[0]
 
 
 def librdkafka_version() -> str:

@@ -170,7 +170,7 @@ class Group:
 
     def _is_formed(self) -> bool:
         first = self._members[0].generation
-        return all(one.is_assigned and one.generation == first for one in self._members)
+        return all(member.is_assigned and member.generation == first for member in self._members)
 
     async def _take_part(self, member: _Member) -> None:
         while True:
@@ -192,4 +192,4 @@ class Group:
         """Hang up."""
         for member in self._members:
             member.writer.close()
-        await asyncio.gather(*(one.writer.wait_closed() for one in self._members))
+        await asyncio.gather(*(member.writer.wait_closed() for member in self._members))

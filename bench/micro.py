@@ -155,10 +155,10 @@ def _frame_cases() -> Iterator[tuple[str, Case]]:
     head = memoryview(encode_request_header(0, 7, 1, "a-client"))
     yield "decode request header 1", lambda: decode_request_header(head, 0)
     frame = len(head) + 200
-    one = frame.to_bytes(4, "big") + bytes(head) + bytes(200)
+    request = frame.to_bytes(4, "big") + bytes(head) + bytes(200)
     reader = FrameReader(ScratchBuffer(), BufferPool(free_bytes_max=1 << 20), 1 << 20)
     for count in (1, 8):
-        received = one * count
+        received = request * count
 
         def split(received: bytes = received) -> None:
             # what recv_into would do; at this size the copy is some 0.05 us
@@ -196,11 +196,11 @@ def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(prog="python -m bench.micro", description=__doc__)
     parser.add_argument("name", nargs="*", help="only cases that contain one of these words")
-    wanted = parser.parse_args().name
+    names = parser.parse_args().name
     gc.disable()
     with cases() as all_cases:
         for name, case in all_cases:
-            if not wanted or any(word in name for word in wanted):
+            if not names or any(word in name for word in names):
                 print(f"{microseconds(case):10.2f} us  {name}", flush=True)
 
 

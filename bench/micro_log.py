@@ -51,11 +51,11 @@ def _open(files: SystemFileSystem, directory: Path, number: int) -> Log:
 
 def _append_cases(logs: Callable[[], Log]) -> Iterator[tuple[str, Case]]:
     for name, size in (("100 B", 100), ("1 KiB", 1024)):
-        one, many = [_batch(size)], [_batch(size) for _ in range(TURN)]
+        single, many = [_batch(size)], [_batch(size) for _ in range(TURN)]
         log, log_of_many = logs(), logs()
         yield (
             f"append a batch of one {name} record",
-            partial(log.append, one, leader_epoch=0, now_ms=NOW_MS),
+            partial(log.append, single, leader_epoch=0, now_ms=NOW_MS),
         )
         yield (
             f"append {TURN} batches of one {name} record at once",
@@ -64,15 +64,15 @@ def _append_cases(logs: Callable[[], Log]) -> Iterator[tuple[str, Case]]:
 
 
 def _read_cases(log: Log) -> Iterator[tuple[str, Case]]:
-    one = [_batch(100)]
+    batches = [_batch(100)]
     for _ in range(OLD_RECORDS):
-        log.append(one, leader_epoch=0, now_ms=NOW_MS)
+        log.append(batches, leader_epoch=0, now_ms=NOW_MS)
     end = log.end_offset
 
     def read(offset: int, max_bytes: int = 1 << 20) -> None:
-        found = log.read(offset, max_bytes, up_to_offset=end)
-        assert found is not None
-        found.release()
+        piece = log.read(offset, max_bytes, up_to_offset=end)
+        assert piece is not None
+        piece.release()
 
     yield "read the newest batch", lambda: read(end - 1)
     yield "read 1 MiB from an old offset", lambda: read(end // 3)

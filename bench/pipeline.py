@@ -141,17 +141,17 @@ class Job:
         if not self._progress.exists():
             return []
         lines = [json.loads(line) for line in self._progress.read_text().splitlines()]
-        return [one for one in lines if one["state"] == "running" and one["rows"] > 0]
+        return [line for line in lines if line["state"] == "running" and line["rows"] > 0]
 
     def await_rows(self, rows: int) -> list[dict[str, float]]:
         """Until so many have been read."""
         end_s = time.monotonic() + TIMEOUT_S
         while True:
-            found = self.batches()
-            if found and found[-1]["rows_total"] >= rows:
-                return found
+            batches = self.batches()
+            if batches and batches[-1]["rows_total"] >= rows:
+                return batches
             if self._process.poll() is not None or time.monotonic() > end_s:
-                raise SystemExit(f"the job read {found[-1:]} of {rows} rows: see {self._log}")
+                raise SystemExit(f"the job read {batches[-1:]} of {rows} rows: see {self._log}")
             time.sleep(0.05)
 
     def wait(self) -> list[dict[str, float]]:
@@ -169,25 +169,25 @@ class Job:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and write the page; with --quick only print."""
     parsed = arguments_of("bench.pipeline", arguments)
-    found: list[Figures] = []
+    figures: list[Figures] = []
     targets = {key: made(WORK / f"pipeline-{key}") for key, made in TARGETS.items()}
     try:
         for number in range(parsed.rounds):
             # In turns, each round beginning with another one.
             keys = list(targets)[:: 1 if number % 2 == 0 else -1]
             for key in keys:
-                found.append(measure(targets[key], parsed, number, key))
-                print(found[-1], flush=True)
+                figures.append(measure(targets[key], parsed, number, key))
+                print(figures[-1], flush=True)
     finally:
         for target in targets.values():
             target.close()
-    page = render(found, parsed, machine.describe(PROJECT))
+    page = render(figures, parsed, machine.describe(PROJECT))
     print(page)
     if not parsed.quick:
         sinks = "".join(PAGE.read_text().partition(SINKS_HEADING)[1:])
         PAGE.write_text(f"{page}\n{sinks}" if sinks else page)
         RESULTS.mkdir(exist_ok=True)
-        rows = [asdict(one) for one in found]
+        rows = [asdict(figures_of_run) for figures_of_run in figures]
         (RESULTS / "pipeline.json").write_text(json.dumps(rows, indent=1) + "\n")
     return 0
 
@@ -229,10 +229,10 @@ def measure(
         others = machine.foreign_share(before, machine.Busy.now(), ours_s)
     finally:
         target.stop()
-    rows = int(sum(one["rows"] for one in batches))
+    rows = int(sum(batch["rows"] for batch in batches))
     if rows != parsed.records:
         raise SystemExit(f"{target.key}: {rows} of {parsed.records} rows were read")
-    per_second = rows / sum(one["batch_ms"] for one in batches) * 1_000
+    per_second = rows / sum(batch["batch_ms"] for batch in batches) * 1_000
     return Figures(row, start_s, rows, per_second, p50_ms, p95_ms, others)
 
 
@@ -268,7 +268,7 @@ def measure_delay(
             newest[window] = row["newest_ms"]
             last[window] = min(at_ms - row["newest_ms"], last.get(window, float("inf")))
     windows = sorted(last)
-    delays = sorted(last[one] for one in windows[len(windows) // 3 :])
+    delays = sorted(last[window] for window in windows[len(windows) // 3 :])
     return statistics.median(delays), delays[int(len(delays) * 0.95)]
 
 
@@ -301,19 +301,21 @@ def read(address: str, topic: str) -> list[tuple[bytes, int]]:
     """Value and timestamp of all records."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": "bench"})
     try:
-        places = [TopicPartition(topic, one, OFFSET_BEGINNING) for one in range(PARTITIONS)]
-        ends = [consumer.get_watermark_offsets(one, READ_TIMEOUT_S)[1] for one in places]
+        places = [
+            TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(PARTITIONS)
+        ]
+        ends = [consumer.get_watermark_offsets(place, READ_TIMEOUT_S)[1] for place in places]
         consumer.assign(places)
-        found: list[tuple[bytes, int]] = []
-        while len(found) < sum(ends):
+        records: list[tuple[bytes, int]] = []
+        while len(records) < sum(ends):
             some = consumer.consume(10_000, READ_TIMEOUT_S)
             if not some:
-                raise SystemExit(f"{len(found)} of {ends} records of {topic} were read")
-            for one in some:
-                if one.error() is not None:
-                    raise KafkaException(one.error())
-                found.append((one.value() or b"", one.timestamp()[1]))
-        return found
+                raise SystemExit(f"{len(records)} of {ends} records of {topic} were read")
+            for message in some:
+                if message.error() is not None:
+                    raise KafkaException(message.error())
+                records.append((message.value() or b"", message.timestamp()[1]))
+        return records
     finally:
         consumer.close()
 
@@ -327,7 +329,9 @@ ROWS: Final = (
 )
 
 
-def render(found: Sequence[Figures], parsed: argparse.Namespace, facts: dict[str, str]) -> str:
+def render(
+    all_figures: Sequence[Figures], parsed: argparse.Namespace, facts: dict[str, str]
+) -> str:
     """The page: medians, and the ratio within each round (above 1: Odradek is better)."""
     return "\n".join(
         [
@@ -339,7 +343,7 @@ def render(found: Sequence[Figures], parsed: argparse.Namespace, facts: dict[str
             " which the brokers take turns; the ratio is the median of those within a round, above"
             " 1 where Odradek is better, with the least and the greatest.",
             "",
-            *table(found, "odradek", ("Odradek", "Apache Kafka 3.9.2")),
+            *table(all_figures, "odradek", ("Odradek", "Apache Kafka 3.9.2")),
             "",
         ]
     )
@@ -357,18 +361,18 @@ def conditions(module: str, parsed: argparse.Namespace, facts: dict[str, str]) -
 
 
 def table(
-    found: Sequence[Figures],
+    all_figures: Sequence[Figures],
     first: str,
     labels: tuple[str, str],
     rows: Sequence[tuple[str, str, str, bool]] = ROWS,
 ) -> list[str]:
     """Medians of the rows named `first` and of the others, and their ratios."""
-    ours = [one for one in found if one.target == first]
-    theirs = [one for one in found if one.target != first]
+    ours = [figures for figures in all_figures if figures.target == first]
+    theirs = [figures for figures in all_figures if figures.target != first]
     lines = [f"| | {labels[0]} | {labels[1]} | ratio |", "|---|---|---|---|"]
     for name, label, form, is_less_better in rows:
-        mine = [getattr(one, name) for one in ours]
-        other = [getattr(one, name) for one in theirs]
+        mine = [getattr(figures, name) for figures in ours]
+        other = [getattr(figures, name) for figures in theirs]
         ratio = ""
         if name != "others":
             pairs = [(b, a) if is_less_better else (a, b) for a, b in zip(mine, other, strict=True)]

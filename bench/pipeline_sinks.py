@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     target.wipe()
     target.directory.mkdir(parents=True)
     target.start()
-    found: dict[tuple[str, str], list[float]] = {}
+    seconds_by_row: dict[tuple[str, str], list[float]] = {}
     starts: list[float] = []
     try:
         for topic in ("start", "backlog", "backlog-out"):
@@ -121,12 +121,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             starts.append(cpu_seconds(target.bootstrap, folder, "start", "one", "per_sink"))
             for sinks, queries, _label in ROWS:
                 used_s = cpu_seconds(target.bootstrap, folder, "backlog", sinks, queries)
-                found.setdefault((sinks, queries), []).append(used_s)
+                seconds_by_row.setdefault((sinks, queries), []).append(used_s)
                 print(f"{sinks} {queries}: {used_s:.1f} s", flush=True)
     finally:
         target.stop()
         target.close()
-    section = render(found, starts, parsed)
+    section = render(seconds_by_row, starts, parsed)
     print(section)
     if not parsed.quick:
         PAGE.write_text(PAGE.read_text().partition(SINKS_HEADING)[0].rstrip() + "\n\n" + section)
@@ -134,12 +134,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def render(
-    found: dict[tuple[str, str], list[float]], starts: list[float], parsed: argparse.Namespace
+    seconds_by_row: dict[tuple[str, str], list[float]],
+    starts: list[float],
+    parsed: argparse.Namespace,
 ) -> str:
     """The section of the page: medians, and ratios to one sink, with and without the start."""
     facts = ", ".join(f"{name}: {value}" for name, value in machine.describe(PROJECT).items())
     start_s = statistics.median(starts)
-    one_s = statistics.median(found[ROWS[0][:2]])
+    one_s = statistics.median(seconds_by_row[ROWS[0][:2]])
     lines = [
         SINKS_HEADING,
         "",
@@ -155,7 +157,7 @@ def render(
         "|---|---|---|---|",
     ]
     for sinks, queries, label in ROWS:
-        used_s = statistics.median(found[sinks, queries])
+        used_s = statistics.median(seconds_by_row[sinks, queries])
         net = (used_s - start_s) / (one_s - start_s)
         lines.append(f"| {label} | {used_s:.1f} | {used_s / one_s:.2f} | {net:.2f} |")
     return "\n".join(lines) + "\n"

@@ -57,7 +57,7 @@ def main() -> None:
     spark = (
         SparkSession.builder.appName("plain")
         .master(f"local[{cores}]")
-        .config("spark.jars", ",".join(str(one) for one in Path(jars).glob("*.jar")))
+        .config("spark.jars", ",".join(str(jar) for jar in Path(jars).glob("*.jar")))
         .config("spark.driver.memory", "2g")
         .config("spark.sql.shuffle.partitions", 2)
         .config("spark.sql.session.timeZone", "UTC")

@@ -50,13 +50,13 @@ JOBS: Final[dict[str, type[Job]]] = {"file": Job, "plain": PlainJob}
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and write the page; with --quick only print."""
     parsed = arguments_of("bench.plain_pipeline", arguments)
-    found: list[Figures] = []
+    all_figures: list[Figures] = []
     target = Odradek(WORK / "pipeline-plain")
     try:
         for number in range(parsed.rounds):
             for key in list(JOBS)[:: 1 if number % 2 == 0 else -1]:
-                found.append(measure(target, parsed, number, key, JOBS[key]))
-                print(found[-1], flush=True)
+                all_figures.append(measure(target, parsed, number, key, JOBS[key]))
+                print(all_figures[-1], flush=True)
     finally:
         target.close()
     lines = [
@@ -68,13 +68,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         " of those within a round, above 1 where the file is better, with the least and greatest.",
         "",
         # What others took is unknown: the Java process by hand is not waited for.
-        *table(found, "file", ("pipeline file", "PySpark by hand"), ROWS[:-1]),
+        *table(all_figures, "file", ("pipeline file", "PySpark by hand"), ROWS[:-1]),
     ]
     page = "\n".join(lines) + "\n"
     print(page)
     if not parsed.quick:
         PAGE.write_text(page)
-        rows = [asdict(one) for one in found]
+        rows = [asdict(figures) for figures in all_figures]
         (RESULTS / "plain_pipeline.json").write_text(json.dumps(rows, indent=1) + "\n")
     return 0
 

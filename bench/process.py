@@ -26,10 +26,10 @@ def is_alive(pid: int) -> bool:
 
 def children(pid: int) -> list[int]:
     """The direct children, ascending."""
-    found: list[int] = []
+    pids: list[int] = []
     for listing in sorted(Path(f"/proc/{pid}/task").glob("*/children")):
-        found += [int(word) for word in listing.read_text().split()]
-    return sorted(found)
+        pids += [int(word) for word in listing.read_text().split()]
+    return sorted(pids)
 
 
 def family(pid: int) -> list[int]:

@@ -58,12 +58,12 @@ def _sampling(command: list[str]) -> Iterator[None]:
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1
     )
     assert sampler.stdout is not None
-    said: list[str] = []
+    output: list[str] = []
     ready = threading.Event()
 
     def listen() -> None:
         for line in sampler.stdout or ():
-            said.append(line)
+            output.append(line)
             if "Sampling process" in line:
                 ready.set()
 
@@ -77,7 +77,7 @@ def _sampling(command: list[str]) -> Iterator[None]:
         sampler.wait(60)
         listener.join(5)
         if sampler.returncode not in (0, -signal.SIGINT, 130):
-            print("".join(said), file=sys.stderr)
+            print("".join(output), file=sys.stderr)
 
 
 def _short(frame: str) -> str:

@@ -27,9 +27,9 @@ def _print(measure: str, rounds: dict[str, list[Values]]) -> None:
     print(f"{measure}:")
     for kind, values in rounds.items():
         for name in values[0]:
-            found = [one[name] for one in values]
-            middle = statistics.median(found)
-            span = f"{min(found):.3g} - {max(found):.3g}"
+            figures = [value[name] for value in values]
+            middle = statistics.median(figures)
+            span = f"{min(figures):.3g} - {max(figures):.3g}"
             print(f"  {KINDS[kind].label:20} {name:20} {middle:9.4g}  ({span})")
 
 
@@ -47,13 +47,13 @@ def main() -> None:
                     members[kind].start()
                 for number in range(arguments.rounds + 1):
                     for kind, values in rounds.items():
-                        found = MEASURES[measure](members[kind], arguments.scale)
-                        print(json.dumps({"round": number, "kind": kind, **found}), flush=True)
+                        figures = MEASURES[measure](members[kind], arguments.scale)
+                        print(json.dumps({"round": number, "kind": kind, **figures}), flush=True)
                         if number or not arguments.rounds:
-                            values.append(found)
+                            values.append(figures)
             finally:
-                for one in members.values():
-                    one.close()
+                for member in members.values():
+                    member.close()
             _print(measure, rounds)
 
 

@@ -99,8 +99,10 @@ class _Stall(threading.Thread):
 
 
 def _leader(members: Members, topic: str) -> int:
-    found: int = members.admin().list_topics(topic, timeout=5).topics[topic].partitions[0].leader
-    return found
+    broker_id: int = (
+        members.admin().list_topics(topic, timeout=5).topics[topic].partitions[0].leader
+    )
+    return broker_id
 
 
 def _stall(members: Members, how: signal.Signals) -> float:

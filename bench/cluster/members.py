@@ -43,7 +43,7 @@ class Members(ABC):
     def __init__(self, directory: Path, zookeeper: str) -> None:
         self.directory = directory
         self._zookeeper = f"{zookeeper}/{self.key}-{int(time.time())}"
-        self._ports = {one: free_port() for one in BROKERS}
+        self._ports = {broker: free_port() for broker in BROKERS}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     @property
@@ -93,13 +93,13 @@ class Members(ABC):
 
     def led(self, admin: AdminClient, topic: str) -> int:
         """How many partitions have a leader that runs."""
-        found = admin.list_topics(topic, timeout=5).topics[topic].partitions.values()
-        return sum(1 for one in found if one.leader in self._processes)
+        partitions = admin.list_topics(topic, timeout=5).topics[topic].partitions.values()
+        return sum(1 for partition in partitions if partition.leader in self._processes)
 
     def in_sync(self, admin: AdminClient, topic: str, count: int = 3) -> int:
         """How many partitions have `count` replicas in sync."""
-        found = admin.list_topics(topic, timeout=5).topics[topic].partitions.values()
-        return sum(1 for one in found if len(one.isrs) == count)
+        partitions = admin.list_topics(topic, timeout=5).topics[topic].partitions.values()
+        return sum(1 for partition in partitions if len(partition.isrs) == count)
 
     def cpu_s(self) -> float:
         """CPU time of all running brokers."""
@@ -107,7 +107,7 @@ class Members(ABC):
 
     def resident_mb(self) -> list[float]:
         """Resident memory of each broker, in MB."""
-        return [memory(one.pid).resident_bytes / 1e6 for one in self._processes.values()]
+        return [memory(process.pid).resident_bytes / 1e6 for process in self._processes.values()]
 
     def end(self, broker_id: int, how: signal.Signals) -> None:
         """Signal one broker, and wait until it has ended."""
@@ -147,7 +147,9 @@ class ApacheMembers(Members):
         return ["java", *JVM, logging, "-cp", libraries, "kafka.Kafka", str(settings)]
 
 
-KINDS: dict[str, type[Members]] = {one.key: one for one in (OdradekMembers, ApacheMembers)}
+KINDS: dict[str, type[Members]] = {
+    members.key: members for members in (OdradekMembers, ApacheMembers)
+}
 
 
 def wait(state: object, timeout_s: float = WAIT_S) -> float:

@@ -143,13 +143,13 @@ class Server:
                     name=topic.name,
                     partitions=[
                         ListOffsetsPartitionResponse(
-                            partition_index=one.partition_index,
+                            partition_index=partition.partition_index,
                             error_code=0,
                             offset=0
-                            if one.timestamp_ms == EARLIEST
-                            else self.topics[topic.name][one.partition_index].end_offset,
+                            if partition.timestamp_ms == EARLIEST
+                            else self.topics[topic.name][partition.partition_index].end_offset,
                         )
-                        for one in topic.partitions
+                        for partition in topic.partitions
                     ],
                 )
                 for topic in request.topics
@@ -160,12 +160,12 @@ class Server:
         responses = []
         for topic in request.topics:
             partitions = []
-            for one in topic.partitions:
-                partition = self.topics[topic.topic][one.partition]
-                records = partition.read(one.fetch_offset, one.partition_max_bytes)
+            for asked in topic.partitions:
+                partition = self.topics[topic.topic][asked.partition]
+                records = partition.read(asked.fetch_offset, asked.partition_max_bytes)
                 partitions.append(
                     PartitionData(
-                        partition_index=one.partition,
+                        partition_index=asked.partition,
                         error_code=0,
                         high_watermark=partition.end_offset,
                         last_stable_offset=partition.end_offset,
@@ -174,7 +174,7 @@ class Server:
                     )
                 )
             responses.append(FetchableTopicResponse(topic=topic.topic, partitions=partitions))
-            if not any(one.records for one in partitions):
+            if not any(partition.records for partition in partitions):
                 self.wait_ms = request.max_wait_ms
         return FetchResponse(responses=responses)
 

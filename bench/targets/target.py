@@ -118,8 +118,8 @@ class Target(ABC):
     def trouble(self, what: str) -> TargetError:
         """An error that ends with the last lines that the broker printed."""
         lines = (self.directory / "broker.log").read_text(errors="replace").split("\n")
-        said = [line for line in lines if line.strip()][-25:] or ["(it printed nothing)"]
-        return TargetError("\n".join([f"{self.key} {what}: {said[-1]}", *said]))
+        last_lines = [line for line in lines if line.strip()][-25:] or ["(it printed nothing)"]
+        return TargetError("\n".join([f"{self.key} {what}: {last_lines[-1]}", *last_lines]))
 
     def stop(self) -> None:
         """SIGTERM, and SIGKILL for one that does not listen to it."""

@@ -39,9 +39,9 @@ def render() -> str:
     return "\n".join(parts)
 
 
-def _section(one: Table) -> str:
-    keys = table(HEADS, map(_row, one.keys))
-    return f"## {one.heading}\n\n{one.about}\n\n{keys}{_example(one.heading)}"
+def _section(section: Table) -> str:
+    keys = table(HEADS, map(_row, section.keys))
+    return f"## {section.heading}\n\n{section.about}\n\n{keys}{_example(section.heading)}"
 
 
 def _example(heading: str) -> str:
@@ -52,7 +52,7 @@ def _example(heading: str) -> str:
     file = EXAMPLES / f"{kind[1]}-{kind[2]}.toml"
     if not file.exists():
         return ""
-    texts = [one.read_text(encoding="utf-8") for one in (file, file.with_suffix(".test.toml"))]
+    texts = [path.read_text(encoding="utf-8") for path in (file, file.with_suffix(".test.toml"))]
     blocks = [f"```toml\n{text}```\n" for text in texts]
     return f"\nExample:\n\n{blocks[0]}\nIts cases:\n\n{blocks[1]}"
 

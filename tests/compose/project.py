@@ -75,9 +75,9 @@ class ComposeProject:
         (container,) = run(
             ["docker", "ps", "-a", "-q", "--filter", label, "--filter", mine]
         ).split()
-        (found,) = json.loads(run(["docker", "inspect", container]))
-        assert isinstance(found, dict)
-        return found
+        (description,) = json.loads(run(["docker", "inspect", container]))
+        assert isinstance(description, dict)
+        return description
 
     def is_healthy(self, service: str) -> bool:
         """Whether the health check of the container has passed."""
@@ -111,9 +111,7 @@ class ComposeProject:
         """Containers, networks and volumes that the engine has of it."""
         label = f"label=com.docker.compose.project={self.name}"
         return [
-            found
-            for words in LISTED
-            for found in run(["docker", *words, "--filter", label]).split()
+            name for words in LISTED for name in run(["docker", *words, "--filter", label]).split()
         ]
 
 

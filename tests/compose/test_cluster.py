@@ -50,8 +50,10 @@ class Cluster:
 
     def in_sync(self, topic: str) -> bool:
         """Whether every replica of a topic is in sync."""
-        found = self.admin().list_topics(topic, timeout=60).topics[topic].partitions
-        return bool(found) and all(len(one.isrs) == 3 for one in found.values())
+        partitions = self.admin().list_topics(topic, timeout=60).topics[topic].partitions
+        return bool(partitions) and all(
+            len(partition.isrs) == 3 for partition in partitions.values()
+        )
 
 
 def first_acknowledgement(bootstrap: str) -> None:
@@ -124,7 +126,7 @@ def test_clients_inside_and_outside_read_the_records_of_each_other(cluster: Clus
 
 def test_clients_outside_get_the_published_addresses(cluster: Cluster) -> None:
     brokers = cluster.admin().list_topics(timeout=60).brokers
-    assert {key: f"{one.host}:{one.port}" for key, one in brokers.items()} == {
+    assert {key: f"{broker.host}:{broker.port}" for key, broker in brokers.items()} == {
         number: f"localhost:{port}" for number, port in enumerate(cluster.ports, 1)
     }
 
@@ -146,8 +148,11 @@ def test_killed_broker_container_loses_no_acknowledged_record(cluster: Cluster) 
 
 def test_killed_zookeeper_leader_loses_no_acknowledged_record(cluster: Cluster) -> None:
     topic = cluster.create_topic()
-    modes = {one: cluster.project.execute(one, "bash", "-c", MODE) for one in ZOOKEEPERS}
-    (leader,) = (one for one, mode in modes.items() if mode.strip() == "Mode: leader")
+    modes = {
+        zookeeper: cluster.project.execute(zookeeper, "bash", "-c", MODE)
+        for zookeeper in ZOOKEEPERS
+    }
+    (leader,) = (zookeeper for zookeeper, mode in modes.items() if mode.strip() == "Mode: leader")
     with producing(cluster.outside, topic, PARTITIONS, log_level=0) as (production, sender):
         sender.wait_for(500, PROGRESS_S)
         cluster.project.compose("kill", leader)
@@ -166,15 +171,17 @@ def test_stop_is_clean_and_a_start_has_every_record(cluster: Cluster) -> None:
     topic = cluster.create_topic()
     with producing(cluster.outside, topic, PARTITIONS, log_level=0) as (production, sender):
         sender.wait_for(1000, PROGRESS_S)
-    before = {one: cluster.project.log(one).count("shut down completed") for one in BROKERS}
+    before = {
+        broker: cluster.project.log(broker).count("shut down completed") for broker in BROKERS
+    }
     began = monotonic()
     cluster.project.compose("stop")
     print(f"\nthree brokers and three ZooKeeper servers stopped in {monotonic() - began:.1f} s")
     assert monotonic() - began < GRACE_S
-    for one in BROKERS:
-        assert cluster.project.inspect(one)["State"]["ExitCode"] == 0
-        log = cluster.project.log(one)
-        assert log.count("shut down completed") == before[one] + 1
+    for broker in BROKERS:
+        assert cluster.project.inspect(broker)["State"]["ExitCode"] == 0
+        log = cluster.project.log(broker)
+        assert log.count("shut down completed") == before[broker] + 1
         assert "Traceback" not in log
     cluster.project.compose("start")
     cluster.project.wait_until_healthy(*ZOOKEEPERS, *BROKERS)

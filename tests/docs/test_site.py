@@ -42,9 +42,9 @@ def test_strict_build_makes_every_page(tmp_path: Path) -> None:
     for page in PAGES:
         assert "<h1" in (tmp_path / page / "index.html").read_text()
     index = json.loads((tmp_path / "search" / "search_index.json").read_text())
-    found = {entry["location"]: entry["title"] for entry in index["docs"]}
+    titles = {entry["location"]: entry["title"] for entry in index["docs"]}
     for name in ("auto.create.topics.enable", "retention.ms", "log.retention.ms"):
-        assert name in found[f"settings/#{name}"]
+        assert name in titles[f"settings/#{name}"]
     words = re.split(index["config"]["separator"], "auto.create.topics.enable sasl_plain")
     assert words == ["auto", "create", "topics", "enable", "sasl", "plain"]
 

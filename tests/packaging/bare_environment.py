@@ -52,17 +52,17 @@ def link_required(folder: Path, extra: str = "") -> None:
 
 def _required_distributions(root: Distribution, extra: str) -> list[Distribution]:
     """Distributions that `root` requires with an extra, directly or through others."""
-    found: dict[str, Distribution] = {}
+    distributions: dict[str, Distribution] = {}
     waiting = [root]
     while waiting:
         for line in waiting.pop().requires or ():
             requirement = Requirement(line)
             if requirement.marker is not None and not requirement.marker.evaluate({"extra": extra}):
                 continue
-            if requirement.name not in found:
-                found[requirement.name] = distribution(requirement.name)
-                waiting.append(found[requirement.name])
-    return list(found.values())
+            if requirement.name not in distributions:
+                distributions[requirement.name] = distribution(requirement.name)
+                waiting.append(distributions[requirement.name])
+    return list(distributions.values())
 
 
 def _link(required: Distribution, site_packages: Path) -> None:

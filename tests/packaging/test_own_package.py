@@ -51,7 +51,7 @@ with Broker() as broker:
 class Copies(NamedTuple):
     """Folders of packages: `wanted` is to be served, `other` is not."""
 
-    wanted: Path
+    own: Path
     other: Path
 
 
@@ -77,7 +77,7 @@ def install(wheel: Path, folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def copies(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Copies:
     folder = tmp_path_factory.mktemp("copies")
-    return Copies(install(wheel, folder / "wanted"), install(wheel, folder / "other"))
+    return Copies(install(wheel, folder / "own"), install(wheel, folder / "other"))
 
 
 @pytest.fixture(scope="module")
@@ -103,27 +103,25 @@ def prepend(folder: Path) -> str:
 
 def start_with(how: str, copies: Copies, bare: str, beside: str, folder: Path) -> Start:
     """The ways in which Python finds a package.  Raises KeyError."""
-    wanted, other = copies
+    own, other = copies
     site_packages = site_packages_of(Path(bare).parents[1]).relative_to(Path(bare).parents[1])
     (folder / "base" / site_packages).parent.mkdir(parents=True)
-    (folder / "base" / site_packages).symlink_to(wanted)
+    (folder / "base" / site_packages).symlink_to(own)
     (folder / "elsewhere").mkdir()
     (folder / "elsewhere" / "odradek").symlink_to(other / "odradek")
     return {
-        "PYTHONPATH": Start([bare], environment={"PYTHONPATH": str(wanted)}),
-        "PYTHONPATH, relative": Start(
-            [bare], environment={"PYTHONPATH": wanted.name}, cwd=wanted.parent
-        ),
-        "two on PYTHONPATH": Start([bare], environment={"PYTHONPATH": f"{wanted}:{other}"}),
-        "PYTHONPATH, and a venv": Start([beside], environment={"PYTHONPATH": str(wanted)}),
+        "PYTHONPATH": Start([bare], environment={"PYTHONPATH": str(own)}),
+        "PYTHONPATH, relative": Start([bare], environment={"PYTHONPATH": own.name}, cwd=own.parent),
+        "two on PYTHONPATH": Start([bare], environment={"PYTHONPATH": f"{own}:{other}"}),
+        "PYTHONPATH, and a venv": Start([beside], environment={"PYTHONPATH": str(own)}),
         "packages of the user": Start([bare], environment={"PYTHONUSERBASE": f"{folder}/base"}),
-        "isolated, and sys.path": Start([bare, "-I"], prepend(wanted)),
-        "isolated, sys.path, and a venv": Start([beside, "-I"], prepend(wanted)),
+        "isolated, and sys.path": Start([bare, "-I"], prepend(own)),
+        "isolated, sys.path, and a venv": Start([beside, "-I"], prepend(own)),
         "another is put before it later": Start(
-            [beside, "-I"], prepend(wanted) + "import odradek\n" + prepend(other)
+            [beside, "-I"], prepend(own) + "import odradek\n" + prepend(other)
         ),
         "another in the working directory": Start(
-            [beside, "-I"], prepend(wanted), cwd=folder / "elsewhere"
+            [beside, "-I"], prepend(own), cwd=folder / "elsewhere"
         ),
     }[how]
 
@@ -158,7 +156,7 @@ def test_broker_of_a_test_and_its_worker_are_of_the_package_that_was_imported(
     )
     assert done.returncode == 0, done.stdout + done.stderr
     served = served_by(tmp_path / "seen")
-    assert {Path(folder).resolve() for folder, _ in served} == {copies.wanted / "odradek"}
+    assert {Path(folder).resolve() for folder, _ in served} == {copies.own / "odradek"}
     started = [words for _, words in served if " start " in words]
     assert len(started) == 1
     assert any("compaction.worker" in words for _, words in served)
@@ -176,11 +174,11 @@ def test_cluster_on_pythonpath_starts_brokers_of_its_own(
         [beside, "-m", "odradek", "cluster", "--brokers", "2", "--port", "0", "--data", "data"],
         log=tmp_path / "cluster.log",
         folder=tmp_path,
-        environment={"PYTHONPATH": str(copies.wanted), SEEN: str(tmp_path / "seen")},
+        environment={"PYTHONPATH": str(copies.own), SEEN: str(tmp_path / "seen")},
     ) as process:
         process.wait_for_line("odradek cluster is ready", timeout_s=READY_TIMEOUT_S)
     served = served_by(tmp_path / "seen")
-    assert {folder for folder, _ in served} == {str(copies.wanted / "odradek")}
+    assert {folder for folder, _ in served} == {str(copies.own / "odradek")}
     assert len([words for _, words in served if " start " in words]) == 2
 
 
@@ -191,7 +189,7 @@ def test_demo_on_pythonpath_starts_copiers_of_its_own(
     done = subprocess.run(
         [beside, "-m", "odradek", "demo", "eos"],
         cwd=tmp_path,
-        env={**environment, "PYTHONPATH": str(copies.wanted), SEEN: str(tmp_path / "seen")},
+        env={**environment, "PYTHONPATH": str(copies.own), SEEN: str(tmp_path / "seen")},
         capture_output=True,
         text=True,
         timeout=RUN_TIMEOUT_S,
@@ -199,5 +197,5 @@ def test_demo_on_pythonpath_starts_copiers_of_its_own(
     )
     assert done.returncode == 0, done.stdout + done.stderr
     served = served_by(tmp_path / "seen")
-    assert {folder for folder, _ in served} == {str(copies.wanted / "odradek")}
+    assert {folder for folder, _ in served} == {str(copies.own / "odradek")}
     assert any("demo.copier" in words for _, words in served)

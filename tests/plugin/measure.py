@@ -47,8 +47,8 @@ class Start(NamedTuple):
 
 def processor_ms() -> float:
     """Of this process and of those that have ended."""
-    used = [resource.getrusage(one) for one in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used) * 1000
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in used) * 1000
 
 
 def resident_mb(pid: int) -> float:
@@ -168,7 +168,7 @@ def measure() -> str:
         "three brokers from a snapshot": [],
         f"Apache Kafka {JUDGE_VERSION} with ZooKeeper, JVM": [],
     }
-    one, saved, three, saved_three, apache = measures.values()
+    odradek, saved, three, saved_three, apache = measures.values()
     topics_ms = fresh_topics_ms()
     with tempfile.TemporaryDirectory() as name:
         snapshot, of_three = Path(name) / "one.snapshot", Path(name) / "three.snapshot"
@@ -176,7 +176,7 @@ def measure() -> str:
         write_snapshot(Cluster(), of_three)
         measured(apache_start)  # Makes the archives of its classes, if they are not there.
         for _ in range(ROUNDS):
-            one += [measured(odradek_start) for _ in range(BROKERS)]
+            odradek += [measured(odradek_start) for _ in range(BROKERS)]
             saved.append(measured(lambda start_s: odradek_start(start_s, snapshot)))
             three.append(measured(cluster_start))
             saved_three.append(measured(lambda start_s: cluster_start(start_s, of_three)))

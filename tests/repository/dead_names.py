@@ -103,7 +103,7 @@ def references(nodes: Iterable[ast.AST]) -> set[str]:
 
     The last are modules and functions that are imported by name.
     """
-    found: set[str] = set()
+    names: set[str] = set()
     for node in (inner for outer in nodes for inner in ast.walk(outer)):
         match node:
             case (
@@ -111,37 +111,48 @@ def references(nodes: Iterable[ast.AST]) -> set[str]:
                 | ast.Attribute(attr=name)
                 | ast.keyword(arg=str(name))
             ):
-                found.add(name)
+                names.add(name)
             case ast.alias(name=name):
-                found.add(name.rpartition(".")[2])
+                names.add(name.rpartition(".")[2])
             case ast.Constant(value=str(text)) if DOTTED.fullmatch(text):
-                found.update(re.split("[.:]", text))
+                names.update(re.split("[.:]", text))
             case _:
                 pass
-    return found
+    return names
 
 
 def dead_names(
     files: Iterable[Source], allowed: Mapping[str, str], *, has_methods: bool = True
 ) -> list[Definition]:
     """Definitions that no live code refers to, by path and line."""
-    found = [one for source in files for one in definitions(source, has_methods=has_methods)]
+    all_definitions = [
+        definition
+        for source in files
+        for definition in definitions(source, has_methods=has_methods)
+    ]
     waiting: dict[str, list[Definition]] = {}
-    for one in found:
-        waiting.setdefault(one.identifier, []).append(one)
+    for definition in all_definitions:
+        waiting.setdefault(definition.identifier, []).append(definition)
     live: set[str] = set()
-    reached = ["", *(one.identifier for one in found if one.is_allowed(allowed))]
+    reached = [
+        "",
+        *(
+            definition.identifier
+            for definition in all_definitions
+            if definition.is_allowed(allowed)
+        ),
+    ]
     while reached:
         identifier = reached.pop()
         if identifier not in live:
             live.add(identifier)
-            for one in waiting.get(identifier, ()):
-                reached += one.references - live
+            for definition in waiting.get(identifier, ()):
+                reached += definition.references - live
     return [
-        one
-        for one in found
-        if one.name
-        and one.needs_user
-        and one.identifier not in live
-        and not one.is_allowed(allowed)
+        definition
+        for definition in all_definitions
+        if definition.name
+        and definition.needs_user
+        and definition.identifier not in live
+        and not definition.is_allowed(allowed)
     ]

@@ -14,7 +14,7 @@ def cycles(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
     low: dict[str, int] = {}
     stack: list[str] = []
     on_stack: set[str] = set()
-    found: list[list[str]] = []
+    components: list[list[str]] = []
     for root in graph:
         if root in index:
             continue
@@ -43,5 +43,5 @@ def cycles(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
                     del stack[start:]
                     on_stack.difference_update(group)
                     if len(group) > 1 or node in graph[node]:
-                        found.append(sorted(group))
-    return sorted(found)
+                        components.append(sorted(group))
+    return sorted(components)

@@ -117,12 +117,12 @@ def test_packages_are_linked_into_odradek() -> None:
 
 def test_packages_are_imported_as_odradek_only() -> None:
     """A module under two names is loaded twice, and its classes are no longer the same."""
-    found = {
+    imports_of_files = {
         file.name: offending_imports(file, frozenset(PACKAGES)) | set(modules_in_strings(file))
         for file in everything()
         if file.name != THIS_FILE
     }
-    assert not {name: names for name, names in found.items() if names}
+    assert not {name: names for name, names in imports_of_files.items() if names}
 
 
 def test_bare_module_names_in_strings_are_found() -> None:
@@ -137,12 +137,12 @@ def test_bare_module_names_in_strings_are_found() -> None:
 
 
 def test_outside_is_reached_at_listed_places_only() -> None:
-    found = {
+    imports_of_files = {
         file.name: offending_imports(file, OUTSIDE)
         for file in product()
         if not file.is_in(*MAY_REACH_OUTSIDE)
     }
-    assert not {name: names for name, names in found.items() if names}
+    assert not {name: names for name, names in imports_of_files.items() if names}
     random_ids = [
         file.name
         for file in product()
@@ -197,8 +197,8 @@ def test_no_code_comes_from_data() -> None:
     ]
     assert not calls
     serializers = frozenset({"pickle", "marshal", "shelve"})
-    found = {file.name: offending_imports(file, serializers) for file in product()}
-    assert not {name: names for name, names in found.items() if names}
+    imports_of_files = {file.name: offending_imports(file, serializers) for file in product()}
+    assert not {name: names for name, names in imports_of_files.items() if names}
 
 
 COUNTS_REFERENCES: Final = {"getrefcount", "get_referrers"}
@@ -239,13 +239,13 @@ def bare_parsers(source: Source) -> list[str]:
 
 
 def test_text_of_others_is_parsed_within_bounds() -> None:
-    found = [
+    calls = [
         place
         for file in product()
         if not file.is_in(*PARSES_OWN_TEXT)
         for place in bare_parsers(file)
     ]
-    assert not found
+    assert not calls
 
 
 PRIVATE_OF_SPARK: Final = ("_jvm", "_jsc", "_jdf", "_jsparkSession", "_gateway")

@@ -110,15 +110,16 @@ def _is_own(written: ast.Attribute) -> bool:
 @cache
 def _declared(file: Source) -> frozenset[str]:
     """The fields of the classes in a file: whatever is there may write them."""
-    found = [written.attr for node in file.nodes for written in _written(node) if _is_own(written)]
+    fields = [written.attr for node in file.nodes for written in _written(node) if _is_own(written)]
     for node in file.nodes:
         if isinstance(node, ast.ClassDef):
-            found += (
-                one.target.id
-                for one in node.body
-                if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
+            fields += (
+                node_of_class.target.id
+                for node_of_class in node.body
+                if isinstance(node_of_class, ast.AnnAssign)
+                and isinstance(node_of_class.target, ast.Name)
             )
-    return frozenset(found)
+    return frozenset(fields)
 
 
 def _foreign(file: Source, data: frozenset[str]) -> Iterator[tuple[int, str]]:
@@ -158,12 +159,12 @@ for one.each in found: pass
 where.taken.pop("key", None)
 own.setdefault("key", 1)
 """
-    found = [
+    writes = [
         written.attr
         for node in ast.walk(ast.parse(statements))
         for written in _written(node)
         if not _is_own(written)
     ]
-    assert sorted(found) == [
+    assert sorted(writes) == [
         *("added", "counted", "d", "each", "in_tuple", "removed", "taken", "whole"),
     ]

@@ -162,10 +162,10 @@ class Matrix:
             )
         for key_type in (0, 1):
             for _ in range(200):
-                found = self._administrate(
+                response = self._administrate(
                     K.FIND_COORDINATOR, 3, {"key": "prepare", "key_type": key_type}
                 )
-                if not found.error_code:
+                if not response.error_code:
                     break
 
     def create_topic(self, name: str) -> None:

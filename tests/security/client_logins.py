@@ -303,7 +303,7 @@ def aio_kafka(login: Login) -> Outcome:
         limit_s = login.stay_ms / 1_000 + login.timeout_s
         asyncio.run(asyncio.wait_for(with_aio_kafka(login), limit_s))
     except Exception as error:  # noqa: BLE001 - whatever the library reports
-        reported = [found[0] for line in lines if (found := REPORTED.search(line))]
+        reported = [match[0] for line in lines if (match := REPORTED.search(line))]
         return Outcome(" ".join([innermost(error), *reported[:1]]), str(lines))
     finally:
         logger.removeHandler(handler)

@@ -73,7 +73,7 @@ def campaign(frames: int, seed: int) -> int:
     with tempfile.TemporaryDirectory() as inputs:
         command += ["--inputs", inputs]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-    states = [found.groups() for found in STATUS.finditer(done.stderr)]
+    states = [status.groups() for status in STATUS.finditer(done.stderr)]
     first = next(state for state in states if state[1] == "INITED")
     last = states[-1]
     sent = re.search(r"^frames (\d+)", done.stdout, re.M)

@@ -211,8 +211,8 @@ def test_filter_matches_the_patterns_of_kip_290(
     row = AclBindingFilter(
         ResourceType.TOPIC, name, pattern, None, None, AclOperation.ANY, AclPermissionType.ANY
     )
-    found = {(each.name, each.pattern_type) for each in RESOURCES if row.matches_resource(each)}
-    assert found == matched
+    resources = {(each.name, each.pattern_type) for each in RESOURCES if row.matches_resource(each)}
+    assert resources == matched
 
 
 @pytest.mark.parametrize(

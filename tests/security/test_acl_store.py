@@ -92,8 +92,10 @@ def test_filter_gets_what_no_earlier_filter_has_matched() -> None:
     rows = [(topic("a"), entry()), (topic("a"), entry("User:bob")), (topic("b"), entry())]
     authorizer.create_acls(rows).result()
     first = everything()._replace(principal="User:bob")
-    found = authorizer.delete_acls([first, everything("a"), everything(), first]).result()
-    assert [[(row.resource.name, row.entry.principal) for row in rows] for rows in found] == [
+    rows_of_filters = authorizer.delete_acls([first, everything("a"), everything(), first]).result()
+    assert [
+        [(row.resource.name, row.entry.principal) for row in rows] for rows in rows_of_filters
+    ] == [
         [("a", "User:bob")],
         [("a", "User:alice")],
         [("b", "User:alice")],

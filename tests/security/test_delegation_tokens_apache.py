@@ -204,8 +204,8 @@ def test_token_of_one_broker_logs_in_at_the_other(mixed: Mixed, maker: str, othe
     with logged_in(address, "bob") as bob:
 
         def is_seen() -> bool:
-            found = bob.call(DescribeDelegationTokenRequest(owners=None), 3).tokens
-            return [each.hmac for each in found if each.token_id == token.token_id] == [token.hmac]
+            tokens = bob.call(DescribeDelegationTokenRequest(owners=None), 3).tokens
+            return [each.hmac for each in tokens if each.token_id == token.token_id] == [token.hmac]
 
         wait_until("the token", is_seen)
     with_token(address, token, "SCRAM-SHA-512").close()

@@ -58,7 +58,7 @@ class Recipe:
         text = self._blocks[step - 1].replace("/etc/kafka/broker-1.pem", str(certified))
         text = text.replace("/etc/kafka/ca.pem", str(self._authority.trusted))
         return re.sub(
-            r"broker-1:(\d+)", lambda found: f"localhost:{self.ports[broker_id, found[1]]}", text
+            r"broker-1:(\d+)", lambda match: f"localhost:{self.ports[broker_id, match[1]]}", text
         )
 
     def settings(self, step: int, broker_id: int) -> Mapping[str, str]:
@@ -67,15 +67,15 @@ class Recipe:
     def library_settings(self) -> dict[str, Any]:
         """The settings of clients as librdkafka names them."""
         properties = self.settings(4, 1)
-        found = re.search(r'username="(\w+)" password="([\w-]+)"', properties["sasl.jaas.config"])
-        assert found is not None
+        login = re.search(r'username="(\w+)" password="([\w-]+)"', properties["sasl.jaas.config"])
+        assert login is not None
         return {
             "bootstrap.servers": properties["bootstrap.servers"],
             "security.protocol": properties["security.protocol"],
             "sasl.mechanism": properties["sasl.mechanism"],
             "ssl.ca.location": properties["ssl.truststore.location"],
-            "sasl.username": found[1],
-            "sasl.password": found[2],
+            "sasl.username": login[1],
+            "sasl.password": login[2],
             "log_level": 0,
         }
 

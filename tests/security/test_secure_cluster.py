@@ -39,7 +39,7 @@ def copy_settings(folder: Path) -> Path:
     ports = {port: str(free_port()) for port in re.findall(r"(?<=:)\d{4,5}", "".join(texts))}
     assert len(ports) == 7
     for file, text in zip(files, texts, strict=True):
-        file.write_text(re.sub(r"(?<=:)\d{4,5}", lambda found: ports[found[0]], text))
+        file.write_text(re.sub(r"(?<=:)\d{4,5}", lambda match: ports[match[0]], text))
     return copied
 
 

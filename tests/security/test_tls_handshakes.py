@@ -51,10 +51,22 @@ def test_handshakes_are_bounded_in_time_and_number() -> None:
         for connection in connections:
             handshakes.begin(connection)
         # The oldest are closed for the newest.
-        assert [one.is_closed for one in connections] == [True, True, False, False, False]
+        assert [connection.is_closed for connection in connections] == [
+            True,
+            True,
+            False,
+            False,
+            False,
+        ]
         handshakes.established(connections[2])
         await connections[4].closed.wait()
-        assert [one.is_closed for one in connections] == [True, True, False, True, True]
+        assert [connection.is_closed for connection in connections] == [
+            True,
+            True,
+            False,
+            True,
+            True,
+        ]
         assert (metrics.ssl_handshakes, metrics.failed_ssl_handshakes) == (1, 4)
         handshakes.close()
 

@@ -43,8 +43,8 @@ def play(tool: Tool, secured: Secured, lines: Sequence[str]) -> str:
         lexer.escape = lexer.commenters = ""
         name, *arguments = lexer
         result = tool(name, [*at, *arguments], "")
-        if found := _TOKEN.search(result.output):
-            hmac = found[2]
+        if match := _TOKEN.search(result.output):
+            hmac = match[2]
         output = _TOKEN_ID.sub(": ID", _TIME.sub("TIME", _TOKEN.sub("ID HMAC ", result.output)))
         texts.append(f"$ {line}")
         texts += sorted(f"  {text}" for text in map(plain, shown(output)) if text)
@@ -69,7 +69,7 @@ def shown(output: str) -> list[str]:
 def plain(text: str) -> str:
     """A line without the name of an exception or of an error code, lists sorted."""
     text = _ERROR_NAME.sub("", _EXCEPTION.sub("", text))
-    return _ELEMENTS.sub(lambda found: ", ".join(sorted(found[0].split(", "))), text)
+    return _ELEMENTS.sub(lambda match: ", ".join(sorted(match[0].split(", "))), text)
 
 
 def main() -> None:

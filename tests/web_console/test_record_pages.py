@@ -107,8 +107,8 @@ def path_of(topic: str, **query: object) -> str:
 
 
 def records(console: ConsoleProcess, topic: str, **query: object) -> list[Any]:
-    found: list[Any] = console.json(path_of(topic, **query))["records"]
-    return found
+    rows: list[Any] = console.json(path_of(topic, **query))["records"]
+    return rows
 
 
 def test_origins_and_filters_choose_records(console: ConsoleProcess) -> None:
