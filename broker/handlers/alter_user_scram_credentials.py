@@ -15,11 +15,6 @@ from odradek.broker.handlers.incremental_alter_configs import stored_error
 from odradek.broker.handlers.shared.authorization import require
 from odradek.broker.handlers.shared.handler import Context, Delayed, Reply
 from odradek.broker.security.acl.permission import ALTER_CLUSTER
-from odradek.broker.security.sasl.scram_credential import (
-    ITERATIONS_MAX,
-    ITERATIONS_MIN,
-    credential_of,
-)
 from odradek.broker.security.sasl.scram_users import MECHANISM_TYPES
 from odradek.controller.znodes.dynamic_configs import USERS
 from odradek.controller.znodes.sanitizer import sanitized
@@ -32,6 +27,11 @@ from odradek.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from odradek.runtime.pending import Pending
+from odradek.runtime.scram_credential import (
+    ITERATIONS_MAX,
+    ITERATIONS_MIN,
+    credential_of,
+)
 from odradek.runtime.work import pause
 
 MECHANISMS = {number: name for name, number in MECHANISM_TYPES.items()}

@@ -31,7 +31,8 @@ _MODULES: Final = "org.apache.kafka.common.security"
 class Security:
     """The security protocol of a broker or cluster, and its users.
 
-    users       name -> password, which may have any characters but line ends; with SASL only
+    users       name -> password, with SASL only; no line ends in either, and with SCRAM no name
+                beyond ASCII, which Apache Kafka refuses at each login
     mechanism   of SASL, by which clients log in: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512
     authorizes  ACLs decide what a user may do; `admin` may do everything, the others nothing yet
     protocol    PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL
@@ -53,6 +54,11 @@ class Security:
             raise ValueError(f"protocol {self.protocol}: expected {', '.join(PROTOCOLS)}")
         if ADMIN in self.users:
             raise ValueError(f"users: {ADMIN} is made by the broker, with a password of its own")
+        for name, password in self.users.items():
+            if re.search(r"[\r\n]", name + password):
+                raise ValueError("users: a name or a password has a line end")
+            if self.mechanism != PLAIN and not name.isascii():
+                raise ValueError(f"users: {name} is beyond ASCII, which {self.mechanism} excludes")
         if self.has_sasl and not self.users:
             raise ValueError(f"users: {self.protocol} needs some")
         if not self.has_sasl and (self.users or self.authorizes):

@@ -13,13 +13,6 @@ from collections.abc import Sequence
 from time import time
 from typing import Final, NamedTuple
 
-from odradek.broker.security.sasl.scram_credential import (
-    ITERATIONS_MAX,
-    ITERATIONS_MIN,
-    ScramCredential,
-    credential_of,
-    salted_password,
-)
 from odradek.broker.security.sasl.scram_users import MECHANISM_TYPES
 from odradek.controller.coordination.salvage import replace_all
 from odradek.controller.coordination.session import Create
@@ -32,6 +25,13 @@ from odradek.controller.coordination.tree import Tree
 from odradek.controller.znodes.config_znodes import encode_config
 from odradek.controller.znodes.sanitizer import sanitized
 from odradek.runtime.files import FileSystem
+from odradek.runtime.scram_credential import (
+    ITERATIONS_MAX,
+    ITERATIONS_MIN,
+    ScramCredential,
+    credential_of,
+    salted_password,
+)
 from odradek.runtime.system_files import SystemFileSystem
 from odradek.tools.errors import ToolError
 

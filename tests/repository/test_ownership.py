@@ -53,7 +53,6 @@ ALLOWED: Final = {
     "odradek/tools/security/client_security.py": (
         "check_hostname maximum_version minimum_version"  # of `ssl`
     ),
-    "odradek/tools/security/sasl_client.py": "client_first_bare",  # of scramp, to extend it
     "odradek/tools/snapshot.py": "size",  # of `tarfile`
     "pipeline/spark/java.py": "_gateway _jvm",  # of pyspark, which has no function that sets them
     "pipeline/jobs/sharing.py": "__cause__",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 
-from odradek.broker.security.sasl.scram_credential import hash_of, hmac_of, salted_password, xor
+from odradek.runtime.scram_credential import hash_of, hmac_of, salted_password, xor
 
 
 class ScramClient:

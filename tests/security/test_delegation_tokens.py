@@ -10,7 +10,6 @@ from collections.abc import Callable
 import pytest
 
 from odradek.broker.security.kafka_principal import ANONYMOUS, KafkaPrincipal
-from odradek.broker.security.sasl.scram_credential import credential_of, salted_password
 from odradek.broker.security.tokens import delegation_tokens
 from odradek.broker.security.tokens.delegation_tokens import DelegationTokens
 from odradek.broker.security.tokens.token_rules import (
@@ -28,6 +27,7 @@ from odradek.controller.znodes.delegation_tokens import (
 from odradek.controller.znodes.zk_data import BadZnode
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.randomness import SystemRandomness
+from odradek.runtime.scram_credential import credential_of, salted_password
 from tests.support.cluster import Cluster
 
 ALICE, BOB, CAROL = (KafkaPrincipal("User", name) for name in ("alice", "bob", "carol"))

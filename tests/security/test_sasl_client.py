@@ -12,9 +12,9 @@ from odradek.broker.security.kafka_principal import USER, KafkaPrincipal
 from odradek.broker.security.sasl.mechanisms import Credentials, make_mechanisms
 from odradek.broker.security.sasl.sasl_client import make_login
 from odradek.broker.security.sasl.sasl_server import Authenticated, Challenge, SaslError
-from odradek.broker.security.sasl.scram_credential import credential_of, salted_password
 from odradek.broker.settings.sasl import LOGIN_MODULES, login_modules
 from odradek.runtime.jaas import LoginModule
+from odradek.runtime.scram_credential import credential_of, salted_password
 from tests.security.test_sasl_mechanisms import SETTINGS
 
 NAME = "a,b=c"

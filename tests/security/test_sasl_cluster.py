@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka import Producer
 from kazoo.client import KazooClient
 
-from odradek.broker.security.sasl.scram_credential import credential_of, salted_password
 from odradek.broker.settings.sasl import LOGIN_MODULES
+from odradek.runtime.scram_credential import credential_of, salted_password
 from tests.support.broker_cluster import BrokerCluster
 from tests.support.ports import free_port
 from tests.support.token_provider import AUDIENCE, TokenProvider, serving

@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 
 from odradek.broker.security.kafka_principal import KafkaPrincipal
-from odradek.broker.security.sasl import scram_credential
 from odradek.broker.security.sasl.mechanisms import (
     Credentials,
     MechanismContext,
@@ -25,14 +24,15 @@ from odradek.broker.security.sasl.sasl_server import (
     SaslStep,
 )
 from odradek.broker.security.sasl.scram import make as make_scram
-from odradek.broker.security.sasl.scram_credential import (
+from odradek.broker.settings.load import make_settings
+from odradek.broker.settings.sasl import login_modules
+from odradek.runtime import scram_credential
+from odradek.runtime.scram_credential import (
     ScramCredential,
     credential_of,
     parse_credential,
     salted_password,
 )
-from odradek.broker.settings.load import make_settings
-from odradek.broker.settings.sasl import login_modules
 from tests.security.scram_client import ScramClient
 
 SETTINGS = make_settings({"log.dirs": "data", "listeners": "PLAINTEXT://:0",

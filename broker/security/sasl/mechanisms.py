@@ -10,9 +10,9 @@ from importlib import import_module
 from typing import Final, NamedTuple
 
 from odradek.broker.security.sasl.sasl_server import Mechanism
-from odradek.broker.security.sasl.scram_credential import ScramCredential
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.runtime.jaas import LoginModule
+from odradek.runtime.scram_credential import ScramCredential
 
 MODULES: Final = {
     "PLAIN": "odradek.broker.security.sasl.plain",

@@ -1,26 +1,15 @@
 """How this broker authenticates to others.
 
 An exchange asks the other broker with each message, and does what takes long in a thread.
-Source: Kafka's SaslClientAuthenticator, ScramSaslClient, PlainSaslClientFactory.
+Source: Kafka's SaslClientAuthenticator, PlainSaslClientFactory.
 """
 
 from __future__ import annotations
 
-import re
-from base64 import b64decode, b64encode
-from binascii import Error as Base64Error
 from collections.abc import Awaitable, Callable, Mapping
-from hmac import compare_digest
 from typing import Final, Protocol
 
 from odradek.broker.security.sasl.sasl_server import SaslError
-from odradek.broker.security.sasl.scram_credential import (
-    ITERATIONS_MIN,
-    hash_of,
-    hmac_of,
-    salted_password,
-    xor,
-)
 from odradek.runtime.jaas import LoginModule
 from odradek.runtime.oauth_tokens import (
     UNSECURED_LOGIN,
@@ -29,6 +18,8 @@ from odradek.runtime.oauth_tokens import (
     initial_response,
     token_source,
 )
+from odradek.runtime.scram_credential import salted_password
+from odradek.runtime.scram_exchange import ScramChallenge, ScramError, ScramExchange
 
 SendToken = Callable[[bytes], Awaitable[bytes]]
 """Sends a message of the mechanism and returns the response; raises SaslError when refused."""
@@ -37,13 +28,6 @@ HashInThread = Callable[[Callable[[], bytes]], Awaitable[bytes]]
 TOKEN_SHARE: Final = 0.8
 """The share of a token's life after which it is replaced (sasl.login.refresh.window.factor)."""
 REFUSAL_RECEIVED: Final = b"\x01"
-ITERATIONS_MAX: Final = 1_000_000
-"""What another broker may ask for, half a second of a thread."""
-_SERVER_FIRST: Final = re.compile(
-    r"r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+),s=(?P<salt>[A-Za-z0-9+/=]+),i=(?P<iterations>[0-9]{1,9})"
-    r"(?:,.*)?",
-    re.DOTALL,
-)
 
 
 class BrokerLogin(Protocol):
@@ -77,46 +61,27 @@ class ScramLogin:
         self, mechanism: str, username: str, password: str, new_nonce: Callable[[], str]
     ) -> None:
         self.mechanism = mechanism
-        self._name = username.replace("=", "=3D").replace(",", "=2C")
+        self._username = username
         self._password = password
         self._new_nonce = new_nonce
-        self._salted: tuple[bytes, int, bytes] | None = None
-        """Salt, iterations and salted password of the last exchange: brokers have the same."""
+        self._salted: tuple[ScramChallenge, bytes] | None = None
+        """The salted password of the last exchange: brokers have the same salt."""
 
     async def log_in(self, ask: SendToken, in_thread: HashInThread) -> None:
-        mechanism, nonce = self.mechanism, self._new_nonce()
-        bare = f"n={self._name},r={nonce}"
-        server_first = (await ask(f"n,,{bare}".encode())).decode("ascii", "replace")
-        matched = _SERVER_FIRST.fullmatch(server_first)
-        if matched is None:
-            raise SaslError("the first message of the broker has another format")
-        if not matched["nonce"].startswith(nonce) or matched["nonce"] == nonce:
-            raise SaslError("the broker has changed the nonce, or added nothing to it")
-        iterations = int(matched["iterations"])
-        if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
-            raise SaslError(f"the broker asks for {iterations} iterations")
-        salted = await self._salted_password(decoded(matched["salt"]), iterations, in_thread)
-        final_bare = f"c=biws,r={matched['nonce']}"
-        exchange = f"{bare},{server_first},{final_bare}".encode()
-        client_key = hmac_of(mechanism, salted, b"Client Key")
-        signature = hmac_of(mechanism, hash_of(mechanism, client_key), exchange)
-        proof = b64encode(xor(client_key, signature)).decode()
-        server_final = await ask(f"{final_bare},p={proof}".encode())
-        server_key = hmac_of(mechanism, salted, b"Server Key")
-        expected = b"v=" + b64encode(hmac_of(mechanism, server_key, exchange))
-        if not compare_digest(server_final.partition(b",")[0], expected):
-            raise SaslError("the broker does not know the password")
+        try:
+            await self._exchange(ask, in_thread)
+        except ScramError as error:
+            raise SaslError(str(error)) from None
 
-    async def _salted_password(
-        self, salt: bytes, iterations: int, in_thread: HashInThread
-    ) -> bytes:
-        if self._salted is None or self._salted[:2] != (salt, iterations):
+    async def _exchange(self, ask: SendToken, in_thread: HashInThread) -> None:
+        exchange = ScramExchange(self.mechanism, self._username, self._new_nonce())
+        challenge = exchange.on_server_first(await ask(exchange.client_first))
+        if self._salted is None or self._salted[0] != challenge:
             salted = await in_thread(
-                lambda: salted_password(self.mechanism, self._password, salt, iterations)
+                lambda: salted_password(self.mechanism, self._password, *challenge)
             )
-            self._salted = salt, iterations, salted
-            return salted
-        return self._salted[2]
+            self._salted = challenge, salted
+        exchange.on_server_final(await ask(exchange.client_final(self._salted[1])))
 
 
 class OAuthBearerLogin:
@@ -167,14 +132,6 @@ class NoLogin:
 
     async def log_in(self, ask: SendToken, in_thread: HashInThread) -> None:
         raise SaslError(f"the login module of {self.mechanism} has no username and password")
-
-
-def decoded(text: str) -> bytes:
-    """raises  SaslError for what is not Base64"""
-    try:
-        return b64decode(text, validate=True)
-    except Base64Error:
-        raise SaslError("a message of the broker contains wrong Base64") from None
 
 
 def make_login(

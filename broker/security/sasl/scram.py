@@ -1,7 +1,7 @@
 """SCRAM-SHA-256 and SCRAM-SHA-512 without channel binding (RFC 5802, RFC 7677), the server's side.
 
 The extension `tokenauth=true` of a client's first message makes its name the id of a delegation
-token (KIP-48).  `scramp` does not read extensions, so the few lines are here.
+token (KIP-48), which no library reads.
 Differs from Kafka: an unknown user fails at the last message, as a wrong password does, not at the
 first one; and the header and the nonce that the last message repeats must be those of the exchange,
 the whole nonce, not its end.  librdkafka before 2.6.1 puts its own part of the nonce before the
@@ -25,7 +25,7 @@ from odradek.broker.security.sasl.sasl_server import (
     SaslAuthenticationError,
     SaslError,
 )
-from odradek.broker.security.sasl.scram_credential import (
+from odradek.runtime.scram_credential import (
     ITERATIONS_MIN,
     ScramCredential,
     hash_of,

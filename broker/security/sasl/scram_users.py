@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from odradek.controller.znodes.sanitizer import desanitized
 
 if TYPE_CHECKING:
-    from odradek.broker.security.sasl.scram_credential import ScramCredential
+    from odradek.runtime.scram_credential import ScramCredential
 
 MECHANISM_TYPES: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 """The number of each mechanism in requests (KIP-554)."""
@@ -45,7 +45,7 @@ class ScramUsers:
     def credential(self, mechanism: str, user: str) -> ScramCredential | None:
         """The credential of a user; None, too, for one that is damaged."""
         # Imported only where clients authenticate.
-        from odradek.broker.security.sasl.scram_credential import parse_credential
+        from odradek.runtime.scram_credential import parse_credential
 
         text = self.texts_of(user).get(mechanism)
         try:

@@ -14,12 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 from odradek.broker.security.kafka_principal import KafkaPrincipal
 from odradek.broker.security.sasl.mechanisms import TokenCredential
-from odradek.broker.security.sasl.scram_credential import (
-    ITERATIONS_MIN,
-    ScramCredential,
-    credential_of,
-    salted_password,
-)
 from odradek.broker.security.tokens.token_rules import TokenRules, expired
 from odradek.controller.coordination.errors import PROCEDURE_ERRORS, CoordinationError
 from odradek.controller.znodes.delegation_tokens import (
@@ -32,6 +26,12 @@ from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.clock import Clock
 from odradek.runtime.pending import Pending
 from odradek.runtime.randomness import Randomness
+from odradek.runtime.scram_credential import (
+    ITERATIONS_MIN,
+    ScramCredential,
+    credential_of,
+    salted_password,
+)
 from odradek.runtime.work import Defer, SerialQueue
 
 if TYPE_CHECKING:

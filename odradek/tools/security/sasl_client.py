@@ -6,8 +6,9 @@ Source: RFC 4616 (PLAIN), RFC 5802 and 7677 (SCRAM), RFC 7628 (OAUTHBEARER), KIP
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from odradek.runtime.jaas import LoginModule
 from odradek.runtime.oauth_tokens import (
@@ -96,27 +97,17 @@ class SaslLogin:
             yield b"\x01"
 
     def _scram(self) -> Exchange:
-        from scramp import ScramException
+        # Imported where a client logs in with SCRAM.
+        from odradek.runtime.scram_credential import salted_password
+        from odradek.runtime.scram_exchange import ScramError, ScramExchange
 
-        client = _scram_client(self.mechanism, self.username, self.password)
-        first = client.get_client_first()
-        if self.is_by_delegation_token:
-            # An extension of the first message, which the signatures cover.
-            first += ",tokenauth=true"
-            client.client_first_bare += ",tokenauth=true"
+        extensions = ",tokenauth=true" if self.is_by_delegation_token else ""
+        exchange = ScramExchange(
+            self.mechanism, self.username, secrets.token_urlsafe(18), extensions
+        )
         try:
-            client.set_server_first((yield first.encode()).decode())
-            client.set_server_final((yield client.get_client_final().encode()).decode())
-        except (ScramException, UnicodeDecodeError):
+            challenge = exchange.on_server_first((yield exchange.client_first))
+            salted = salted_password(self.mechanism, self.password, *challenge)
+            exchange.on_server_final((yield exchange.client_final(salted)))
+        except ScramError:
             raise SecurityError("the broker fails to prove that it knows the password") from None
-
-
-def _scram_client(mechanism: str, username: str, password: str) -> Any:
-    from scramp import ScramClient, ScramException
-
-    try:
-        return ScramClient([mechanism], username, password)
-    except ScramException:
-        raise SecurityError(
-            f"{KEY}: username or password have characters that SCRAM excludes"
-        ) from None
