@@ -13,6 +13,8 @@ A line is a JSON object:
 Values are not among them: configs and credentials may be secrets.  The logger is
 `odradek.audit.requests` at INFO; it is off until its level is set, or `odradek.audit.log` names a
 file.  Requests of other APIs do not come here, and administrative ones cost one look at the level.
+Commits of offsets are administrative unless a member of the group sends them: a tool that resets a
+group sends what a consumer with assigned partitions sends.
 """
 
 from __future__ import annotations
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from odradek.protocol.messages.delete_acls import DeleteAclsRequest
     from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
     from odradek.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+    from odradek.protocol.messages.offset_commit import OffsetCommitRequest
     from odradek.protocol.messages.offset_delete import OffsetDeleteRequest
 
 TARGETS_MAX: Final = 20
@@ -105,8 +108,13 @@ def _log_dirs(request: AlterReplicaLogDirsRequest) -> Iterator[str]:
     return (f"{topic.name} to {row.path}" for row in request.dirs for topic in row.topics)
 
 
-def _group(request: OffsetDeleteRequest) -> Iterator[str]:
+def _group(request: OffsetCommitRequest | OffsetDeleteRequest) -> Iterator[str]:
     yield request.group_id
+
+
+def _is_of_member(api_key: int, request: Any) -> bool:
+    """Whether a member of a group commits its own offsets, which is not administrative."""
+    return api_key == ApiKey.OFFSET_COMMIT and request.generation_id_or_member_epoch >= 0
 
 
 def _owner(request: CreateDelegationTokenRequest) -> Iterator[str]:
@@ -119,6 +127,7 @@ def _nothing(request: object) -> Iterator[str]:
 
 
 AUDITED: Final[Mapping[int, NamesOf]] = {
+    ApiKey.OFFSET_COMMIT: _group,
     ApiKey.CREATE_TOPICS: _names("topics"),
     ApiKey.DELETE_TOPICS: _deleted_topics,
     ApiKey.DELETE_RECORDS: _names("topics"),
@@ -160,7 +169,7 @@ class AuditedHandler:
 
     def run(self, context: Context, request: object) -> Outcome | Later[Outcome]:
         """Decide as the handler does, and log what came of it."""
-        if not logger.isEnabledFor(logging.INFO):
+        if not logger.isEnabledFor(logging.INFO) or _is_of_member(self._api_key, request):
             return self._handler.run(context, request)
         line = self._line(context, request)
         try:

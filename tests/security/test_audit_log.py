@@ -9,7 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -128,6 +134,26 @@ def test_audit_log_has_the_principal_and_the_targets_but_no_secret(broker: Broke
     assert "secret" not in text
     assert "77000" not in text
     assert stat.S_IMODE((broker.folder / "audit.log").stat().st_mode) == 0o600
+
+
+def test_commit_is_logged_unless_a_member_of_the_group_sends_it(broker: BrokerProcess) -> None:
+    admin = AdminClient(configs(broker, "admin"))
+    admin.create_topics([NewTopic("read", 1, 1)])["read"].result(WAIT_S)
+    group = {"group.id": "readers", "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    consumer = Consumer({**configs(broker, "admin"), **group})
+    consumer.subscribe(["read"])
+    wait_until("assignment", lambda: consumer.poll(0.1) is None and consumer.assignment())
+    consumer.commit(offsets=[TopicPartition("read", 0, 3)], asynchronous=False)
+    assert requests(broker, "OffsetCommit") == []
+    reset = ConsumerGroupTopicPartitions("readers", [TopicPartition("read", 0, 1)])
+    admin.alter_consumer_group_offsets([reset])["readers"].result(WAIT_S)
+    consumer.close()
+    admin.alter_consumer_group_offsets([reset])["readers"].result(WAIT_S)
+    (refused, done) = requests(broker, "OffsetCommit")
+    for row in (refused, done):
+        assert (row["principal"], row["targets"]) == ("User:admin", ["readers"])
+    assert (refused["errors"], refused["succeeded"]) == ({"UNKNOWN_MEMBER_ID": 1}, False)
+    assert done["succeeded"]
 
 
 def test_refused_request_is_logged_with_the_denial(broker: BrokerProcess) -> None:

@@ -139,7 +139,7 @@ HANDLERS: Final = (
 )
 
 ADMINISTRATIVE: Final = frozenset(
-    (19, 20, 21, 30, 31, 33, 34, 37, 38, 39, 40, 42, 43, 44, 45, 47, 49, 51, 57)
+    (8, 19, 20, 21, 30, 31, 33, 34, 37, 38, 39, 40, 42, 43, 44, 45, 47, 49, 51, 57)
 )
 """The APIs whose requests are in the audit log (`broker/server/audit.py`)."""
 
