@@ -129,9 +129,11 @@ def test_origins_and_filters_choose_records(console: ConsoleProcess) -> None:
         ({"path": "search(@.user, '^b') && @.amount < 100"}, [2]),
         ({"path": "@.amount", "key": "json", "text": "ann"}, [1]),
         ({"from": "beginning", "key": "json", "limit": 1}, [1]),
+        ({"path": "search(@.user, '(wrong')"}, []),
     ]
     for query, offsets in table:
         assert [row["offset"] for row in records(console, "mixed", **query)] == offsets, query
+    assert "wrong" not in console.process.log.read_text(), "a pattern is not logged"
 
 
 def test_wrong_arguments_are_refused_with_the_reason(console: ConsoleProcess) -> None:

@@ -18,6 +18,10 @@ from odradek.web_console.records.shown_record import ShownRecord
 PATH_MAX: Final = 1_000
 """Characters of a JSONPath."""
 
+QUIET: Final = re2.Options()
+# A wrong pattern matches nothing; a line on stderr would come with each record.
+QUIET.log_errors = False
+
 Matches = Callable[[ShownRecord], bool]
 
 
@@ -37,7 +41,7 @@ class LinearMatch(FilterFunction):
         if not isinstance(text, str) or not isinstance(pattern, str):
             return False
         try:
-            compiled = re2.compile(pattern)
+            compiled = re2.compile(pattern, QUIET)
         except re2.error:
             return False
         find = compiled.fullmatch if self._is_whole else compiled.search
