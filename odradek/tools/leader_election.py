@@ -144,7 +144,7 @@ def elect(client: Client, election_type: int, partitions: Sequence[TopicPartitio
     partitions  None: every partition that needs it
     raises      ToolError, ClientError
     """
-    errors = request_election(client, election_type, partitions)
+    errors = _request_election(client, election_type, partitions)
     kind = ELECTION_TYPES[election_type]
     failed: list[tuple[TopicPartition, KafkaError]] = []
     elected, unchanged = [], []
@@ -173,14 +173,14 @@ def elect_preferred(client: Client, partitions: Sequence[TopicPartition]) -> Non
 
     raises  ToolError for the first that cannot be elected, ClientError
     """
-    errors = request_election(client, ELECTION_TYPES.index("PREFERRED"), partitions)
+    errors = _request_election(client, ELECTION_TYPES.index("PREFERRED"), partitions)
     for partition in sorted(errors):
         error = errors[partition]
         if error is not None and error.code != ErrorCode.ELECTION_NOT_NEEDED:
             raise ToolError(f"leader of {partition_text(partition)}: {error}")
 
 
-def request_election(
+def _request_election(
     client: Client, election_type: int, partitions: Sequence[TopicPartition] | None
 ) -> dict[TopicPartition, KafkaError | None]:
     """The error of each election, None for a leader that was elected.

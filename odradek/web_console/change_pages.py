@@ -20,7 +20,11 @@ from odradek.tools.errors import ToolError
 from odradek.web_console.arguments import PageArgumentError, PageArguments
 from odradek.web_console.changes.access import plan_acl, plan_quota, plan_user
 from odradek.web_console.changes.groups import plan_delete_group, plan_reset_offsets
-from odradek.web_console.changes.partitions import plan_elect_preferred, plan_reassign
+from odradek.web_console.changes.partitions import (
+    plan_delete_throttles,
+    plan_elect_preferred,
+    plan_reassign,
+)
 from odradek.web_console.changes.planned_change import LINES_MAX, PendingChanges, PlannedChange
 from odradek.web_console.changes.topics import (
     plan_alter_config,
@@ -41,6 +45,7 @@ PLANS: Final[Mapping[str, Plan]] = {
     "delete-group": plan_delete_group,
     "elect-preferred": plan_elect_preferred,
     "reassign": plan_reassign,
+    "delete-throttles": plan_delete_throttles,
     "acl": plan_acl,
     "user": plan_user,
     "quota": plan_quota,

@@ -19,6 +19,7 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
 from odradek.tools.configs.resources import Resource
 from odradek.tools.errors import refused
+from odradek.tools.reassign_partitions import throttles
 from odradek.tools.reassign_partitions.cluster import list_reassignments
 from odradek.tools.steering import execution
 from odradek.tools.steering.cluster_model import Load, loads_of, spread
@@ -211,7 +212,7 @@ def test_broker_that_refuses_keeps_no_throttle_of_another_one(
         if resource.name == "1":
             raise refused(ErrorCode.UNKNOWN_SERVER_ERROR)
 
-    monkeypatch.setattr(execution, "alter", alter_or_refuse)
+    monkeypatch.setattr(throttles, "alter", alter_or_refuse)
     brokers = [MetadataResponseBroker(node_id=number, host="h", port=1) for number in range(3)]
     client = create_autospec(Client, instance=True)
     client.metadata.return_value = MetadataResponse(brokers=brokers, topics=[])

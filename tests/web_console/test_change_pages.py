@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 import pytest
 from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from playwright.sync_api import Page, expect
 
 from tests.support.broker_cluster import BrokerCluster, broker_cluster
@@ -26,6 +27,7 @@ pytestmark = pytest.mark.client
 
 expect.set_options(timeout=WAIT_S * 1000)
 PASSWORD = "never-shown-7351"
+ROLES = ("leader", "follower")
 SETTINGS = {
     "default.replication.factor": "1",
     "group.initial.rebalance.delay.ms": "0",
@@ -81,6 +83,23 @@ def log_of(console: ConsoleProcess, kind: str) -> dict[str, Any]:
     rows = [json.loads(line) for line in lines if line.startswith("{")]
     row: dict[str, Any] = next(row for row in reversed(rows) if row["change"] == kind)
     return row
+
+
+def throttles(cluster: BrokerCluster, topic: str) -> list[str]:
+    """The replicas of leaders and followers that are throttled, then both rates of each broker."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    values = []
+    for kind, name, what in (
+        (ResourceType.TOPIC, topic, "replicas"),
+        (ResourceType.BROKER, "1", "rate"),
+        (ResourceType.BROKER, "2", "rate"),
+    ):
+        resource = ConfigResource(kind, name)
+        rows = admin.describe_configs([resource])[resource].result(WAIT_S)
+        names = [f"{role}.replication.throttled.{what}" for role in ROLES]
+        # A rate that no broker has is not described.
+        values += [rows[name].value if name in rows else "" for name in names]
+    return values
 
 
 def source_of(console: ConsoleProcess, name: str) -> str:
@@ -174,6 +193,17 @@ def test_offsets_of_a_group_are_reset_unless_it_has_members(
     fill(page, "Reset offsets", to="earliest")
     expect(page.locator("#trouble")).to_contain_text("the group is Stable")
     consumer.close()
+
+    # A group that does not exist is created by a reset: its name has to be typed.
+    page.goto(f"{console.url}/clusters/c/group?id=newcomers")
+    fill(page, "Reset offsets", to="latest", topic="read")
+    expect(page.locator("main")).to_contain_text("The group does not exist")
+    page.get_by_label("type newcomers").fill("newcomers")
+    confirm(page)
+    assert (
+        console.json("/clusters/c/group?id=newcomers")["partitions"]["rows"][0]["committed"] == 10
+    )
+
     page.goto(group)
     fill(page, "Delete the group")
     confirm(page)
@@ -202,17 +232,30 @@ def test_partitions_are_reassigned_and_preferred_leaders_elected(
         fill(page, "Reassign partitions", plan=wrong)
         expect(page.locator("#trouble")).to_contain_text(reason)
     page.goto(change)
-    fill(page, "Reassign partitions", plan=f"0: {second},{first}")
+    fill(page, "Reassign partitions", plan=f"0: {second},{first}", throttle="-1")
+    expect(page.locator("#trouble")).to_contain_text("'throttle'")
+    page.goto(change)
+    fill(page, "Reassign partitions", plan=f"0: {second},{first}", throttle="50000000")
     expect(page.locator("#preview tbody td")).to_have_text(
         ["moved-0", str(first), f"{second}, {first}"]
     )
     confirm(page)
+    throttled = [f"0:{first}", f"0:{second}", *(["50000000"] * 4)]
+    wait_until("the throttle", lambda: throttles(cluster, "moved") == throttled)
     wait_until(
         "two replicas in sync",
         lambda: (
             [row["id"] for row in partition()["replicas"] if row["is_in_sync"]] == [second, first]
         ),
     )
+    page.goto(change)
+    fill(page, "Delete the throttle")
+    expect(page.locator("#preview tbody tr")).to_have_count(4)
+    confirm(page)
+    wait_until("its end", lambda: throttles(cluster, "moved") == [""] * 6)
+    page.goto(change)
+    fill(page, "Delete the throttle")
+    expect(page.locator("#trouble")).to_contain_text("the topic has no throttle")
     assert partition()["leader"] == first
     page.goto(change)
     fill(page, "Elect preferred leaders")

@@ -171,6 +171,7 @@ def execute(client: Client, options: Options) -> None:
         print(VERIFY_LATER)
     if throttle >= 0:
         throttle_moves(client, moves_of(current, proposed, replicas), throttle)
+        print(f"The inter-broker throttle limit was set to {throttle} B/s")
     if log_dirs_throttle >= 0:
         brokers = sorted({replica.broker for replica in plan.directories})
         throttle_log_dirs(client, brokers, log_dirs_throttle)

@@ -8,12 +8,13 @@ modifyLogDirThrottle, clearAllThrottles).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.tools.client import Client
+from odradek.tools.client import Client, ClientError
 from odradek.tools.configs.resources import BROKER, TOPIC, Resource, alter
+from odradek.tools.errors import ToolError
 from odradek.tools.reassign_partitions.cluster import OngoingReassignment, live_brokers
 from odradek.tools.reassign_partitions.plan import ReassignmentPlan, ReplicaAssignment
 
@@ -95,7 +96,6 @@ def throttle_moves(
     for broker in sorted(dict.fromkeys(brokers)):
         rates = {LEADER_RATE: rate, FOLLOWER_RATE: rate}
         alter(client, Resource(BROKER, str(broker)), rates, ())
-    print(f"The inter-broker throttle limit was set to {rate} B/s")
 
 
 def throttle_log_dirs(client: Client, brokers: Iterable[int], bytes_per_second: int) -> None:
@@ -110,7 +110,8 @@ def throttle_log_dirs(client: Client, brokers: Iterable[int], bytes_per_second: 
 
 
 def clear_throttles(client: Client, plan: ReassignmentPlan) -> None:
-    """Delete the throttles of all brokers and of the topics of a plan.
+    """Delete the throttles of all brokers and of the topics of a plan, and print which are left at
+    brokers that cannot be reached.
 
     raises  ToolError, ClientError
     """
@@ -118,11 +119,32 @@ def clear_throttles(client: Client, plan: ReassignmentPlan) -> None:
     brokers = sorted({*live_brokers(client), *targets})
     plural = "" if len(brokers) == 1 else "s"
     print(f"Clearing broker-level throttles on broker{plural} {','.join(map(str, brokers))}")
-    for broker in brokers:
-        names = (LEADER_RATE, FOLLOWER_RATE, LOG_DIRS_RATE)
-        alter(client, Resource(BROKER, str(broker)), {}, names)
+    failures = delete_rates(client, brokers, (LEADER_RATE, FOLLOWER_RATE, LOG_DIRS_RATE))
     topics = sorted({partition.topic for partition, _ in plan.partitions})
     plural = "" if len(topics) == 1 else "s"
     print(f"Clearing topic-level throttles on topic{plural} {','.join(topics)}")
     for topic in topics:
         alter(client, Resource(TOPIC, topic), {}, (LEADER_REPLICAS, FOLLOWER_REPLICAS))
+    for broker, error in failures.items():
+        # Differs from Kafka: its tool fails at a broker that is away, before it comes to topics.
+        if not isinstance(error, ClientError):
+            raise error
+        print(f"The throttle of broker {broker} is left: {error}")
+
+
+def delete_rates(
+    client: Client, brokers: Iterable[int], names: Sequence[str]
+) -> dict[int, ToolError | ClientError]:
+    """Delete configs of brokers, which each broker does itself; those that it fails at, and why.
+
+    A rate of replication that is left has no effect once no topic names replicas for it.
+    """
+    failures: dict[int, ToolError | ClientError] = {}
+    for broker in brokers:
+        try:
+            alter(client, Resource(BROKER, str(broker)), {}, names)
+        except (ToolError, ClientError) as error:
+            # The next request must not read the response of this one.
+            client.close()
+            failures[broker] = error
+    return failures

@@ -16,7 +16,7 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client, ClientError
 from odradek.tools.cluster_status.queries import TOPICS_AT_ONCE, config_values
 from odradek.tools.cluster_status.render import partition_names
-from odradek.tools.configs.resources import BROKER, TOPIC, Resource, alter
+from odradek.tools.configs.resources import TOPIC, Resource, alter
 from odradek.tools.errors import ToolError, partition_text
 from odradek.tools.leader_election import elect_preferred
 from odradek.tools.reassign_partitions.cluster import alter_reassignments, list_reassignments
@@ -26,6 +26,7 @@ from odradek.tools.reassign_partitions.throttles import (
     FOLLOWER_REPLICAS,
     LEADER_RATE,
     LEADER_REPLICAS,
+    delete_rates,
     moves_of,
     throttle_moves,
 )
@@ -37,6 +38,8 @@ REPORT_S: Final = 5.0
 STALL_TIMEOUT_MS: Final = 300_000
 """How long a plan may make no progress."""
 CANCEL_TIMEOUT_S: Final = 60.0
+STOP_TIMEOUT_MS: Final = 5_000
+"""Bounds the wait for each response to a plan that is stopped, perhaps since a broker is frozen."""
 
 
 class ExecutionLimits(NamedTuple):
@@ -99,7 +102,8 @@ class PlanExecution:
         """Move everything, remove throttles, elect preferred leaders.
 
         raises  ToolError when it makes no progress, or is refused; KeyboardInterrupt when it is
-                stopped.  Reassignments that are under way are cancelled then.
+                stopped.  Reassignments that are under way are cancelled then, and no response is
+                waited for longer than STOP_TIMEOUT_MS
         """
         if not self._all:
             self._elect()
@@ -108,14 +112,24 @@ class PlanExecution:
             self._throttle()
             self._move()
         except BaseException:
-            # A request may be half sent or half read.
-            self._client.close()
-            cancel_reassignments(self._client, self._report, self._moving)
+            self._stop()
             raise
-        finally:
-            topics = {partition.topic for partition in self._all}
-            remove_throttles(self._client, topics, self._report)
+        self._remove_throttles()
         self._elect()
+
+    def _stop(self) -> None:
+        # A request may be half sent or half read.
+        self._client.close()
+        self._client.set_timeout(STOP_TIMEOUT_MS)
+        try:
+            cancel_reassignments(self._client, self._report, self._moving)
+            self._remove_throttles()
+        except (ToolError, ClientError) as error:
+            self._report(f"Not undone: {error}; `odradek rebalance --cancel` does it later")
+
+    def _remove_throttles(self) -> None:
+        topics = {partition.topic for partition in self._all}
+        remove_throttles(self._client, topics, self._report)
 
     def _throttle(self) -> None:
         if self._limits.throttle is None or not any(self._added.values()):
@@ -123,6 +137,7 @@ class PlanExecution:
         replicas = {partition: self._partitions[partition].replicas for partition in self._targets}
         moves = moves_of(self._ongoing, self._targets, replicas)
         throttle_moves(self._client, moves, self._limits.throttle)
+        self._report(f"The inter-broker throttle limit was set to {self._limits.throttle} B/s")
 
     def _move(self) -> None:
         started_s = progressed_s = time.monotonic()
@@ -300,17 +315,13 @@ def cancel_reassignments(
 def remove_throttles(client: Client, topics: Iterable[str], report: Callable[[str], None]) -> None:
     """Delete the throttles of reassignments from topics, and from the brokers that do it.
 
-    A rate that is left at a broker has no effect: no topic names replicas for it.
     raises  ToolError, ClientError
     """
     for topic in throttled_topics(client, sorted(topics)):
         alter(client, Resource(TOPIC, topic), {}, (LEADER_REPLICAS, FOLLOWER_REPLICAS))
-    for broker in sorted(broker.node_id for broker in client.metadata([]).brokers):
-        try:
-            alter(client, Resource(BROKER, str(broker)), {}, (LEADER_RATE, FOLLOWER_RATE))
-        except (ClientError, ToolError) as error:
-            client.close()
-            report(f"The throttle of broker {broker} is left: {error}")
+    brokers = sorted(broker.node_id for broker in client.metadata([]).brokers)
+    for broker, error in delete_rates(client, brokers, (LEADER_RATE, FOLLOWER_RATE)).items():
+        report(f"The throttle of broker {broker} is left: {error}")
 
 
 def throttled_topics(client: Client, topics: Sequence[str]) -> list[str]:

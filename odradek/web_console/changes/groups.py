@@ -29,6 +29,7 @@ LATEST: Final = "latest"
 TO_OFFSET: Final = "offset"
 SHIFT: Final = "shift"
 TIME: Final = "time"
+DEAD: Final = "Dead"
 TARGETS: Final = (EARLIEST, LATEST, TO_OFFSET, SHIFT, TIME)
 
 
@@ -39,7 +40,7 @@ def plan_reset_offsets(cluster: ShownCluster, form: PageArguments) -> PlannedCha
     """
     group = form.required_raw("group")
     target = form.choice("to", TARGETS)
-    before, after = cluster.call(partial(_new_offsets, group, target, form))
+    is_new, before, after = cluster.call(partial(_new_offsets, group, target, form))
     if not after:
         raise PageArgumentError("the group has no offsets; name a topic")
     lines = [
@@ -50,21 +51,24 @@ def plan_reset_offsets(cluster: ShownCluster, form: PageArguments) -> PlannedCha
         "reset-offsets",
         f"Reset offsets of group {group}",
         lines,
-        partial(_commit, group, after),
+        partial(_commit, group, after, is_new),
         {"group": group, "to": target, "offsets": {partition_text(k): v for k, v in after.items()}},
         f"/group{query_text({'id': group})}",
+        warning="The group does not exist: it is created with these offsets." if is_new else "",
+        typed=group if is_new else "",
     )
 
 
 def _new_offsets(
     group: str, target: str, form: PageArguments, client: Client
-) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    _check_inactive(client, group)
+) -> tuple[bool, dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """Whether the group does not exist; its offsets before and after."""
+    is_new = _check_inactive(client, group) == DEAD
     before = committed_offsets(client, group)
     topic = form.text("topic")
     keys = partitions_of(client, topic) if topic else sorted(before)
     if not keys:
-        return before, {}
+        return is_new, before, {}
     starts = list_offsets(client, keys, EARLIEST_TIMESTAMP)
     ends = list_offsets(client, keys, LATEST_TIMESTAMP)
     match target:
@@ -82,10 +86,14 @@ def _new_offsets(
             after = {
                 key: ends[key] if offset == NO_OFFSET else offset for key, offset in moments.items()
             }
-    return before, {key: min(max(at, starts[key]), ends[key]) for key, at in after.items()}
+    return is_new, before, {key: min(max(at, starts[key]), ends[key]) for key, at in after.items()}
 
 
-def _check_inactive(client: Client, group: str) -> None:
+def _check_inactive(client: Client, group: str) -> str:
+    """The state of a group without members; DEAD for one that does not exist.
+
+    raises  ToolError, ClientError
+    """
     description = describe(client, [group])[group]
     if isinstance(description, KafkaError):
         raise description
@@ -94,10 +102,14 @@ def _check_inactive(client: Client, group: str) -> None:
             f"the group is {description.state}: its members have to be stopped before its offsets "
             "can be changed"
         )
+    return description.state
 
 
-def _commit(group: str, offsets: Mapping[TopicPartition, int], client: Client) -> list[str]:
-    _check_inactive(client, group)
+def _commit(
+    group: str, offsets: Mapping[TopicPartition, int], is_new: bool, client: Client
+) -> list[str]:
+    if (_check_inactive(client, group) == DEAD) != is_new:
+        raise ToolError("the group was created or deleted after the preview: make it again")
     commit_offsets(client, group, offsets)
     return [f"Committed {len(offsets)} offsets."]
 
