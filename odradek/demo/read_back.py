@@ -49,6 +49,8 @@ def read_all(bootstrap: str, topic: str, *, is_committed: bool) -> list[str]:
             "group.id": "odradek-demo",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            # The end is reported after a fetch that has waited for more.
+            "fetch.wait.max.ms": 10,
             "isolation.level": "read_committed" if is_committed else "read_uncommitted",
             "log_level": 0,
         }

@@ -244,6 +244,7 @@ def read_committed(bootstrap: str, topic: str) -> dict[int, list[bytes]]:
             "group.id": "last",
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,
         }
     )
     values: dict[int, list[bytes]] = {partition: [] for partition in range(PARTITIONS)}

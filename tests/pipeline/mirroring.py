@@ -162,6 +162,7 @@ def content(
             "group.id": "none",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,
             "isolation.level": isolation,
         }
     )

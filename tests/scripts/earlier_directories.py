@@ -153,6 +153,7 @@ def records(address: str, topic: str, partition: int) -> Iterator[Row]:
             "group.id": "golden",
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,
             "enable.auto.commit": False,
         }
     )

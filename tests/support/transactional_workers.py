@@ -23,6 +23,7 @@ def committed_values(bootstrap: str, topic: str, partition: int = 0) -> list[byt
             "group.id": "read-committed",
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,
         }
     )
     try:
