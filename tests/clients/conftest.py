@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from time import monotonic
 
 import pytest
@@ -16,6 +18,7 @@ from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest  #
 from tests.clients.contract import WAIT_S, Client  # noqa: E402  rewriting comes before importing
 from tests.clients.libraries import connect  # noqa: E402
 from tests.clients.members import Crew  # noqa: E402
+from tests.odradek.console_tools import ApacheTools  # noqa: E402
 from tests.support.broker_process import BrokerProcess, odradek_broker  # noqa: E402
 from tests.support.target import target_broker  # noqa: E402
 from tests.support.wire import Wire  # noqa: E402
@@ -55,6 +58,21 @@ def client(
     yield find
     for one in known.values():
         one.close()
+
+
+@pytest.fixture(scope="session")
+def apache_tools(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[[str], ApacheTools]]:
+    """Apache Kafka's tools by version, each version in a JVM that is kept for the whole run."""
+    with ExitStack() as stack:
+
+        @cache
+        def of_version(version: str) -> ApacheTools:
+            folder = tmp_path_factory.mktemp("tools")
+            return stack.enter_context(ApacheTools(folder, version=version))
+
+        yield of_version
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,12 @@ from odradek.broker.topics import partition_for
 from odradek.protocol.errors import ErrorCode
 from tests.clients.filling import RECORDS, Filling, commit
 from tests.clients.members import Crew
+from tests.odradek.console_tools import ApacheTools
 from tests.support.apache import CONSOLE_CONSUMER_TOOL, DUMP_LOG_TOOL, ToolHangs, run_tool
 from tests.support.broker_process import BrokerProcess
 from tests.support.wire import Wire
+
+GroupsTool = Callable[..., str]
 
 GROUPS_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 OFFSETS_PARTITIONS = 5
@@ -29,16 +33,22 @@ def filled(broker: BrokerProcess, topic: str) -> Filling:
     return filling
 
 
-def groups_tool(broker: BrokerProcess, folder: Path, *arguments: str) -> str:
-    """Run kafka-consumer-groups.sh; returns its output."""
-    done = run_tool(GROUPS_TOOL, ["--bootstrap-server", broker.address, *arguments], folder=folder)
-    assert done.exit_code == 0, done.output + done.errors
-    return done.output
+@pytest.fixture
+def groups_tool(broker: BrokerProcess, apache_tools: Callable[[str], ApacheTools]) -> GroupsTool:
+    """Run kafka-consumer-groups.sh; returns what it prints, and fails when it fails."""
+
+    def run(*arguments: str) -> str:
+        words = ["--bootstrap-server", broker.address, *arguments]
+        done = apache_tools("3.9.2").run(GROUPS_TOOL, words)
+        assert done.exit_code == 0, done.output + done.errors
+        return done.output + done.errors
+
+    return run
 
 
 @pytest.mark.parametrize("version", ["3.9.2", "4.3.0"])
 def test_java_consumer_continues_at_its_committed_offset(
-    broker: BrokerProcess, filled: Filling, tmp_path: Path, version: str
+    broker: BrokerProcess, groups_tool: GroupsTool, filled: Filling, tmp_path: Path, version: str
 ) -> None:
     group = f"{filled.topic}-{version}"
 
@@ -56,7 +66,7 @@ def test_java_consumer_continues_at_its_committed_offset(
             )
         except ToolHangs as hangs:
             for what in (["--state"], ["--members", "--verbose"], ["--offsets"]):
-                hangs.add_note(groups_tool(broker, tmp_path, "--describe", "--group", group, *what))
+                hangs.add_note(groups_tool("--describe", "--group", group, *what))
             hangs.add_note(broker.process.tail())
             raise
         assert done.exit_code == 0, done.errors
@@ -68,7 +78,7 @@ def test_java_consumer_continues_at_its_committed_offset(
 
 
 def test_kafka_consumer_groups_lists_and_describes_groups(
-    broker: BrokerProcess, crowd: Crew, filled: Filling, tmp_path: Path
+    broker: BrokerProcess, groups_tool: GroupsTool, crowd: Crew, filled: Filling
 ) -> None:
     group, lag = filled.group, 5
     member = crowd.take("confluent-kafka")
@@ -76,8 +86,8 @@ def test_kafka_consumer_groups_lists_and_describes_groups(
     filled.wait_until_committed(crowd, [member])
     member.pause()
     filled.add(lag)
-    assert group in groups_tool(broker, tmp_path, "--list").split()
-    described = groups_tool(broker, tmp_path, "--describe", "--group", group)
+    assert group in groups_tool("--list").split()
+    described = groups_tool("--describe", "--group", group)
     rows = re.findall(
         rf"{group}\s+{filled.topic}\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+)\s+(\S+)\s+(/\S+)\s+(\S+)",
         described,
@@ -87,30 +97,25 @@ def test_kafka_consumer_groups_lists_and_describes_groups(
         for partition in range(PARTITIONS)
     ], described
     assert {row[4:6] for row in rows} == {(member.now.member_id, "/127.0.0.1")}
-    state = groups_tool(broker, tmp_path, "--describe", "--group", group, "--state")
+    state = groups_tool("--describe", "--group", group, "--state")
     assert re.search(rf"{group}\s+127.0.0.1:{broker.port}\s+\(0\)\s+range\s+Stable\s+1\b", state)
     # A paused member is expelled where the tools take longer than its session.
     member.resume()
     filled.wait_until_committed(crowd, [member])
-    refused = run_tool(
-        GROUPS_TOOL,
-        ["--bootstrap-server", broker.address, "--delete", "--group", group],
-        folder=tmp_path,
-    )
-    assert "GroupNotEmptyException" in refused.output + refused.errors
+    assert "GroupNotEmptyException" in groups_tool("--delete", "--group", group)
 
 
 def test_kafka_consumer_groups_resets_offsets_and_deletes_groups(
-    broker: BrokerProcess, filled: Filling, tmp_path: Path
+    broker: BrokerProcess, groups_tool: GroupsTool, filled: Filling
 ) -> None:
     topic = filled.topic
     group = ("--group", filled.group)
     to_three = ("--reset-offsets", "--topic", topic, "--to-offset", "3", "--execute")
-    groups_tool(broker, tmp_path, *group, *to_three)
-    described = groups_tool(broker, tmp_path, "--describe", *group)
+    groups_tool(*group, *to_three)
+    described = groups_tool("--describe", *group)
     assert len(re.findall(rf"{topic}\s+\d\s+3\s+{RECORDS}\s+{RECORDS - 3}\s", described)) == 4
-    groups_tool(broker, tmp_path, *group, "--delete-offsets", "--topic", f"{topic}:0")
-    described = groups_tool(broker, tmp_path, "--describe", *group)
+    groups_tool(*group, "--delete-offsets", "--topic", f"{topic}:0")
+    described = groups_tool("--describe", *group)
     assert len(re.findall(rf"{topic}\s+[123]\s+3\s", described)) == 3
     assert not re.search(rf"{topic}\s+0\s", described)
     # More than the broker deletes in one turn of its loop.
@@ -120,8 +125,8 @@ def test_kafka_consumer_groups_resets_offsets_and_deletes_groups(
             response = wire.call(commit(other, topic), 7).topics[0].partitions[0]
             assert response.error_code == ErrorCode.NONE
     named = [word for other in others for word in ("--group", other)]
-    assert "successful" in groups_tool(broker, tmp_path, "--delete", *group, *named)
-    left = groups_tool(broker, tmp_path, "--list").split()
+    assert "successful" in groups_tool("--delete", *group, *named)
+    left = groups_tool("--list").split()
     assert not {filled.group, *others}.intersection(left)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.clients.contract import EARLIEST, Client
 from tests.clients.kcat_client import run_kcat
+from tests.odradek.console_tools import ApacheTools
 from tests.support.apache import (
     CONSOLE_CONSUMER_TOOL,
     CONSOLE_PRODUCER_TOOL,
@@ -24,16 +25,12 @@ each_version = pytest.mark.parametrize("version", ["3.9.2", "4.3.0"])
 
 
 @pytest.fixture
-def topics(bootstrap: str, tmp_path: Path) -> Topics:
+def topics(bootstrap: str, apache_tools: Callable[[str], ApacheTools]) -> Topics:
     """Run kafka-topics.sh; returns its output, and fails when it fails."""
 
     def run(*arguments: str, version: str = "3.9.2") -> str:
-        done = run_tool(
-            TOPICS_TOOL,
-            ["--bootstrap-server", bootstrap, *arguments],
-            folder=tmp_path,
-            version=version,
-        )
+        words = ["--bootstrap-server", bootstrap, *arguments]
+        done = apache_tools(version).run(TOPICS_TOOL, words)
         assert done.exit_code == 0, done.output + done.errors
         return done.output
 
@@ -76,7 +73,7 @@ def test_kafka_topics_creates_describes_lists_alters_and_deletes(
 
 
 def test_kafka_topics_reports_the_errors_of_the_broker(
-    topics: Topics, topic: str, bootstrap: str, tmp_path: Path
+    topics: Topics, topic: str, bootstrap: str, apache_tools: Callable[[str], ApacheTools]
 ) -> None:
     topics("--create", "--topic", topic, "--partitions", "2")
     for arguments, words in (
@@ -84,26 +81,27 @@ def test_kafka_topics_reports_the_errors_of_the_broker(
         (["--alter", "--topic", topic, "--partitions", "1"], "higher than the requested 1"),
         (["--create", "--topic", "b", "--replication-factor", "7"], "replication factor: 7"),
     ):
-        done = run_tool(TOPICS_TOOL, ["--bootstrap-server", bootstrap, *arguments], folder=tmp_path)
+        given = ["--bootstrap-server", bootstrap, *arguments]
+        done = apache_tools("3.9.2").run(TOPICS_TOOL, given)
         assert done.exit_code == 1
         assert words.lower() in (done.output + done.errors).lower()
 
 
 def test_console_producer_and_consumer_keep_keys_and_headers(
-    topics: Topics, topic: str, bootstrap: str, tmp_path: Path
+    topics: Topics, topic: str, bootstrap: str, apache_tools: Callable[[str], ApacheTools]
 ) -> None:
     topics("--create", "--topic", topic, "--partitions", "1")
-    produced = run_tool(
+    tools = apache_tools("3.9.2")
+    produced = tools.run(
         CONSOLE_PRODUCER_TOOL,
         [
             *("--bootstrap-server", bootstrap, "--topic", topic, "--compression-codec", "gzip"),
             *("--property", "parse.key=true", "--property", "parse.headers=true"),
         ],
-        folder=tmp_path,
-        standard_input=b"trace:1,kind:a\tkey-1\tone\ntrace:2\tkey-2\ttwo\n",
+        "trace:1,kind:a\tkey-1\tone\ntrace:2\tkey-2\ttwo\n",
     )
     assert produced.exit_code == 0, produced.errors
-    consumed = run_tool(
+    consumed = tools.run(
         CONSOLE_CONSUMER_TOOL,
         [
             *("--bootstrap-server", bootstrap, "--topic", topic, "--partition", "0"),
@@ -111,7 +109,6 @@ def test_console_producer_and_consumer_keep_keys_and_headers(
             *("--property", "print.key=true", "--property", "print.headers=true"),
             *("--property", "print.offset=true"),
         ],
-        folder=tmp_path,
     )
     assert consumed.exit_code == 0, consumed.errors
     assert consumed.output.splitlines() == [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from tests.support.apache import ToolResult, run_tool
+from tests.odradek.console_tools import ApacheTools
 
 CONFIGS_TOOL = "kafka.admin.ConfigCommand"
 ACLS_TOOL = "kafka.admin.AclCommand"
@@ -31,31 +32,27 @@ RESULT_TIMEOUT_S = 30
 each_version = pytest.mark.parametrize("version", ["3.9.2", "4.3.0"])
 
 
-def configs(bootstrap: str, folder: Path, version: str, *arguments: str) -> ToolResult:
-    given = ["--bootstrap-server", bootstrap, *arguments]
-    return run_tool(CONFIGS_TOOL, given, folder=folder, version=version)
-
-
 @each_version
 @pytest.mark.parametrize("entity", ["users", "clients", "ips"])
 def test_kafka_configs_describes_entities_without_quotas(
-    bootstrap: str, tmp_path: Path, version: str, entity: str
+    bootstrap: str, apache_tools: Callable[[str], ApacheTools], version: str, entity: str
 ) -> None:
-    done = configs(bootstrap, tmp_path, version, "--describe", "--entity-type", entity)
+    words = ["--bootstrap-server", bootstrap, "--describe", "--entity-type", entity]
+    done = apache_tools(version).run(CONFIGS_TOOL, words)
     assert (done.exit_code, done.output.strip()) == (0, ""), done.errors
 
 
 def test_kafka_acls_and_delegation_tokens_report_what_is_off(
-    bootstrap: str, tmp_path: Path
+    bootstrap: str, apache_tools: Callable[[str], ApacheTools], tmp_path: Path
 ) -> None:
-    listed = run_tool(ACLS_TOOL, ["--bootstrap-server", bootstrap, "--list"], folder=tmp_path)
+    tools = apache_tools("3.9.2")
+    listed = tools.run(ACLS_TOOL, ["--bootstrap-server", bootstrap, "--list"])
     assert "SecurityDisabledException: No Authorizer is configured" in listed.errors + listed.output
     client_config = tmp_path / "client.properties"
     client_config.write_text("")
-    tokens = run_tool(
+    tokens = tools.run(
         TOKENS_TOOL,
         ["--bootstrap-server", bootstrap, "--command-config", str(client_config), "--describe"],
-        folder=tmp_path,
     )
     assert "DelegationTokenDisabledException" not in tokens.errors + tokens.output
     assert "UnsupportedByAuthenticationException" in tokens.errors + tokens.output

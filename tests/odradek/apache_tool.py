@@ -17,10 +17,12 @@ RESPONSE_TIMEOUT_S = 90.0
 class ApacheProgram:
     """Takes a command line as a line of JSON; returns the output of the tool and its exit code."""
 
-    def __init__(self, folder: Path, program: Path, *, log4j: str, heap: str) -> None:
+    def __init__(
+        self, folder: Path, program: Path, *, log4j: str, heap: str, version: str = JUDGE_VERSION
+    ) -> None:
         logging = folder / f"log4j-{program.stem}.properties"
         logging.write_text(log4j)
-        libraries = maven.broker_libraries(JUDGE_VERSION)
+        libraries = maven.broker_libraries(version)
         command = java_command(libraries, str(program), [], heap=heap)
         command.insert(1, f"-Dlog4j.configuration=file:{logging}")
         self._errors = folder / f"{program.stem}.log"

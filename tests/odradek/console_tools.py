@@ -17,6 +17,7 @@ from tests.support.apache import (
     CONSOLE_CONSUMER_TOOL,
     CONSOLE_PRODUCER_TOOL,
     DUMP_LOG_TOOL,
+    JUDGE_VERSION,
     LOG4J_QUIET,
     TOPICS_TOOL,
     ToolResult,
@@ -87,19 +88,19 @@ def our_tool_here(name: str, arguments: Sequence[str], standard_input: str = "")
 class ApacheTools(ApacheProgram):
     """Runs Apache Kafka's tools."""
 
-    def __init__(self, folder: Path, *, log4j: str = LOG4J_QUIET) -> None:
+    def __init__(
+        self, folder: Path, *, log4j: str = LOG4J_QUIET, version: str = JUDGE_VERSION
+    ) -> None:
         log4j += "log4j.appender.stderr.Follow=true\n"
-        super().__init__(folder, JAVA_PROGRAM, log4j=log4j, heap="160m")
+        super().__init__(folder, JAVA_PROGRAM, log4j=log4j, heap="160m", version=version)
 
     def __call__(self, name: str, arguments: Sequence[str], standard_input: str = "") -> ToolResult:
         """Run a tool to its exit."""
-        return self.ask(
-            {
-                "main": MAIN_CLASSES[name],
-                "arguments": list(arguments),
-                "input": standard_input,
-            }
-        )
+        return self.run(MAIN_CLASSES[name], arguments, standard_input)
+
+    def run(self, main: str, arguments: Sequence[str], standard_input: str = "") -> ToolResult:
+        """Run the tool of a class to its exit."""
+        return self.ask({"main": main, "arguments": list(arguments), "input": standard_input})
 
 
 STAMP = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] ")

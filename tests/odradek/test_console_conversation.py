@@ -26,13 +26,6 @@ def our_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield broker.address
 
 
-@pytest.fixture(scope="module")
-def apache_tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheTools]:
-    """Apache's tools."""
-    with ApacheTools(tmp_path_factory.mktemp("tools")) as tools:
-        yield tools
-
-
 def test_our_tools_print_the_same_as_apaches(our_broker: str) -> None:
     said = play_all(our_tool, our_broker, "zz0zz", at_once=AT_ONCE, first=our_tool_here)
     assert said.splitlines() == RECORDED.read_text("utf-8").splitlines()

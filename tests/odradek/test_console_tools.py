@@ -67,13 +67,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield process.address
 
 
-@pytest.fixture(scope="module")
-def apache_tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheTools]:
-    """Apache's tools."""
-    with ApacheTools(tmp_path_factory.mktemp("tools")) as tools:
-        yield tools
-
-
 def start_consumer(address: str, topic: str, *more: str) -> subprocess.Popen[bytes]:
     """Start a consumer, and wait until it has printed the only record of its topic."""
     at = ["--bootstrap-server", address, "--topic", topic]

@@ -22,7 +22,6 @@ from tests.odradek.replica_verification import (
     first_line,
     replicated,
 )
-from tests.odradek.topics_tools import LOG4J_SILENT
 from tests.support.apache_cluster import apache_cluster
 
 pytestmark = [pytest.mark.judge, pytest.mark.timeout(900)]
@@ -33,13 +32,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
     """Three brokers of Apache Kafka."""
     with apache_cluster(tmp_path_factory.mktemp("cluster")) as brokers:
         yield TestCluster(brokers.bootstrap, brokers.zookeeper, brokers.folder)
-
-
-@pytest.fixture(scope="module")
-def apache_tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheTools]:
-    """Apache's tools."""
-    with ApacheTools(tmp_path_factory.mktemp("tools"), log4j=LOG4J_SILENT) as tools:
-        yield tools
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -53,9 +45,9 @@ def test_our_tools_with_apache_kafka_print_the_recorded_lines(
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_apaches_tools_with_apache_kafka_print_the_recorded_lines(
-    cluster: TestCluster, apache_tools: ApacheTools, tmp_path: Path, name: str
+    cluster: TestCluster, silent_apache_tools: ApacheTools, tmp_path: Path, name: str
 ) -> None:
-    said = play(apache_tools, cluster, name, tmp_path)
+    said = play(silent_apache_tools, cluster, name, tmp_path)
     assert comparable(said) == comparable(recorded(name).read_text())
 
 
@@ -72,12 +64,12 @@ QUOTA_ENTITIES = (
 
 
 def test_both_tools_describe_quotas_and_credentials_alike(
-    cluster: TestCluster, apache_tools: ApacheTools
+    cluster: TestCluster, silent_apache_tools: ApacheTools
 ) -> None:
     at = ["--bootstrap-server", cluster.bootstrap]
 
     def alter(entity: list[str], *change: str) -> None:
-        done = apache_tools("configs", [*at, "--alter", *entity, *change])
+        done = silent_apache_tools("configs", [*at, "--alter", *entity, *change])
         assert done.exit_code == 0, done
 
     quotas: list[tuple[list[str], str]] = []
@@ -96,7 +88,7 @@ def test_both_tools_describe_quotas_and_credentials_alike(
         ["--user", "carol"],
     ):
         ours = our_tool("configs", [*at, "--describe", *entity])
-        apaches = apache_tools("configs", [*at, "--describe", *entity])
+        apaches = silent_apache_tools("configs", [*at, "--describe", *entity])
         assert ours.exit_code == apaches.exit_code == 0
         assert sorted(ours.output.splitlines()) == sorted(apaches.output.splitlines()), entity
         assert bool(ours.output) == (entity[-1] != "carol")

@@ -12,7 +12,6 @@ from tests.odradek.cluster_tools import TestCluster, our_cluster, our_tool, play
 from tests.odradek.comparison import comparable
 from tests.odradek.console_tools import ApacheTools
 from tests.odradek.replica_verification import BATCHES, CRC_POSITION, damage, first_line, replicated
-from tests.odradek.topics_tools import LOG4J_SILENT
 from tests.support.transactional_workers import producer_of
 
 pytestmark = [pytest.mark.client, pytest.mark.timeout(900)]
@@ -51,13 +50,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
         yield cluster
 
 
-@pytest.fixture(scope="module")
-def apache_tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheTools]:
-    """Apache's tools."""
-    with ApacheTools(tmp_path_factory.mktemp("tools"), log4j=LOG4J_SILENT) as tools:
-        yield tools
-
-
 def _sorted_configs(found: re.Match[str]) -> str:
     configs = re.split(r",(?=[a-z])", found[1] or "")
     return " " + ",".join(sorted(one for one in configs if one != "min.insync.replicas=1"))
@@ -76,9 +68,9 @@ def test_our_tools_with_our_brokers_print_the_recorded_lines(
 @pytest.mark.judge
 @pytest.mark.parametrize("name", SERVED)
 def test_apaches_tools_with_our_brokers_print_the_recorded_lines(
-    cluster: TestCluster, apache_tools: ApacheTools, tmp_path: Path, name: str
+    cluster: TestCluster, silent_apache_tools: ApacheTools, tmp_path: Path, name: str
 ) -> None:
-    said = play(apache_tools, cluster, name, tmp_path)
+    said = play(silent_apache_tools, cluster, name, tmp_path)
     assert comparable(as_our_brokers_say_it(said)) == comparable(
         as_our_brokers_say_it(recorded(name).read_text())
     )
@@ -86,18 +78,18 @@ def test_apaches_tools_with_our_brokers_print_the_recorded_lines(
 
 @pytest.mark.judge
 def test_both_tools_print_the_versions_that_our_brokers_serve(
-    cluster: TestCluster, apache_tools: ApacheTools
+    cluster: TestCluster, silent_apache_tools: ApacheTools
 ) -> None:
     at = ["--bootstrap-server", cluster.bootstrap]
     ours = our_tool("broker-api-versions", at)
-    apaches = apache_tools("broker-api-versions", at)
+    apaches = silent_apache_tools("broker-api-versions", at)
     assert (ours.exit_code, ours.output.count(" -> (")) == (0, 3)
     assert sorted(ours.output.splitlines()) == sorted(apaches.output.splitlines())
 
 
 @pytest.mark.judge
 def test_both_tools_print_transactions_of_all_coordinators_and_producers_of_all_replicas(
-    cluster: TestCluster, apache_tools: ApacheTools
+    cluster: TestCluster, silent_apache_tools: ApacheTools
 ) -> None:
     at = ["--bootstrap-server", cluster.bootstrap]
     created = ["--create", "--topic", "transacted", "--replica-assignment", "1:2:3,2:3:1"]
@@ -112,7 +104,7 @@ def test_both_tools_print_transactions_of_all_coordinators_and_producers_of_all_
 
     def rows(*words: str) -> list[list[str]]:
         ours = our_tool("transactions", [*at, *words])
-        apaches = apache_tools("transactions", [*at, *words])
+        apaches = silent_apache_tools("transactions", [*at, *words])
         assert sorted(ours.output.splitlines()) == sorted(apaches.output.splitlines())
         assert (ours.exit_code, ours.errors) == (apaches.exit_code, apaches.errors) == (0, "")
         return [line.split() for line in ours.output.splitlines()[1:]]

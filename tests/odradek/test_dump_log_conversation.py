@@ -21,7 +21,6 @@ from tests.odradek.dump_log_conversation import (
     recorded_in_our_words,
 )
 from tests.odradek.dump_log_scene import NAME, make_scene
-from tests.odradek.topics_tools import LOG4J_SILENT
 from tests.odradek.transactions_conversation_scene import SETTINGS
 from tests.odradek.transactions_conversation_scene import make_scene as make_transactions
 from tests.support.broker_process import odradek_broker
@@ -44,14 +43,13 @@ def test_our_tool_prints_the_recorded_lines(scene: Path) -> None:
 
 @pytest.mark.judge
 def test_apaches_tool_prints_the_recorded_lines_and_those_of_our_tool_on_files_of_our_broker(
+    silent_apache_tools: ApacheTools,
     tmp_path: Path,
 ) -> None:
+    tools = silent_apache_tools
     make_scene(tmp_path / "scene")
-    with (
-        ApacheTools(tmp_path, log4j=LOG4J_SILENT) as tools,
-        odradek_broker(tmp_path, overrides=SETTINGS) as broker,
-    ):
-        assert play(lambda words: tools(TOOL, words), tmp_path / "scene") == RECORDED.read_text()
+    assert play(lambda words: tools(TOOL, words), tmp_path / "scene") == RECORDED.read_text()
+    with odradek_broker(tmp_path, overrides=SETTINGS) as broker:
         make_transactions(broker.address)
         # While the broker runs, then as it leaves them.
         for is_stopped in (False, True):

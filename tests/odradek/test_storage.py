@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -136,7 +136,7 @@ class Side(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
+def sides(tmp_path_factory: pytest.TempPathFactory, apache_tools: ApacheTools) -> tuple[Side, Side]:
     """Our tool and Apache's, each with a folder of its own."""
     folders = [tmp_path_factory.mktemp(name) for name in ("ours", "apache")]
     for folder in folders:
@@ -146,8 +146,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side
         (folder / "legacy").mkdir()
         identity = f"#\nbroker.id=1\nversion=0\ncluster.id={CLUSTER_ID}\n"
         (folder / "legacy" / "meta.properties").write_text(identity)
-    with ApacheTools(folders[1]) as apache:
-        yield Side(our_tool_here, folders[0]), Side(apache, folders[1])
+    return Side(our_tool_here, folders[0]), Side(apache_tools, folders[1])
 
 
 def test_storage_prints_what_kafka_prints(sides: tuple[Side, Side]) -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from tests.odradek.comparison import comparable
 from tests.odradek.console_tools import ApacheTools
-from tests.odradek.topics_tools import LOG4J_SILENT
 from tests.odradek.transactions_conversation import RECORDED, TOOL, command_lines, our_tool, play
 from tests.odradek.transactions_conversation_scene import SETTINGS, make_scene
 from tests.support.apache import apache_node
@@ -27,13 +26,12 @@ def test_our_tool_with_our_broker_prints_the_recorded_lines(tmp_path: Path) -> N
 
 
 @pytest.mark.judge
-def test_apaches_tool_with_our_broker_prints_the_recorded_lines(tmp_path: Path) -> None:
-    with (
-        odradek_broker(tmp_path, overrides=SETTINGS) as broker,
-        ApacheTools(tmp_path, log4j=LOG4J_SILENT) as tools,
-    ):
+def test_apaches_tool_with_our_broker_prints_the_recorded_lines(
+    tmp_path: Path, silent_apache_tools: ApacheTools
+) -> None:
+    with odradek_broker(tmp_path, overrides=SETTINGS) as broker:
         make_scene(broker.address)
-        said = play(lambda words: tools(TOOL, words), broker.address, command_lines())
+        said = play(lambda words: silent_apache_tools(TOOL, words), broker.address, command_lines())
     assert comparable(said) == comparable(RECORDED.read_text())
 
 

@@ -1,0 +1,24 @@
+"""Apache Kafka's tools, started once for all tests of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.odradek.console_tools import ApacheTools
+from tests.odradek.topics_tools import LOG4J_SILENT
+
+
+@pytest.fixture(scope="session")
+def apache_tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheTools]:
+    """Apache's tools, which log warnings."""
+    with ApacheTools(tmp_path_factory.mktemp("tools")) as tools:
+        yield tools
+
+
+@pytest.fixture(scope="session")
+def silent_apache_tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheTools]:
+    """Apache's tools, which log nothing."""
+    with ApacheTools(tmp_path_factory.mktemp("tools"), log4j=LOG4J_SILENT) as tools:
+        yield tools
