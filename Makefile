@@ -51,7 +51,7 @@ JOBS := $(wildcard $(addprefix tests/pipeline/test_,demo*.py end*.py exactly_onc
 QUICK := tests/controller tests/protocol tests/storage tests/broker/group tests/broker/handlers
 PACKAGES := broker controller odradek protocol runtime storage
 
-.PHONY: run cluster secure quick quick-pythons test test-pipelines test-steps test-jobs test-clusters test-tools test-clients test-groups test-broker test-broker-parts test-parts test-sim test-mixed test-pages test-recordings test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-acls campaign-clients campaign-fuzz campaign-logins campaign-scripts campaign-cuts campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline test-connectors demo-pipeline plugin-runs measure-start tools system-packages clean
+.PHONY: run cluster secure quick quick-pythons test test-pipelines test-steps test-jobs test-clusters test-tools test-clients test-groups test-broker test-security test-broker-parts test-parts test-sim test-mixed test-pages test-recordings test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-acls campaign-clients campaign-fuzz campaign-logins campaign-scripts campaign-cuts campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline test-connectors demo-pipeline plugin-runs measure-start tools system-packages clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/python -I -m odradek start $(CONFIG) $(AT_PORT) $(ARGS)
@@ -80,11 +80,12 @@ quick-pythons:
 	done
 
 # The rows wait for Java and for sessions much of the time: more of them run at once than the machine
-# has processors, the longest first, and each prints what it found at its end.
+# has processors, those that take or wait long first, and each prints what it found at its end.  The
+# last ones need the processors only: they fill them when fewer rows are left.
 test: tools
 	@$(MAKE) --no-print-directory -k -j5 --output-sync=target \
-		test-clusters lint test-broker test-tools test-broker-parts test-steps test-clients \
-		test-parts test-pipelines test-jobs test-groups test-pages test-sim
+		test-clusters test-tools test-security test-broker test-steps test-broker-parts test-jobs \
+		test-groups test-pipelines test-clients test-pages test-parts lint test-sim
 
 test-pipelines:
 	$(BIN)/python -m pytest -q -m "not slow" tests/pipeline $(addprefix --ignore=,$(JOBS) $(STEPS))
@@ -114,8 +115,11 @@ test-groups:
 
 test-broker:
 	$(BIN)/python -m pytest -q -m "not slow" tests --ignore=tests/pipeline --ignore=tests/odradek \
-		--ignore=tests/sim --ignore=tests/repository \
+		--ignore=tests/security --ignore=tests/sim --ignore=tests/repository \
 		$(addprefix --ignore=,$(WITH_CLIENTS) $(WITH_CLUSTERS) $(PACKAGES_AND_PAGES) $(BELOW_BROKER) $(PARTS_OF_BROKER))
+
+test-security:
+	$(BIN)/python -m pytest -q -m "not slow" tests/security
 
 test-broker-parts:
 	$(BIN)/python -m pytest -q -m "not slow" $(PARTS_OF_BROKER)
