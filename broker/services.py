@@ -26,7 +26,6 @@ from odradek.broker.transaction_verifier import TransactionVerifier
 from odradek.controller.controller import Controller
 from odradek.runtime.clock import Clock
 from odradek.runtime.files import FileSystem
-from odradek.runtime.loop_watch import LoopWatch
 from odradek.runtime.metrics import BrokerMetrics
 from odradek.runtime.randomness import Randomness
 from odradek.storage.directories.log_manager import LogManager
@@ -36,45 +35,58 @@ if TYPE_CHECKING:
     from odradek.broker.security.tokens.delegation_tokens import DelegationTokens
 
 
+CheckStores = Callable[[BrokerSettings], str | None]
+"""Why stores of keys and trust that settings name cannot be used, if they cannot: reads files."""
+
+
 def no_stores(settings: BrokerSettings) -> None:
     """No listener has TLS."""
 
 
-class Services(NamedTuple):
-    """The parts of a node.  A handler uses the few that it needs."""
+class FetchParts(NamedTuple):
+    """What Fetch works on besides partitions; not of `HandlerParts`, since a Fetch is frequent."""
 
-    current_settings: CurrentSettings
-    clock: Clock
-    rng: Randomness
-    metrics: BrokerMetrics
-    loop_watch: LoopWatch
-    purgatory: Purgatory
-    partitions: Partitions
-    appends: StagedAppends
-    fetch_sessions: FetchSessions
+    sessions: FetchSessions
     in_sync_replicas: InSyncReplicas
     leader_throttle: ReplicationThrottle
+
+
+class HandlerParts(NamedTuple):
+    """The parts that one API or a few take: its row in the table of handlers names them."""
+
     log_directory_moves: LogDirectoryMoves
     time_lookups: TimeLookups
     producer_ids: ProducerIds
+    files: FileSystem
+    rng: Randomness
+    transaction_markers: TransactionMarkers
+    scram_users: ScramUsers
+    check_stores: CheckStores = no_stores
+    delegation_tokens: DelegationTokens | None = None
+    """None without delegation.token.secret.key."""
+
+
+class Services(NamedTuple):
+    """The parts of a node that many handlers use."""
+
+    current_settings: CurrentSettings
+    clock: Clock
+    metrics: BrokerMetrics
+    purgatory: Purgatory
+    partitions: Partitions
+    appends: StagedAppends
+    fetching: FetchParts
     topics: Topics
     auto_topic_creation: AutoTopicCreation
     controller: Controller
     logs: LogManager
-    files: FileSystem
     groups: GroupCoordinator
     transactions: TransactionCoordinator
-    transaction_markers: TransactionMarkers
     transaction_verifier: TransactionVerifier
     client_quotas: ClientQuotas
-    scram_users: ScramUsers
-    check_stores: Callable[[BrokerSettings], str | None] = no_stores
-    """Why key stores and trust stores that settings name cannot be used, if they cannot: reads
-    files."""
+    handler_parts: HandlerParts
     authorizer: Authorizer | None = None
     """None permits every request."""
-    delegation_tokens: DelegationTokens | None = None
-    """None without delegation.token.secret.key."""
     has_peers: bool = True
     """Whether other brokers can be in the cluster."""
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from odradek.broker.handlers.incremental_alter_configs import ResourceResult, alter
 from odradek.broker.handlers.shared.handler import Context, Delayed, Reply
+from odradek.broker.services import CheckStores
 from odradek.broker.settings.alter import CHANGES_MAX, ConfigChange, Requested
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.alter_configs import (
@@ -23,11 +24,16 @@ from odradek.protocol.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
+from odradek.runtime.randomness import Randomness
 
 
-async def run(context: Context, request: AlterConfigsRequest) -> Reply | Delayed:
+async def run(
+    context: Context, request: AlterConfigsRequest, *, check_stores: CheckStores, rng: Randomness
+) -> Reply | Delayed:
     """Decide for each resource, then store what was decided."""
-    return await alter(context, request, requested_of, _response)
+    return await alter(
+        context, request, requested_of, _response, check_stores=check_stores, rng=rng
+    )
 
 
 def requested_of(resource: AlterConfigsResource) -> Requested:

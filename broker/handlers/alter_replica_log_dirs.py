@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from odradek.broker.handlers.shared.authorization import require
 from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.replication.follower.log_directory_moves import LogDirectoryMoves
 from odradek.broker.security.acl.permission import ALTER_CLUSTER
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.alter_replica_log_dirs import (
@@ -26,15 +27,16 @@ from odradek.protocol.messages.alter_replica_log_dirs import (
 from odradek.runtime.work import pause
 
 
-async def run(context: Context, request: AlterReplicaLogDirsRequest) -> Reply:
+async def run(
+    context: Context, request: AlterReplicaLogDirsRequest, *, log_directory_moves: LogDirectoryMoves
+) -> Reply:
     """Begin each move; a step may create a folder: 1 ms of disk."""
     require(context, ALTER_CLUSTER)
-    moves = context.services.log_directory_moves
     topics: dict[str, AlterReplicaLogDirTopicResult] = {}
     for directory in request.dirs:
         for topic in directory.topics:
             for index in topic.partitions:
-                error = moves.move(topic.name, index, directory.path)
+                error = log_directory_moves.move(topic.name, index, directory.path)
                 absence = context.services.topics.absence(topic.name, index)
                 if (error, absence) == (
                     ErrorCode.REPLICA_NOT_AVAILABLE,

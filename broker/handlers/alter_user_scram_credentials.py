@@ -15,7 +15,7 @@ from odradek.broker.handlers.incremental_alter_configs import stored_error
 from odradek.broker.handlers.shared.authorization import require
 from odradek.broker.handlers.shared.handler import Context, Delayed, Reply
 from odradek.broker.security.acl.permission import ALTER_CLUSTER
-from odradek.broker.security.sasl.scram_users import MECHANISM_TYPES
+from odradek.broker.security.sasl.scram_users import MECHANISM_TYPES, ScramUsers
 from odradek.controller.znodes.dynamic_configs import USERS
 from odradek.controller.znodes.sanitizer import sanitized
 from odradek.protocol.errors import BrokerError, ErrorCode
@@ -39,7 +39,9 @@ MECHANISMS = {number: name for name, number in MECHANISM_TYPES.items()}
 Item = ScramCredentialDeletion | ScramCredentialUpsertion
 
 
-async def run(context: Context, request: AlterUserScramCredentialsRequest) -> Reply | Delayed:
+async def run(
+    context: Context, request: AlterUserScramCredentialsRequest, *, scram_users: ScramUsers
+) -> Reply | Delayed:
     """Store or refuse all that is asked for a user; the other users go on."""
     require(context, ALTER_CLUSTER)
     items_of: dict[str, list[Item]] = {}
@@ -57,7 +59,7 @@ async def run(context: Context, request: AlterUserScramCredentialsRequest) -> Re
             message = "A user credential cannot be altered twice in the same request"
             outcomes[user] = BrokerError(ErrorCode.DUPLICATE_RESOURCE, message)
         else:
-            outcomes[user] = _store(context, user, items)
+            outcomes[user] = _store(context, scram_users, user, items)
         await pause()
     return _when_stored(context, outcomes)
 
@@ -85,8 +87,10 @@ def _refusal(item: Item) -> BrokerError | None:
     return None
 
 
-def _store(context: Context, user: str, items: list[Item]) -> Pending[None]:
-    entity, services = sanitized(user), context.services
+def _store(
+    context: Context, scram_users: ScramUsers, user: str, items: list[Item]
+) -> Pending[None]:
+    entity = sanitized(user)
     written: Mapping[str, str] = {}
 
     def change(stored: Mapping[str, str]) -> Mapping[str, str]:
@@ -105,11 +109,11 @@ def _store(context: Context, user: str, items: list[Item]) -> Pending[None]:
         written = config
         return config
 
-    storing = services.controller.admin.alter_config(
+    storing = context.services.controller.admin.alter_config(
         USERS, entity, change, requested_by=context.requester
     )
     # A client that goes on with this broker need not wait for the notification.
-    return storing.then(lambda _: services.scram_users.on_user_config(entity, written))
+    return storing.then(lambda _: scram_users.on_user_config(entity, written))
 
 
 def _when_stored(

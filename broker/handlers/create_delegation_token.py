@@ -12,9 +12,11 @@ Source: Kafka's KafkaApis.handleCreateTokenRequestZk.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from odradek.broker.handlers.shared.authorization import is_authorized
 from odradek.broker.handlers.shared.handler import Context, Reply
-from odradek.broker.handlers.shared.token_requests import check_allowed, enabled_tokens
+from odradek.broker.handlers.shared.token_requests import check_allowed, enabled
 from odradek.broker.security.acl.permission import CREATE_USER_TOKENS
 from odradek.broker.security.kafka_principal import ANONYMOUS, USER, KafkaPrincipal
 from odradek.controller.znodes.delegation_tokens import TokenInformation
@@ -24,8 +26,16 @@ from odradek.protocol.messages.create_delegation_token import (
     CreateDelegationTokenResponse,
 )
 
+if TYPE_CHECKING:
+    from odradek.broker.security.tokens.delegation_tokens import DelegationTokens
 
-async def run(context: Context, request: CreateDelegationTokenRequest) -> Reply:
+
+async def run(
+    context: Context,
+    request: CreateDelegationTokenRequest,
+    *,
+    delegation_tokens: DelegationTokens | None,
+) -> Reply:
     """Every error names the owner and who asks, unlike those of other APIs."""
     requester = context.principal
     owner = _owner(request, requester)
@@ -37,7 +47,7 @@ async def run(context: Context, request: CreateDelegationTokenRequest) -> Reply:
             raise BrokerError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
         if any(renewer.principal_type != USER for renewer in request.renewers):
             raise BrokerError(ErrorCode.INVALID_PRINCIPAL_TYPE)
-        tokens = enabled_tokens(context)
+        tokens = enabled(delegation_tokens)
         token = await tokens.create(
             owner=owner,
             requester=requester,

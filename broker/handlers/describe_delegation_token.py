@@ -12,9 +12,11 @@ Source: Kafka's KafkaApis.handleDescribeTokensRequest.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from odradek.broker.handlers.shared.authorization import is_authorized
 from odradek.broker.handlers.shared.handler import Context, Reply
-from odradek.broker.handlers.shared.token_requests import check_allowed, enabled_tokens
+from odradek.broker.handlers.shared.token_requests import check_allowed, enabled
 from odradek.broker.security.acl.permission import DESCRIBE_DELEGATION_TOKEN, DESCRIBE_USER_TOKENS
 from odradek.broker.security.tokens.token_rules import is_visible
 from odradek.controller.znodes.delegation_tokens import TokenInformation
@@ -27,11 +29,19 @@ from odradek.protocol.messages.describe_delegation_token import (
 )
 from odradek.runtime.work import pause
 
+if TYPE_CHECKING:
+    from odradek.broker.security.tokens.delegation_tokens import DelegationTokens
 
-async def run(context: Context, request: DescribeDelegationTokenRequest) -> Reply:
+
+async def run(
+    context: Context,
+    request: DescribeDelegationTokenRequest,
+    *,
+    delegation_tokens: DelegationTokens | None,
+) -> Reply:
     """An empty list of owners has no tokens; null stands for all owners."""
     check_allowed(context)
-    tokens = enabled_tokens(context)
+    tokens = enabled(delegation_tokens)
     owners = request.owners
     named = None
     if owners is not None:

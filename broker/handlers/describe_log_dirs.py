@@ -23,12 +23,13 @@ from odradek.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from odradek.runtime.files import FileSystem
 from odradek.runtime.work import pause, value_of
 from odradek.storage.directories.directory_usage import DirectoryUsage, usage_of
 from odradek.storage.log.log import Log
 
 
-async def run(context: Context, request: DescribeLogDirsRequest) -> Reply:
+async def run(context: Context, request: DescribeLogDirsRequest, *, files: FileSystem) -> Reply:
     """All partitions when none are named; a directory without any of those asked for is listed."""
     require(context, DESCRIBE_CLUSTER)
     partitions: dict[tuple[str, int], None] | None = None
@@ -37,12 +38,11 @@ async def run(context: Context, request: DescribeLogDirsRequest) -> Reply:
         for topic in request.topics:
             partitions |= dict.fromkeys((topic.topic, index) for index in topic.partitions)
             await pause()
-    services = context.services
 
     def is_wanted(log: Log) -> bool:
         return partitions is None or (log.topic, log.partition) in partitions
 
-    usages = await value_of(usage_of(services.logs, services.files, is_wanted=is_wanted))
+    usages = await value_of(usage_of(context.services.logs, files, is_wanted=is_wanted))
     results: list[DescribeLogDirsResult] = []
     for usage in usages:
         described = await _describe(usage)

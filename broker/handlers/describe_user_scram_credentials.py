@@ -22,17 +22,18 @@ from odradek.protocol.messages.describe_user_scram_credentials import (
 from odradek.runtime.work import pause
 
 
-async def run(context: Context, request: DescribeUserScramCredentialsRequest) -> Reply:
+async def run(
+    context: Context, request: DescribeUserScramCredentialsRequest, *, scram_users: ScramUsers
+) -> Reply:
     """One result for each user that is named; null or no names: for all users."""
     require(context, DESCRIBE_CLUSTER)
-    users = context.services.scram_users
     counts: dict[str, int] = {}
     for user in request.users or ():
         counts[user.name] = counts.get(user.name, 0) + 1
         await pause()
     results = []
-    for name in counts or sorted(users.names()):
-        results.append(_result(users, name, is_named_twice=counts.get(name, 0) > 1))
+    for name in counts or sorted(scram_users.names()):
+        results.append(_result(scram_users, name, is_named_twice=counts.get(name, 0) > 1))
         await pause()
     return Reply(
         DescribeUserScramCredentialsResponse(

@@ -11,19 +11,29 @@ Source: Kafka's KafkaApis.handleExpireTokenRequestZk.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from odradek.broker.handlers.shared.handler import Context, Reply
-from odradek.broker.handlers.shared.token_requests import check_allowed, enabled_tokens
+from odradek.broker.handlers.shared.token_requests import check_allowed, enabled
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.expire_delegation_token import (
     ExpireDelegationTokenRequest,
     ExpireDelegationTokenResponse,
 )
 
+if TYPE_CHECKING:
+    from odradek.broker.security.tokens.delegation_tokens import DelegationTokens
 
-async def run(context: Context, request: ExpireDelegationTokenRequest) -> Reply:
+
+async def run(
+    context: Context,
+    request: ExpireDelegationTokenRequest,
+    *,
+    delegation_tokens: DelegationTokens | None,
+) -> Reply:
     """Its owner and its renewers may end a token; a negative period removes it."""
     check_allowed(context)
-    expiry_ms = await enabled_tokens(context).expire(
+    expiry_ms = await enabled(delegation_tokens).expire(
         bytes(request.hmac), context.principal, request.expiry_time_period_ms
     )
     return Reply(

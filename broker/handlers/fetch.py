@@ -118,7 +118,7 @@ def _serve(
     services = context.services
     replica_id, replica_epoch = _replica(request)
     refusal = None if services.authorizer is None else FetchRefusal(context, replica_id)
-    plan = services.fetch_sessions.plan(
+    plan = services.fetching.sessions.plan(
         session_id=request.session_id,
         session_epoch=request.session_epoch if context.version >= 7 else FINAL_EPOCH,
         uses_ids=uses_ids,
@@ -320,13 +320,13 @@ def _selector(context: Context, request: FetchRequest) -> SelectReplica | None:
 
 def _throttle(services: Services) -> ReplicationThrottle | None:
     """What bounds the bytes that followers get, if anything does now."""
-    throttle = services.leader_throttle
+    throttle = services.fetching.leader_throttle
     return throttle if throttle.is_limited else None
 
 
 def _record(services: Services, statuses: FetchStatuses, reading: Reading) -> int:
     """Record how far a follower is; the bytes that it may read."""
-    on_fetch = services.in_sync_replicas.on_fetch
+    on_fetch = services.fetching.in_sync_replicas.on_fetch
     replica_id, replica_epoch = reading.replica_id, reading.replica_epoch
 
     def record(partition: Partition, requested: FetchPartition) -> None:

@@ -22,6 +22,7 @@ from odradek.broker.handlers.describe_configs import settings_in_force, stored_d
 from odradek.broker.handlers.shared.authorization import require
 from odradek.broker.handlers.shared.handler import Context, Delayed, Reply
 from odradek.broker.security.acl.permission import ALTER_CLUSTER_CONFIGS, ALTER_TOPIC_CONFIGS
+from odradek.broker.services import CheckStores
 from odradek.broker.settings.alter import (
     CHANGES_MAX,
     ConfigChange,
@@ -53,6 +54,7 @@ from odradek.protocol.messages.incremental_alter_configs import (
 )
 from odradek.runtime.logging import logger_levels, set_logger_level
 from odradek.runtime.pending import Pending
+from odradek.runtime.randomness import Randomness
 from odradek.runtime.work import in_thread, pause
 
 TLS_PREFIX: Final = ".ssl."
@@ -75,9 +77,17 @@ class ResourceResult(NamedTuple):
 MakeResponse = Callable[[list[ResourceResult]], object]
 
 
-async def run(context: Context, request: IncrementalAlterConfigsRequest) -> Reply | Delayed:
+async def run(
+    context: Context,
+    request: IncrementalAlterConfigsRequest,
+    *,
+    check_stores: CheckStores,
+    rng: Randomness,
+) -> Reply | Delayed:
     """Decide for each resource, then store what was decided."""
-    return await alter(context, request, requested_of, _response)
+    return await alter(
+        context, request, requested_of, _response, check_stores=check_stores, rng=rng
+    )
 
 
 def requested_of(resource: AlterConfigsResource) -> Requested:
@@ -121,6 +131,9 @@ async def alter(
     request: Any,
     requested_of: Callable[[Any], Requested],
     respond: MakeResponse,
+    *,
+    check_stores: CheckStores,
+    rng: Randomness,
 ) -> Reply | Delayed:
     """Serve both APIs that change settings.
 
@@ -146,7 +159,7 @@ async def alter(
             decision = _decide(context, requested_resource, None)
             if is_broker:  # Kafka checks what a broker cannot have before
                 _authorize(context, requested_resource)
-                await _check_stores(context, requested_resource, decision)
+                await _check_stores(context, requested_resource, decision, check_stores)
             if not request.validate_only:
                 check_encodable(context.services.settings, decision, requested_resource.name)
         except BrokerError as error:
@@ -154,7 +167,7 @@ async def alter(
         else:
             is_done = request.validate_only
             outcomes.append(
-                Pending.of(None) if is_done else _store(context, requested_resource, decision)
+                Pending.of(None) if is_done else _store(context, requested_resource, decision, rng)
             )
     return await _when_stored(context, requested, outcomes, respond)
 
@@ -196,7 +209,9 @@ def _decide(
     )
 
 
-async def _check_stores(context: Context, resource: Requested, decision: ConfigDecision) -> None:
+async def _check_stores(
+    context: Context, resource: Requested, decision: ConfigDecision, check_stores: CheckStores
+) -> None:
     """Refuse stores of certificates that a listener cannot use.
 
     Differs from Kafka: suites and versions are checked as well.
@@ -209,14 +224,16 @@ async def _check_stores(context: Context, resource: Requested, decision: ConfigD
     settings = settings_in_force(context)
     dynamic = DynamicSettings(settings.dynamic.default, decision.settings)
     after = make_settings(settings.static, dynamic)
-    refusal = await in_thread(partial(context.services.check_stores, after))
+    refusal = await in_thread(partial(check_stores, after))
     if refusal is not None:
         raise invalid_request(
             f"Validation of dynamic config update of SSLFactory failed: {refusal}"
         )
 
 
-def _store(context: Context, resource: Requested, decision: ConfigDecision) -> Pending[None]:
+def _store(
+    context: Context, resource: Requested, decision: ConfigDecision, rng: Randomness
+) -> Pending[None]:
     """Store a decision on what this broker knows, made again on what is stored."""
     if isinstance(decision, StoredConfigs):
 
@@ -226,7 +243,7 @@ def _store(context: Context, resource: Requested, decision: ConfigDecision) -> P
             by = encoding(context.services.settings.raw)
             if by is None or decided.entity_type != BROKERS:
                 return decided.settings
-            return encoded(by, decided.settings, stored, context.services.rng.bytes)
+            return encoded(by, decided.settings, stored, rng.bytes)
 
         return context.services.controller.admin.alter_config(
             decision.entity_type,

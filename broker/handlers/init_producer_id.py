@@ -25,6 +25,7 @@ from odradek.broker.handlers.shared.authorization import require
 from odradek.broker.handlers.shared.handler import Context, Delayed, Reply
 from odradek.broker.handlers.shared.transactional_ids import error_for, shard_of
 from odradek.broker.handlers.shared.waiting import wait_for
+from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.security.acl.permission import (
     IDEMPOTENT_WRITE,
     WRITE_TOPIC,
@@ -44,14 +45,15 @@ BLOCK_WAIT_MS: Final = 1_000
 FENCED_FROM: Final = 4
 
 
-async def run(context: Context, request: InitProducerIdRequest) -> Reply | Delayed:
+async def run(
+    context: Context, request: InitProducerIdRequest, *, producer_ids: ProducerIds
+) -> Reply | Delayed:
     """A new id with epoch 0, or what the coordinator of the transactional id decides."""
     _authorize(context, request.transactional_id)
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         raise BrokerError(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
-        return await _run_transactional(context, request)
-    producer_ids = context.services.producer_ids
+        return await _run_transactional(context, request, producer_ids)
     try:
         return Reply(_given(producer_ids.take()))
     except BrokerError as refusal:
@@ -82,11 +84,12 @@ def _authorize(context: Context, transactional_id: str | None) -> None:
         raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
-async def _run_transactional(context: Context, request: InitProducerIdRequest) -> Reply | Delayed:
+async def _run_transactional(
+    context: Context, request: InitProducerIdRequest, producer_ids: ProducerIds
+) -> Reply | Delayed:
     name = request.transactional_id or ""
     if name and not 0 < request.transaction_timeout_ms <= _timeout_max_ms(context):
         raise BrokerError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
-    producer_ids = context.services.producer_ids
     expected = None
     if request.producer_id != NO_PRODUCER_ID:
         expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)

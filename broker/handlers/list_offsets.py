@@ -28,6 +28,7 @@ from typing import Final
 from odradek.broker.handlers.shared.authorization import refused_names
 from odradek.broker.handlers.shared.handler import Context, Delayed, Reply
 from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.time_lookups import TimeLookups
 from odradek.broker.security.acl.permission import DESCRIBE_TOPIC
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.list_offsets import (
@@ -62,11 +63,13 @@ Position = tuple[int, int, int]
 NOWHERE: Final = (-1, -1, -1)
 
 
-async def run(context: Context, request: ListOffsetsRequest) -> Reply | Delayed:
+async def run(
+    context: Context, request: ListOffsetsRequest, *, time_lookups: TimeLookups
+) -> Reply | Delayed:
     """Look up an offset for each partition; searches that take long run in threads."""
     if context.version == 0:
         return Reply(await _starts_of_segments(context, request))
-    search = _Search(context, request)
+    search = _Search(context, request, time_lookups)
     await search.begin()
     if search.is_done:
         return Reply(await search.response())
@@ -81,8 +84,11 @@ Key = tuple[str, int]
 class _Search:
     """A request, and what is known of its partitions so far."""
 
-    def __init__(self, context: Context, request: ListOffsetsRequest) -> None:
+    def __init__(
+        self, context: Context, request: ListOffsetsRequest, time_lookups: TimeLookups
+    ) -> None:
         self._context = context
+        self._time_lookups = time_lookups
         names = [topic.name for topic in request.topics]
         self._refused = refused_names(context, DESCRIBE_TOPIC, names)
         self._request = request
@@ -132,7 +138,7 @@ class _Search:
             self._lookups.pop(key, None)
             return
         except TooLong:
-            self._lookups[key] = _start(self._context, topic, partition)
+            self._lookups[key] = self._start(topic, partition)
             return
         except BrokerError as error:
             self._known[key] = _refused(partition, error.code)
@@ -171,16 +177,17 @@ class _Search:
             topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
         return ListOffsetsResponse(topics=topics)
 
-
-def _start(context: Context, topic: str, requested_partition: ListOffsetsPartition) -> TimeLookup:
-    partition = context.services.partitions.get(topic, requested_partition.partition_index)
-    assert partition is not None, "it was looked into just now"
-    timestamp = (
-        None
-        if requested_partition.timestamp_ms == MAX_TIMESTAMP
-        else requested_partition.timestamp_ms
-    )
-    return context.services.time_lookups.start(partition, timestamp)
+    def _start(self, topic: str, requested_partition: ListOffsetsPartition) -> TimeLookup:
+        partition = self._context.services.partitions.get(
+            topic, requested_partition.partition_index
+        )
+        assert partition is not None, "it was looked into just now"
+        timestamp = (
+            None
+            if requested_partition.timestamp_ms == MAX_TIMESTAMP
+            else requested_partition.timestamp_ms
+        )
+        return self._time_lookups.start(partition, timestamp)
 
 
 async def _starts_of_segments(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:

@@ -11,19 +11,29 @@ Source: Kafka's KafkaApis.handleRenewTokenRequestZk.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from odradek.broker.handlers.shared.handler import Context, Reply
-from odradek.broker.handlers.shared.token_requests import check_allowed, enabled_tokens
+from odradek.broker.handlers.shared.token_requests import check_allowed, enabled
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.renew_delegation_token import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
 )
 
+if TYPE_CHECKING:
+    from odradek.broker.security.tokens.delegation_tokens import DelegationTokens
 
-async def run(context: Context, request: RenewDelegationTokenRequest) -> Reply:
+
+async def run(
+    context: Context,
+    request: RenewDelegationTokenRequest,
+    *,
+    delegation_tokens: DelegationTokens | None,
+) -> Reply:
     """Its owner and its renewers may renew a token."""
     check_allowed(context)
-    expiry_ms = await enabled_tokens(context).renew(
+    expiry_ms = await enabled(delegation_tokens).renew(
         bytes(request.hmac), context.principal, request.renew_period_ms
     )
     return Reply(

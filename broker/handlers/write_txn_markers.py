@@ -17,7 +17,7 @@ from __future__ import annotations
 from odradek.broker.handlers.shared.authorization import is_authorized, require
 from odradek.broker.handlers.shared.handler import Context, Reply
 from odradek.broker.security.acl.permission import ALTER_CLUSTER, CLUSTER_ACTION
-from odradek.broker.transaction_markers import Marker
+from odradek.broker.transaction_markers import Marker, TransactionMarkers
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
@@ -33,11 +33,12 @@ MarkerWrites = dict[int, dict[str, dict[int, Pending[ErrorCode]]]]
 """By producer id, topic and partition; of a partition that is named twice the last result."""
 
 
-async def run(context: Context, request: WriteTxnMarkersRequest) -> Reply:
+async def run(
+    context: Context, request: WriteTxnMarkersRequest, *, transaction_markers: TransactionMarkers
+) -> Reply:
     """The response waits until every marker is replicated, or has an error."""
     if not is_authorized(context, ALTER_CLUSTER, log_if_denied=False):
         require(context, CLUSTER_ACTION)
-    markers = context.services.transaction_markers
     written: MarkerWrites = {}
     pendings: list[Pending[ErrorCode]] = []
     for writable_marker in request.markers:
@@ -50,7 +51,7 @@ async def run(context: Context, request: WriteTxnMarkersRequest) -> Reply:
         )
         for topic in writable_marker.topics:
             for index in topic.partition_indexes:
-                pending = markers.write(topic.name, index, marker)
+                pending = transaction_markers.write(topic.name, index, marker)
                 pendings.append(pending)
                 topics = written.setdefault(writable_marker.producer_id, {})
                 topics.setdefault(topic.name, {})[index] = pending

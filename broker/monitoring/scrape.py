@@ -166,7 +166,7 @@ def _broker(exposition: Exposition, sources: Sources) -> None:
         exposition.counters(counter(name, described(attribute)), [("", value)])
     for attribute, name in BROKER_GAUGES:
         exposition.metric(gauge(name, described(attribute)), getattr(metrics, attribute))
-    sessions = sources.services.fetch_sessions
+    sessions = sources.services.fetching.sessions
     present = gauge(
         "kafka_server_fetchsessioncache_numincrementalfetchsessions", "Incremental fetch sessions."
     )

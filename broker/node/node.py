@@ -409,8 +409,9 @@ class Node:
         self.services.controller.serve(self._platform.defer)
         if self.services.authorizer is not None:
             self.services.authorizer.serve(self._platform.defer)
-        if self.services.delegation_tokens is not None:
-            self.services.delegation_tokens.serve(self._platform.defer)
+        tokens = self.services.handler_parts.delegation_tokens
+        if tokens is not None:
+            tokens.serve(self._platform.defer)
         self._platform.descriptors.serve(parts.jobs.rebuild_index)
         parts.background.start()
         self._tls.serve(self._platform, parts.services.current_settings)

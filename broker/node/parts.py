@@ -52,7 +52,7 @@ from odradek.broker.replication.staged_appends import StagedAppends
 from odradek.broker.replication.time_lookups import TimeLookups
 from odradek.broker.security.sasl.scram_users import ScramUsers
 from odradek.broker.server.socket_server import SocketServer
-from odradek.broker.services import Services
+from odradek.broker.services import FetchParts, HandlerParts, Services
 from odradek.broker.settings.broker_settings import BrokerSettings, CurrentSettings
 from odradek.broker.settings.replication_rates import (
     FOLLOWER_RATE,
@@ -129,7 +129,7 @@ class NodeParts:
             disk_space=self._build_disk_space(),
             controller=self.services.controller,
             server=self.server,
-            tokens=self.services.delegation_tokens,
+            tokens=self.services.handler_parts.delegation_tokens,
             on_fatal=platform.on_fatal,
         )
 
@@ -153,10 +153,11 @@ class NodeParts:
             platform.supervisor,
             platform.scheduler,
             connections_max,
+            loop_watch=platform.loop_watch,
             sasl_listeners=build_sasl_listeners(
                 self.services.settings,
                 self.scram_users,
-                self.services.delegation_tokens,
+                self.services.handler_parts.delegation_tokens,
                 platform.rng,
             ),
             wheel=platform.wheel,
@@ -236,36 +237,45 @@ class NodeParts:
         return Services(
             current_settings=current,
             clock=platform.clock,
-            rng=platform.rng,
             metrics=platform.metrics,
-            loop_watch=platform.loop_watch,
             purgatory=platform.purgatory,
             partitions=self.partitions,
             appends=StagedAppends(platform.purgatory, platform.metrics),
-            fetch_sessions=FetchSessions(
-                settings.max_incremental_fetch_session_cache_slots, platform.rng.below
+            fetching=FetchParts(
+                FetchSessions(
+                    settings.max_incremental_fetch_session_cache_slots, platform.rng.below
+                ),
+                self.in_sync_replicas,
+                self._build_throttle(current, LEADER_RATE, LEADER_REPLICAS),
             ),
-            in_sync_replicas=self.in_sync_replicas,
-            leader_throttle=self._build_throttle(current, LEADER_RATE, LEADER_REPLICAS),
-            log_directory_moves=self.log_directory_moves,
-            time_lookups=TimeLookups(platform.files, self.jobs.search, platform.purgatory),
-            producer_ids=ProducerIds(self.controller_channel.allocate_producer_ids),
             topics=topics,
             auto_topic_creation=AutoTopicCreation(controller, current),
             controller=controller,
             logs=self._logs,
-            files=platform.files,
             groups=groups,
             transactions=transactions.coordinator,
-            transaction_markers=transactions.markers,
             transaction_verifier=transactions.verifier,
             client_quotas=self._build_client_quotas(settings),
-            scram_users=self.scram_users,
-            check_stores=self._tls.check_stores,
+            handler_parts=self._build_handler_parts(settings, controller),
             authorizer=authorizer,
-            delegation_tokens=self._build_delegation_tokens(settings, controller),
             has_peers=not self._coordination.is_embedded
             or tree_listener_address(settings) is not None,
+        )
+
+    def _build_handler_parts(
+        self, settings: BrokerSettings, controller: Controller
+    ) -> HandlerParts:
+        platform = self._platform
+        return HandlerParts(
+            log_directory_moves=self.log_directory_moves,
+            time_lookups=TimeLookups(platform.files, self.jobs.search, platform.purgatory),
+            producer_ids=ProducerIds(self.controller_channel.allocate_producer_ids),
+            files=platform.files,
+            rng=platform.rng,
+            transaction_markers=self.transactions.markers,
+            scram_users=self.scram_users,
+            check_stores=self._tls.check_stores,
+            delegation_tokens=self._build_delegation_tokens(settings, controller),
         )
 
     def _build_authorizer(
@@ -320,7 +330,7 @@ class NodeParts:
             partitions=self.partitions,
             groups=groups,
             clients=peers.clients,
-            new_producer_id=lambda: self.services.producer_ids.take(),
+            new_producer_id=lambda: self.services.handler_parts.producer_ids.take(),
             transaction_version=lambda: self.services.controller.features.level(
                 TRANSACTION_VERSION
             ),

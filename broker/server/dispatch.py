@@ -228,7 +228,7 @@ class Dispatcher:
         return loaded
 
     def _load_api(self, api: Api) -> LoadedApi:
-        return LoadedApi(api)
+        return LoadedApi(api, self._services.handler_parts)
 
     def prepare_first_requests(self) -> Iterator[None]:
         """Load what `FIRST_REQUESTS` need, before they arrive: a handler or a codec a step.
@@ -290,7 +290,6 @@ class Dispatcher:
         return Context(
             self._services,
             header.version,
-            header.correlation_id,
             header.client_id,
             self._now_ms or self._read_clock(),
             connection.listener_name,
@@ -307,7 +306,6 @@ class Dispatcher:
         context = Context(
             self._services,
             header.version,
-            header.correlation_id,
             header.client_id,
             self._now_ms or self._read_clock(),
             connection.listener_name,

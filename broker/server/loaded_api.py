@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from odradek.broker.handlers.shared.handler import Handler
 from odradek.broker.handlers.shared.table import ADMINISTRATIVE, Api
 from odradek.broker.server.transmit import Parts
+from odradek.broker.services import HandlerParts
 from odradek.protocol.api_keys import ApiKey, messages_of
 from odradek.protocol.compiler import decoder, parts_encoder, step_decoder, step_encoder
 from odradek.protocol.headers import RequestHeader, response_header_version
@@ -19,6 +21,14 @@ if TYPE_CHECKING:
 
 HEADS: Final = (Struct(">ii"), Struct(">iix"))
 """An int32 size and response header 0 or 1 without tags."""
+
+
+class HandlerWithParts:
+    """A handler with the parts that its row in the table names."""
+
+    def __init__(self, handler: Handler, api: Api, parts: HandlerParts) -> None:
+        self.run = partial(handler.run, **{name: getattr(parts, name) for name in api.takes})
+        self.failed = handler.failed
 
 
 class LoadedApi:
@@ -36,13 +46,15 @@ class LoadedApi:
         "times",
     )
 
-    def __init__(self, api: Api, handler: Handler | None = None) -> None:
+    def __init__(self, api: Api, parts: HandlerParts, handler: Handler | None = None) -> None:
         """handler  in place of the module that the table names"""
         self.api = api
         self.name = ApiKey(api.key).name
         self.request, self.response = messages_of(api.key)
         if handler is None:
             handler = import_module(f"odradek.broker.handlers.{api.module}")
+            if api.takes:
+                handler = HandlerWithParts(handler, api, parts)
             if api.key in ADMINISTRATIVE:
                 # Imported at the first such request: most starts need none of it.
                 from odradek.broker.server.audit import AuditedHandler

@@ -41,6 +41,7 @@ from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.frames import BufferPool, FrameReader, ScratchBuffer
 from odradek.runtime.host_names import first_address
 from odradek.runtime.lent_memory import POISON
+from odradek.runtime.loop_watch import LoopWatch
 from odradek.runtime.scheduler import Scheduler
 from odradek.runtime.tasks import Supervisor
 from odradek.runtime.wheel_driver import WheelDriver
@@ -85,6 +86,7 @@ class SocketServer:
         scheduler: Scheduler,
         connections_max: Callable[[], int],
         *,
+        loop_watch: LoopWatch,
         sasl_listeners: Mapping[str, SaslListener] = NO_SASL,
         wheel: WheelDriver,
         make_dispatcher: Callable[[Services, Scheduler, Budget], Dispatcher] = Dispatcher,
@@ -106,11 +108,10 @@ class SocketServer:
         self._metrics = services.metrics
         self.budget = Budget(max(0, services.settings.queued_max_request_bytes) or BYTES_MAX)
         self.scheduler = scheduler
-        dispatcher = make_dispatcher(services, scheduler, self.budget)
-        self.dispatcher = dispatcher
+        self.dispatcher = dispatcher = make_dispatcher(services, scheduler, self.budget)
         self.context = ServerContext(
             loop=loop,
-            loop_watch=services.loop_watch,
+            loop_watch=loop_watch,
             metrics=services.metrics,
             scheduler=self.scheduler,
             budget=self.budget,

@@ -16,9 +16,11 @@ from odradek.protocol.messages import alter_configs as alter_messages
 from odradek.protocol.messages import describe_configs as describe_messages
 from odradek.protocol.messages import incremental_alter_configs as incremental_messages
 from odradek.runtime.metrics import BrokerMetrics
+from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.runtime.timers import TimingWheel
 from tests.support.handlers import outcome_of
 
+RNG = SeededRandomness(0)
 LOGGER = logging.getLogger("odradek.tests.levels")
 
 
@@ -27,12 +29,11 @@ def context(settings: BrokerSettings, controller: Any, version: int = 1) -> Cont
     services = SimpleNamespace(
         settings=settings,
         authorizer=None,
-        check_stores=no_stores,
         controller=controller,
         purgatory=Purgatory(TimingWheel(0), BrokerMetrics(), Purgatory.run_notified),
     )
     services_as_given: Any = services
-    return Context(services_as_given, version, 1, "test", 0, "PLAINTEXT", "127.0.0.1", 1)
+    return Context(services_as_given, version, "test", 0, "PLAINTEXT", "127.0.0.1", 1)
 
 
 def describe(
@@ -80,7 +81,9 @@ def change(
         ],
         validate_only=validate_only,
     )
-    outcome: Reply | Delayed = outcome_of(incremental_alter_configs.run(surroundings, request))
+    outcome: Reply | Delayed = outcome_of(
+        incremental_alter_configs.run(surroundings, request, check_stores=no_stores, rng=RNG)
+    )
     return outcome
 
 
@@ -101,7 +104,9 @@ def replace(
         ],
         validate_only=validate_only,
     )
-    outcome: Reply | Delayed = outcome_of(alter_configs.run(surroundings, request))
+    outcome: Reply | Delayed = outcome_of(
+        alter_configs.run(surroundings, request, check_stores=no_stores, rng=RNG)
+    )
     return outcome
 
 

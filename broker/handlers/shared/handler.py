@@ -8,6 +8,9 @@ slices between which other connections are served.  The next requests of their o
 meanwhile, as in Kafka.  State may change at each `await`, as it may between two requests: what was
 checked before one must be checked again after it.
 
+What an API needs besides `Services` is named in its row of the table, and `run` gets it as keyword
+arguments.
+
 A request that others need not wait for has an outcome that says what it waits for: `Staged`,
 `Delayed`.
 """
@@ -33,7 +36,6 @@ class Context:
 
     services: Services
     version: int
-    correlation_id: int
     client_id: str | None
     now_ms: int
     """Wall time when the request was read, milliseconds since 1970."""

@@ -55,6 +55,6 @@ class MeasuredPlan:
         quota.record(user, client_id, -size, now_ms)
         session_id = self.session_id
         if not self._plan.is_incremental:
-            services.fetch_sessions.close(session_id)
+            services.fetching.sessions.close(session_id)
             session_id = 0
         return FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id, responses=[])

@@ -21,9 +21,8 @@ def check_allowed(context: Context) -> None:
         raise BrokerError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
 
 
-def enabled_tokens(context: Context) -> DelegationTokens:
+def enabled(tokens: DelegationTokens | None) -> DelegationTokens:
     """raises  BrokerError DELEGATION_TOKEN_AUTH_DISABLED, without delegation.token.secret.key"""
-    tokens = context.services.delegation_tokens
     if tokens is None:
         raise BrokerError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
     return tokens

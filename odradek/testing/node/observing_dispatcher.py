@@ -80,7 +80,8 @@ class ObservingDispatcher(Dispatcher):
         loaded = super()._load_api(api)
         if self._release is None or api.key != ApiKey.API_VERSIONS:
             return loaded
-        return LoadedApi(api, ReleaseApiVersions(loaded.handler, self._release))
+        handler = ReleaseApiVersions(loaded.handler, self._release)
+        return LoadedApi(api, self._services.handler_parts, handler)
 
 
 class ReleaseApiVersions:

@@ -29,7 +29,7 @@ class Client:
         self.files = MemoryFileSystem(folders=[FOLDER])
         self.node = StoredNode(self.files, seed=1, entries_max=1_000)
 
-    def ask(self, handler: Any, request: Any, version: int) -> AwaitedResponse:
+    def ask(self, handler: Any, request: Any, version: int, **parts: Any) -> AwaitedResponse:
         node = self.node
         services: Any = SimpleNamespace(
             settings=node.settings,
@@ -37,12 +37,11 @@ class Client:
             topics=node.topics,
             auto_topic_creation=node.topic_creation,
             purgatory=node.purgatory,
-            producer_ids=node.producer_ids,
             client_quotas=ClientQuotas(11, 1_000, 11, 1_000),
         )
-        context = Context(services, version, 1, "c", 0, "PLAINTEXT", "192.0.2.1", 1)
+        context = Context(services, version, "c", 0, "PLAINTEXT", "192.0.2.1", 1)
         try:
-            outcome = outcome_of(handler.run(context, request))
+            outcome = outcome_of(handler.run(context, request, **parts))
         except BrokerError as error:
             outcome = Reply(handler.failed(request, error.code, error.message))
         return AwaitedResponse(node, handler, request, outcome)
@@ -66,7 +65,7 @@ class Client:
             producer_id=-1,
             producer_epoch=-1,
         )
-        return self.ask(init_producer_id, request, 4)
+        return self.ask(init_producer_id, request, 4, producer_ids=self.node.producer_ids)
 
 
 class AwaitedResponse:

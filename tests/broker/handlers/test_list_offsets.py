@@ -23,6 +23,8 @@ from tests.support.logs import NOW_MS, batch
 from tests.support.replicas import BROKER_ID, Replicas
 
 MAX_TIMESTAMP, LAST_TIERED = -3, -5
+NO_LOOKUPS: Any = None
+"""Searches in threads, which these requests need none of."""
 NOT_AVAILABLE = ErrorCode.OFFSET_NOT_AVAILABLE
 
 
@@ -30,11 +32,11 @@ def ask(replicas: Replicas, timestamp: int, *, replica_id: int = -1) -> tuple[in
     """(offset, error)."""
     parts: dict[str, Any] = dict.fromkeys(Services._fields)
     parts |= {"partitions": replicas.partitions, "topics": SimpleNamespace()}
-    context = Context(Services(**parts), 9, 1, "test", NOW_MS, "PLAINTEXT", "localhost", 1)
+    context = Context(Services(**parts), 9, "test", NOW_MS, "PLAINTEXT", "localhost", 1)
     partition = ListOffsetsPartition(partition_index=0, timestamp_ms=timestamp, max_num_offsets=1)
     topic = ListOffsetsTopic(name="orders", partitions=[partition])
     request = ListOffsetsRequest(replica_id=replica_id, topics=[topic])
-    reply = outcome_of(list_offsets.run(context, request))
+    reply = outcome_of(list_offsets.run(context, request, time_lookups=NO_LOOKUPS))
     result = reply.response.topics[0].partitions[0]
     return result.offset, ErrorCode(result.error_code)
 

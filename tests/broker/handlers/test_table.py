@@ -9,6 +9,7 @@ from importlib import import_module
 import pytest
 
 from odradek.broker.handlers.shared.table import HANDLERS, Api
+from odradek.broker.services import HandlerParts, Services
 from odradek.protocol.api_keys import ApiKey, messages_of
 from odradek.protocol.schema import schema_of
 
@@ -21,7 +22,13 @@ def name(api: Api) -> str:
 def test_each_row_names_a_module_with_a_handler(api: Api) -> None:
     assert api.module == ApiKey(api.key).name.lower()
     module = import_module(f"odradek.broker.handlers.{api.module}")
-    assert list(inspect.signature(module.run).parameters) == ["context", "request"]
+    first, second, *taken = inspect.signature(module.run).parameters.values()
+    assert (first.name, second.name) == ("context", "request")
+    declared = inspect.get_annotations(HandlerParts)
+    assert [parameter.name for parameter in taken] == list(api.takes)
+    for parameter in taken:
+        assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        assert parameter.annotation == declared[parameter.name].__forward_arg__
     assert list(inspect.signature(module.failed).parameters) == ["request", "code", "message"]
 
 
@@ -47,6 +54,12 @@ def test_docstring_says_what_each_version_brought(api: Api) -> None:
     text = import_module(f"odradek.broker.handlers.{api.module}").__doc__ or ""
     named = {int(version) for version in re.findall(r"^    (\d+) {2,3}\S", text, re.M)}
     assert set(range(api.min_version + 1, api.max_version + 1)) - named == set()
+
+
+def test_parts_of_single_handlers_are_not_among_the_services() -> None:
+    taken = {name for api in HANDLERS for name in api.takes}
+    assert taken == set(HandlerParts._fields), "each has a handler that takes it"
+    assert not taken & set(Services._fields)
 
 
 def test_keys_ascend_and_appear_once() -> None:
