@@ -1,12 +1,15 @@
 """Files that an operator or another file names: each is read up to a bound, and none is waited for.
 
-A device has no end, and opening a named pipe waits for a program that writes to it.
+A device has no end, and opening a named pipe waits for a program that writes to it.  The tables of
+the package are files of it.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+from functools import cache
+from pathlib import Path
 from stat import S_ISDIR, S_ISFIFO
 from typing import BinaryIO, Final
 
@@ -58,3 +61,14 @@ def system_error_text(error: BaseException) -> str:
     reason = error.strerror or str(error) or type(error).__name__
     names = [str(name) for name in (error.filename, error.filename2) if name is not None]
     return ": ".join([" -> ".join(names), reason]) if names else reason
+
+
+@cache
+def read_rows(module_file: str, name: str) -> list[list[str]]:
+    """The rows of the table `name` beside a module, below that of its columns.
+
+    Values are separated by tabs.
+    module_file  `__file__` of the module
+    """
+    text = Path(module_file).with_name(name).read_text(encoding="utf-8")
+    return [line.split("\t") for line in text.splitlines()[1:]]

@@ -23,7 +23,6 @@ SHELLS: Final = ("bash", "zsh", "tcsh")
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
     parser = argparse.ArgumentParser(
         prog="odradek completion",
         description="Print the script by which a shell completes the commands and options of"

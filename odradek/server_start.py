@@ -32,7 +32,6 @@ OUTPUT_FILE: Final = "kafkaServer.out"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Start a broker; returns the exit code."""
     words = list(arguments)
     is_daemon = words[:1] == [DAEMON]
     if is_daemon:

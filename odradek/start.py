@@ -71,7 +71,6 @@ def _no_report(address: str, log_dirs: tuple[str, ...], control: str | None) -> 
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
     parser = argparse.ArgumentParser(
         prog="odradek start",
         description="Start a broker in the foreground.  Without CONFIG it listens on "

@@ -9,8 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Final
 
 from odradek.bounded_files import system_error_text
@@ -20,31 +19,35 @@ from odradek.broker.settings.types import InvalidValueError, SettingsError
 from odradek.container.environment import ContainerConfig
 from odradek.container.sources import DEFAULT, read_config
 from odradek.runtime.java_properties import escaped_value, properties_text
+from odradek.tools.private_files import write_private
 
 HIDDEN: Final = "[hidden]"
-OWNER_ONLY: Final = 0o600
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
     parser = argparse.ArgumentParser(
         prog="odradek container-config",
         description="Print the settings that a container makes of its environment, of a mounted "
         "server.properties and of its defaults; values of secrets are hidden.",
     )
     add_variables(parser)
-    parser.add_argument(
-        "--default",
-        default=DEFAULT,
-        metavar="FILE",
-        help=f"the settings of a broker alone (default: {DEFAULT})",
-    )
+    add_default(parser)
     parser.add_argument(
         "--write",
         metavar="FILE",
         help="write the settings into a file that only its owner may read, with their secrets",
     )
     return parser
+
+
+def add_default(parser: argparse.ArgumentParser) -> None:
+    """Add the argument --default."""
+    parser.add_argument(
+        "--default",
+        default=DEFAULT,
+        metavar="FILE",
+        help=f"the settings of a broker alone (default: {DEFAULT})",
+    )
 
 
 def add_variables(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +74,6 @@ def variable(text: str) -> tuple[str, str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print or write the settings; returns the exit code."""
     options = build_parser().parse_args(list(arguments))
     try:
         config = read_config({**os.environ, **dict(options.variables)}, options.default)
@@ -79,7 +81,7 @@ def main(arguments: Sequence[str]) -> int:
         for warning in config.warnings:
             print(f"odradek: {warning}", file=sys.stderr)
         if options.write:
-            _write(options.write, config.settings)
+            write_private(options.write, properties_text(config.settings))
         else:
             rows = shown(config)
             sys.stdout.writelines(f"{name}={escaped_value(text)}\n" for name, text in rows)
@@ -116,12 +118,3 @@ def shown(config: ContainerConfig) -> list[tuple[str, str]]:
         is_secret = definition is None or definition.is_sensitive
         rows.append((name, HIDDEN if is_secret else text))
     return rows
-
-
-def _write(path: str, settings: Mapping[str, str]) -> None:
-    """raises  OSError"""
-    text = properties_text(settings)
-    Path(path).unlink(missing_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
-    with open(descriptor, "w", encoding="ascii") as file:
-        file.write(text)

@@ -20,7 +20,6 @@ TIMEOUT_S: Final = 600.0
 
 
 def main(address: str) -> int:
-    """Create the topics of this environment; returns the exit code."""
     topics = new_topics(os.environ)
     text = os.environ.get("START_TIMEOUT", "")
     timeout_s = float(text) if text.isascii() and text.isdecimal() else TIMEOUT_S

@@ -10,7 +10,6 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
-from contextlib import closing
 from typing import Final
 
 from odradek.bounded_files import system_error_text
@@ -29,7 +28,6 @@ LOCAL: Final = "127.0.0.1"
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
     parser = argparse.ArgumentParser(
         prog="odradek container-health",
         description="Check that the broker of this container serves clients on its first listener.",
@@ -44,7 +42,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Check; returns the exit code."""
     options = build_parser().parse_args(list(arguments))
     try:
         zookeeper = zookeeper_properties(os.environ)
@@ -81,5 +78,5 @@ def _check(listener: Listener) -> None:
     if listener.protocol != "PLAINTEXT":
         _connect(address.host, address.port)
         return
-    with closing(Client(address.address, timeout_ms=TIMEOUT_MS)) as client:
+    with Client(address.address, timeout_ms=TIMEOUT_MS) as client:
         client.any_broker(MetadataRequest(topics=[]), MetadataResponse)

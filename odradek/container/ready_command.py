@@ -25,7 +25,6 @@ CONNECT_TIMEOUT_S: Final = 10.0
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
     parser = argparse.ArgumentParser(
         prog="odradek container-ready",
         description="Wait until brokers, or a ZooKeeper, serve their clients, as `cub` and `ub` "
@@ -43,7 +42,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Wait; returns the exit code."""
     options = build_parser().parse_args(list(arguments))
     if options.command == "kafka-ready":
         reason = wait_for_brokers(options.bootstrap_servers, options.count, options.timeout_s)

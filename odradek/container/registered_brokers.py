@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import closing
 from typing import Final
 
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -17,7 +16,7 @@ def wait_for_brokers(bootstrap: str, count: int, timeout_s: float) -> str | None
     end_s = time.monotonic() + timeout_s
     while True:
         try:
-            with closing(Client(bootstrap)) as client:
+            with Client(bootstrap) as client:
                 request = MetadataRequest(topics=[])
                 response = client.any_broker(request, MetadataResponse)
             reason = f"{len(response.brokers)} of {count} brokers have registered"

@@ -26,11 +26,10 @@ from odradek.container.zookeeper_config import zookeeper_properties
 from odradek.launcher import module_command
 from odradek.start import main as start
 from odradek.started_lines import print_started_lines
-from odradek.tools.settings_arguments import override
+from odradek.tools.settings_arguments import add_override
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
     parser = argparse.ArgumentParser(
         prog="odradek container-start",
         description="Start the broker of a container with the settings that `odradek "
@@ -45,19 +44,11 @@ def build_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="a directory that is formatted keeps its cluster id; the variable is for a new one",
     )
-    parser.add_argument(
-        "--override",
-        action="append",
-        type=override,
-        default=[],
-        metavar="KEY=VALUE",
-        help="a setting that takes precedence; may be repeated",
-    )
+    add_override(parser, "a setting that takes precedence; may be repeated")
     return parser
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Start the broker and run it until SIGTERM or SIGINT; returns the exit code."""
     options = build_parser().parse_args(list(arguments))
     environment = {**os.environ, **dict(options.variables)}
     try:

@@ -20,7 +20,7 @@ from odradek.container.refusal import EnvironmentRefused
 from odradek.container.zookeeper_config import coordination_settings
 from odradek.runtime.java_properties import PropertiesError, parse_properties
 from odradek.start import main as start
-from odradek.tools.settings_arguments import override
+from odradek.tools.settings_arguments import add_override
 
 FILE_BYTES_MAX: Final = 4 << 20
 DATA_OF_APACHE: Final = "version-2"
@@ -28,7 +28,6 @@ DATA_OF_APACHE: Final = "version-2"
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
     parser = argparse.ArgumentParser(
         prog="odradek zookeeper-server-start",
         description="Serve the coordination of brokers to clients of ZooKeeper: one server, "
@@ -36,19 +35,11 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("-daemon", action="store_true", help="refused: run it in the background")
     parser.add_argument("config", metavar="FILE", help="a zookeeper.properties file")
-    parser.add_argument(
-        "--override",
-        action="append",
-        type=override,
-        default=[],
-        metavar="KEY=VALUE",
-        help="a setting that overrides the file; may be repeated",
-    )
+    add_override(parser, "a setting that overrides the file; may be repeated")
     return parser
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve until SIGTERM or SIGINT; returns the exit code."""
     parser = build_parser()
     options = parser.parse_args(list(arguments))
     if options.daemon:

@@ -22,7 +22,6 @@ INTERRUPTED: Final = 130
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
     parser = argparse.ArgumentParser(
         prog="odradek demo",
         description="Run brokers on this machine and show what they do when something fails.",
@@ -76,7 +75,6 @@ def _lag_ms(text: str) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one demo; returns the exit code."""
     options = build_parser().parse_args(list(arguments))
     from odradek.tools.cluster.supervised import StopRequested, SupervisionError
     from odradek.tools.console.library import LibraryMissingError

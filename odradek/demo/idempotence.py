@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -163,7 +162,7 @@ def _send_by_hand(address: str) -> SentByHand:
 
     raises  ClientError
     """
-    with closing(Client(address)) as client:
+    with Client(address) as client:
         asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
         given = client.any_broker(asked, InitProducerIdResponse)
         first, repeated, gap, last = (

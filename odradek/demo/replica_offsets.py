@@ -6,13 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.create_topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 from odradek.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -20,12 +13,12 @@ from odradek.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from odradek.tools.client import Client, ClientError
+from odradek.tools.topics.requests import create_topics, new_topic
 
 LATEST: Final = -1
 CONSUMER: Final = -1
 DEBUGGING_CONSUMER: Final = -2
 """Followers serve it, too, and its latest offset is the log end offset."""
-CREATE_TIMEOUT_MS: Final = 30_000
 
 
 class ReplicaOffsets(NamedTuple):
@@ -57,18 +50,8 @@ class DemoCluster:
 
         raises  ClientError, also when it is refused
         """
-        new = CreatableTopic(
-            name=topic,
-            num_partitions=-1,
-            replication_factor=-1,
-            assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=list(replicas))],
-            configs=[CreatableTopicConfig(name=key, value=text) for key, text in configs.items()],
-        )
-        response = self._client.controller(
-            CreateTopicsRequest(topics=[new], timeout_ms=CREATE_TIMEOUT_MS, validate_only=False),
-            CreateTopicsResponse,
-        )
-        (created,) = response.topics
+        new = new_topic(topic, assignment=[replicas], configs=configs)
+        (created,) = create_topics(self._client, [new])
         if created.error_code:
             raise ClientError(f"{topic} cannot be created: {ErrorCode(created.error_code).name}")
 
@@ -105,5 +88,4 @@ class DemoCluster:
         return response.topics[0].partitions[0].offset
 
     def close(self) -> None:
-        """Close the connections."""
         self._client.close()

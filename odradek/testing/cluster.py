@@ -6,7 +6,6 @@ import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from odradek.testing.broker import (
@@ -269,12 +268,7 @@ class Cluster(KafkaHandle):
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is not None:
             for number, broker in enumerate(self.brokers):
                 broker.keep_log()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Final, Self
 
 from odradek.testing.control import ControlClient, ControlFailed
@@ -83,10 +82,5 @@ class ConnectedBroker(KafkaHandle):
     def __enter__(self) -> Self:
         return self.wait_until_ready()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self.close()

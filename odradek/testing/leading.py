@@ -81,7 +81,7 @@ def _partitions(client: Client) -> Iterator[MetadataResponsePartition]:
     """All partitions as each broker knows them."""
     request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
     for broker in client.metadata([]).brokers:
-        connection = client.connection(broker.node_id, broker.host, broker.port)
+        connection = client.connection(broker)
         for topic in connection.request(request, MetadataResponse).topics:
             yield from topic.partitions
 

@@ -8,12 +8,6 @@ from difflib import get_close_matches
 from typing import Final, NamedTuple
 
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 from odradek.protocol.messages.fetch import (
     AbortedTransaction,
     FetchPartition,
@@ -35,17 +29,17 @@ from odradek.protocol.records.record import decode_records
 from odradek.protocol.topic_partition import ZERO_UUID, TopicPartition
 from odradek.tools.client import BrokerConnection, Client, ClientError
 from odradek.tools.consumer_groups.group_offsets import committed_offsets
-from odradek.tools.errors import KafkaError, refused, timed_out
+from odradek.tools.errors import KafkaError, check, refused, timed_out
 from odradek.tools.partition_offsets import (
     RETRIED,
     list_offsets,
     partitions_of,
 )
+from odradek.tools.topics.requests import create_topics, new_topic
 from odradek.tools.transactions.queries import list_transactions
 
 OTHERS_MAX: Final = 5
 """Topics in the text of `UnknownTopic`."""
-REQUEST_TIMEOUT_MS: Final = 30_000
 NAMED_TOPICS_VERSION: Final = 12
 """The last version of Fetch that names topics."""
 READ_COMMITTED: Final = 1
@@ -85,20 +79,8 @@ def create_topic(
 
     raises  KafkaError, ClientError
     """
-    request = CreateTopicsRequest(
-        topics=[
-            CreatableTopic(
-                name=name,
-                num_partitions=partitions,
-                replication_factor=replication_factor,
-                assignments=[],
-                configs=[CreatableTopicConfig(name=key, value=configs[key]) for key in configs],
-            )
-        ],
-        timeout_ms=REQUEST_TIMEOUT_MS,
-    )
-    response = client.controller(request, CreateTopicsResponse)
-    (result,) = response.topics
+    new = new_topic(name, partitions, replication_factor, configs=configs)
+    (result,) = create_topics(client, [new])
     if result.error_code:
         raise refused(result.error_code, f"{name}: {result.error_message or result.error_code}")
     if client.retry(lambda: True if _is_known(client, name) else None) is None:
@@ -112,7 +94,7 @@ def _is_known(client: Client, topic: str) -> bool:
         allow_auto_topic_creation=False,
     )
     for broker in client.metadata([]).brokers:
-        connection = client.connection(broker.node_id, broker.host, broker.port)
+        connection = client.connection(broker)
         (topic_metadata,) = connection.request(request, MetadataResponse).topics
         if topic_metadata.error_code or any(
             partition.leader_id < 0 for partition in topic_metadata.partitions
@@ -150,7 +132,7 @@ def groups_with_members(client: Client) -> list[str]:
     """Names of the groups of all brokers that have members, sorted."""
     groups = []
     for broker in client.metadata([]).brokers:
-        connection = client.connection(broker.node_id, broker.host, broker.port)
+        connection = client.connection(broker)
         response = connection.request(ListGroupsRequest(), ListGroupsResponse)
         if response.error_code and response.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             raise refused(response.error_code)
@@ -195,7 +177,7 @@ def _partitions_of(client: Client, topic: str) -> list[TopicPartition]:
         others: set[str] = set()
         for broker in client.metadata([]).brokers:
             with suppress(ClientError):
-                connection = client.connection(broker.node_id, broker.host, broker.port)
+                connection = client.connection(broker)
                 request = MetadataRequest(topics=None)
                 for topic_metadata in connection.request(request, MetadataResponse).topics:
                     others.add(topic_metadata.name or "")
@@ -268,8 +250,7 @@ def _fetch(
         data = response.responses[0].partitions[0]
         if data.error_code in RETRIED:
             return None
-        if data.error_code:
-            raise refused(data.error_code)
+        check(data)
         return data
 
     data = client.retry(attempt)
@@ -284,7 +265,7 @@ def _leader(client: Client, partition: TopicPartition) -> BrokerConnection | Non
         if partition_metadata.partition_index == partition.partition:
             for broker in metadata.brokers:
                 if broker.node_id == partition_metadata.leader_id:
-                    return client.connection(broker.node_id, broker.host, broker.port)
+                    return client.connection(broker)
     return None
 
 

@@ -199,7 +199,7 @@ class Security:
     def store_users(self, client: Client) -> None:
         """Store the credentials of SCRAM.
 
-        raises  ToolError, ClientError
+        raises  ToolError
         """
         from odradek.tools.configs.scram_credentials import store_scram_credential
 

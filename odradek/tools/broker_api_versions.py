@@ -2,8 +2,6 @@
 
 Exit codes: 0 success, also when a broker cannot be reached (its line says so); 1 failure; 2 an
 invalid command line.  The reason is on stderr.
-Differs from Kafka: bootstrap addresses that cannot be reached are reported at once; no stack trace
-is printed; an invalid command line exits with 2 instead of 1.
 Source: Kafka 3.9's BrokerApiVersionsCommand, NodeApiVersions and ApiKeys.
 """
 
@@ -33,7 +31,6 @@ FLAGS: Final = CLIENT_FLAGS
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the versions of every broker; returns the exit code."""
     return run_with_client(arguments, WHAT_IT_DOES, _act, FLAGS)
 
 
@@ -46,7 +43,7 @@ def _act(client: Client, _: Options) -> None:
 
 def _versions(client: Client, broker: MetadataResponseBroker) -> str:
     try:
-        connection = client.connection(broker.node_id, broker.host, broker.port)
+        connection = client.connection(broker)
     except ClientError as error:
         return f"ERROR: {error}"
     return "(\n\t" + ",\n\t".join(rows(connection.api_versions)) + "\n)"

@@ -31,7 +31,6 @@ NOT_CHECKED: Final = 3
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
     parser = argparse.ArgumentParser(
         prog="odradek check-log-dirs",
         description="Verify the log directories of a stopped broker; nothing is changed.",
@@ -46,7 +45,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print findings and a summary; returns the exit code."""
     parser = build_parser()
     options = parser.parse_args(list(arguments))
     if "" in options.directories:

@@ -12,7 +12,7 @@ import re
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 
 from odradek.bounded_files import system_error_text
 from odradek.protocol.api_keys import ApiKey
@@ -38,6 +38,7 @@ from odradek.protocol.messages.sasl_authenticate import (
 from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from odradek.protocol.schema import schema_of
 from odradek.protocol.topic_partition import ZERO_UUID
+from odradek.tools.errors import ToolError
 from odradek.tools.security.errors import SecurityError
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ RENEWAL_SHARE: Final = 0.85
 """The part of a session's life time after which a connection authenticates again (KIP-368)."""
 
 
-class ClientError(Exception):
+class ClientError(ToolError):
     """The cluster cannot be reached, or its response cannot be read.  The message is one line."""
 
 
@@ -94,6 +95,14 @@ def parse_bootstrap(text: str) -> list[tuple[str, int]]:
             raise ClientError(f"'{shown}' is not an address of a broker (host:port)")
         addresses.append((host.removeprefix("[").removesuffix("]"), int(port)))
     return addresses
+
+
+class BrokerAddress(Protocol):
+    """What responses say of a broker."""
+
+    node_id: int
+    host: str
+    port: int
 
 
 def key_of(request: type) -> ApiKey:
@@ -256,7 +265,6 @@ class BrokerConnection:
         return bytes(data)
 
     def close(self) -> None:
-        """Close the socket."""
         self._socket.close()
 
 
@@ -326,7 +334,7 @@ class Client:
         """
         for broker in self.metadata([]).brokers:
             if broker.node_id == node_id:
-                return self._broker(node_id, broker.host, broker.port)
+                return self.connection(broker)
         raise ClientError(f"the cluster has no broker {node_id}")
 
     def coordinators(self, keys: Sequence[str], key_type: int = GROUP) -> list[Coordinator]:
@@ -354,9 +362,13 @@ class Client:
             )
         return rows
 
-    def connection(self, node_id: int, host: str, port: int) -> BrokerConnection:
+    def connection(self, broker: BrokerAddress) -> BrokerConnection:
         """The connection to a broker that a response has named; opened when there is none."""
-        return self._broker(node_id, host, port)
+        connection = self._brokers.get(broker.node_id)
+        if connection is None:
+            connection = self._connect(broker.host, broker.port)
+            self._brokers[broker.node_id] = connection
+        return connection
 
     def retry(self, attempt: Callable[[], Response | None]) -> Response | None:
         """Call `attempt` until it returns a value; None when it has not after `timeout_ms`."""
@@ -382,8 +394,13 @@ class Client:
         """Bound retries and new connections by `timeout_ms`; open connections keep theirs."""
         self._timeout_ms = timeout_ms
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
-        """Close every connection."""
         self._disconnect()
 
     def _disconnect(self) -> None:
@@ -412,14 +429,8 @@ class Client:
         metadata = self.metadata([])
         for broker in metadata.brokers:
             if broker.node_id == metadata.controller_id:
-                return self._broker(broker.node_id, broker.host, broker.port)
+                return self.connection(broker)
         return None
-
-    def _broker(self, node_id: int, host: str, port: int) -> BrokerConnection:
-        connection = self._brokers.get(node_id)
-        if connection is None:
-            connection = self._brokers[node_id] = self._connect(host, port)
-        return connection
 
     def _connect(self, host: str, port: int) -> BrokerConnection:
         return BrokerConnection(

@@ -5,7 +5,6 @@ reason is printed.
 
 Exit codes: 0 success; 1 failure (a line on stdout gives the reason), or a combination of options
 that is refused; 2 another invalid command line.
-Differs from Kafka: no stack trace is printed; an invalid command line exits with 2 instead of 1.
 Source: Kafka 3.9's ClientMetricsCommand.
 """
 
@@ -13,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from contextlib import closing
 from typing import Final
 
 from odradek.protocol.messages.list_config_resources import (
@@ -21,12 +19,11 @@ from odradek.protocol.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 from odradek.tools import options as command_line
-from odradek.tools.client import Client, ClientError, NotServedError
-from odradek.tools.client_config import open_client
+from odradek.tools.client import Client, NotServedError
 from odradek.tools.configs.resources import METRICS_SUBSCRIPTION, Resource, alter, describe
-from odradek.tools.errors import KafkaError, ToolError, error_name, refused
-from odradek.tools.options import INT32_MAX, Flag, Options, OptionsError
-from odradek.tools.run_command import run_command
+from odradek.tools.errors import KafkaError, ToolError, check, error_name
+from odradek.tools.options import INT32_MAX, Options, action_of, exclude, read_flags
+from odradek.tools.run_command import client_of, run_command
 
 WHAT_IT_DOES: Final = (
     "This tool describes and alters the subscriptions of a cluster to the metrics of its clients."
@@ -42,21 +39,7 @@ NOT_WITH: Final = {
 NOT_LISTED: Final = "The node does not support LIST_CLIENT_METRICS_RESOURCES"
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
 
-FLAGS: Final = (
-    Flag("bootstrap-server", "Addresses of brokers of the cluster.", "host:port,host:port"),
-    Flag("command-config", "A properties file for the connection to the brokers.", "file"),
-    Flag("alter", "Set configs of a resource, or delete those with an empty value."),
-    Flag("delete", "Delete the configs of a resource."),
-    Flag("describe", "Print the configs of a resource, or of all."),
-    Flag("list", "Print the names of the resources."),
-    Flag("name", "The name of a resource.", "name"),
-    Flag("generate-name", "Take a random UUID for the name."),
-    Flag("interval", "How often clients push metrics, in milliseconds.", "interval"),
-    Flag("match", "Which clients: client_id, client_instance_id, ...", "k1=v1,k2=v2"),
-    Flag("metrics", "Prefixes of names of metrics.", "m1,m2"),
-    Flag("version", "Print the version of Kafka that this tool matches."),
-    Flag("help", "Print this text."),
-)
+FLAGS: Final = (*command_line.CLIENT_FLAGS, *read_flags("client-metrics"))
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
@@ -65,20 +48,10 @@ def parse_options(arguments: Sequence[str]) -> Options:
     raises  OptionsError; HelpRequested for --help; ToolError for a combination without a meaning
     """
     options = command_line.parse(FLAGS, arguments, WHAT_IT_DOES)
-    if options.has("version"):
-        return options
-    actions = [action for action in ACTIONS if options.has(action)]
-    if len(actions) != 1:
-        listed = "--alter, --delete, --describe or --list"
-        message = f"Command must include exactly one action: {listed}."
-        raise OptionsError(message, shows_help=True)
-    (action,) = actions
+    action = action_of(options, ACTIONS, "--alter, --delete, --describe or --list.")
     if not options.has("bootstrap-server"):
         raise ToolError("--bootstrap-server must be specified.")
-    for other in NOT_WITH.get(action, ()):
-        if options.has(other):
-            message = f'Option "[{action}]" can\'t be used with option "[{other}]"'
-            raise OptionsError(message, shows_help=True)
+    exclude(options, action, NOT_WITH.get(action, ()))
     if action == "alter" and options.has("name") == options.has("generate-name"):
         raise ToolError("One of --name or --generate-name must be specified with --alter.")
     if action == "delete" and not options.has("name"):
@@ -91,14 +64,11 @@ def parse_options(arguments: Sequence[str]) -> Options:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one action; returns the exit code."""
     return run_command(arguments, FLAGS, parse_options, _act)
 
 
 def _act(options: Options) -> int:
-    bootstrap = options.value("bootstrap-server")
-    assert bootstrap is not None, "parse_options requires one"
-    with closing(open_client(bootstrap, options.value("command-config"))) as client:
+    with client_of(options) as client:
         try:
             if options.has("alter"):
                 _alter(client, options)
@@ -108,7 +78,7 @@ def _act(options: Options) -> int:
                 _describe(client, options.value("name"))
             else:
                 print("\n".join(_names(client)))
-        except (ToolError, ClientError) as error:
+        except ToolError as error:
             text = str(error)
             if isinstance(error, KafkaError):
                 text = text.removeprefix(f"{error_name(error.code)}: ")
@@ -150,13 +120,12 @@ def _describe(client: Client, name: str | None) -> None:
 def _names(client: Client) -> list[str]:
     """The resources, sorted.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     request = ListConfigResourcesRequest(resource_types=[METRICS_SUBSCRIPTION])
     try:
         response = client.any_broker(request, ListConfigResourcesResponse)
     except NotServedError as error:
         raise ToolError(NOT_LISTED) from error
-    if response.error_code:
-        raise refused(response.error_code)
+    check(response)
     return sorted(resource.resource_name for resource in response.config_resources)

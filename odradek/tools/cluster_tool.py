@@ -5,21 +5,20 @@
 
 Exit codes: 0 success; 1 failure; 2 an invalid command line.
 Differs from Kafka: --bootstrap-controller is that of KRaft, and is not there; no broker of a KRaft
-cluster is unregistered; an invalid command line exits with 2 instead of 1.
+cluster is unregistered.
 Source: Kafka 3.9's ClusterTool.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
-from contextlib import closing
 from typing import Final
 
 from odradek.protocol.api_keys import ApiKey
-from odradek.tools.client import Client, ClientError
+from odradek.tools.client import Client
 from odradek.tools.client_config import open_client
+from odradek.tools.errors import ToolError
 from odradek.tools.options import INT32_MAX
 from odradek.tools.run import run_tool
 
@@ -28,7 +27,6 @@ UNREGISTER: Final = "unregister"
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
     parser = argparse.ArgumentParser(
         prog="odradek cluster-tool", description="The Kafka cluster tool."
     )
@@ -69,28 +67,21 @@ def _broker_id(text: str) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a command; returns the exit code."""
     return run_tool(_run, arguments)
 
 
 def _run(arguments: Sequence[str]) -> int:
     options = build_parser().parse_args(list(arguments))
-    try:
-        with closing(open_client(options.bootstrap_server, options.config)) as client:
-            if options.command == CLUSTER_ID:
-                _print_cluster_id(client)
-            elif ApiKey.UNREGISTER_BROKER in client.any().api_versions:
-                print(
-                    "Brokers of a KRaft cluster are unregistered by the kafka-cluster.sh of "
-                    "Apache Kafka",
-                    file=sys.stderr,
-                )
-                return 1
-            else:
-                print("The target cluster does not support the broker unregistration API.")
-    except ClientError as error:
-        print(error, file=sys.stderr)
-        return 1
+    with open_client(options.bootstrap_server, options.config) as client:
+        if options.command == CLUSTER_ID:
+            _print_cluster_id(client)
+        elif ApiKey.UNREGISTER_BROKER in client.any().api_versions:
+            raise ToolError(
+                "Brokers of a KRaft cluster are unregistered by the kafka-cluster.sh of "
+                "Apache Kafka"
+            )
+        else:
+            print("The target cluster does not support the broker unregistration API.")
     return 0
 
 

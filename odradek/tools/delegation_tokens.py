@@ -1,9 +1,8 @@
 """`odradek delegation-tokens`: the flags, lines and exit codes of `kafka-delegation-tokens.sh` 3.9.
 
 Exit codes: 0 success; 1 failure; 2 an invalid command line.  The reason is on stderr.
-Differs from Kafka: brokers that cannot be reached are reported at once; no stack trace is printed;
-an invalid command line exits with 2 instead of 1; --describe without an owner lists the user's own
-tokens, where the tool of 3.9 asks for those of no owner and lists none.
+Differs from Kafka: --describe without an owner lists the user's own tokens, where the tool of 3.9
+asks for those of no owner and lists none.
 Source: Kafka 3.9's DelegationTokenCommand.
 """
 
@@ -12,7 +11,6 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable, Sequence
-from contextlib import closing
 from datetime import UTC, datetime
 from typing import Final
 
@@ -37,10 +35,17 @@ from odradek.protocol.messages.renew_delegation_token import (
 from odradek.tools import options as command_line
 from odradek.tools.acls.bindings import parse_principal
 from odradek.tools.client import Client
-from odradek.tools.client_config import open_client
-from odradek.tools.errors import ToolError, refused
-from odradek.tools.options import CLIENT_FLAGS, INT64_MAX, MS, Flag, Options, OptionsError
-from odradek.tools.run_command import run_command
+from odradek.tools.errors import ToolError, check
+from odradek.tools.options import (
+    CLIENT_FLAGS,
+    INT64_MAX,
+    Options,
+    action_of,
+    exclude,
+    read_flags,
+    require,
+)
+from odradek.tools.run_command import client_of, run_command
 
 WHAT_IT_DOES: Final = "This tool helps to create, renew, expire, or describe delegation tokens."
 ACTIONS: Final = ("create", "renew", "expire", "describe")
@@ -49,34 +54,7 @@ COLUMNS: Final = (
     *("ISSUEDATE", "EXPIRYDATE", "MAXDATE"),
 )
 WIDTHS: Final = (15, 30, 15, 15, 25, 15, 15, 15)
-FLAGS: Final = (
-    *CLIENT_FLAGS,
-    Flag("create", "Create a token of the user of --command-config."),
-    Flag("renew", "Let a token live longer."),
-    Flag("expire", "End a token."),
-    Flag("describe", "List the tokens that the user may see."),
-    Flag(
-        "owner-principal",
-        "The owner: of the new token, or of the tokens to list.",
-        "principal",
-        may_lack_value=True,
-    ),
-    Flag("renewer-principal", "Who else may renew the token.", "principal", may_lack_value=True),
-    Flag(
-        "max-life-time-period",
-        "The longest life of the token; -1: what the broker has.",
-        MS,
-        may_lack_value=True,
-    ),
-    Flag(
-        "renew-time-period",
-        "Until when it is renewed; -1: what the broker has.",
-        MS,
-        may_lack_value=True,
-    ),
-    Flag("expiry-time-period", "When it ends; -1: now.", MS, may_lack_value=True),
-    Flag("hmac", "The HMAC of the token.", "base64", may_lack_value=True),
-)
+FLAGS: Final = (*CLIENT_FLAGS, *read_flags("delegation-tokens"))
 _REQUIRED: Final = {
     "create": ("max-life-time-period",),
     "renew": ("hmac", "renew-time-period"),
@@ -91,40 +69,19 @@ _EXCLUDED: Final = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one action; returns the exit code."""
     return run_command(arguments, FLAGS, parse_options, _run)
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
-    """Parse and check the command line.
-
-    raises  OptionsError; HelpRequested for --help
-    """
     options = command_line.parse(FLAGS, arguments, WHAT_IT_DOES)
-    if options.has("version"):
-        return options
-    actions = [action for action in ACTIONS if options.has(action)]
-    if len(actions) != 1:
-        raise OptionsError(
-            "Command must include exactly one action: --create, --renew, --expire or --describe",
-            shows_help=True,
-        )
-    action = actions[0]
-    for name in ("bootstrap-server", "command-config", *_REQUIRED.get(action, ())):
-        if not options.has(name):
-            raise OptionsError(f'Missing required argument "[{name}]"', shows_help=True)
-    for name in _EXCLUDED[action]:
-        if options.has(name):
-            raise OptionsError(
-                f'Option "[{action}]" can\'t be used with option "[{name}]"', shows_help=True
-            )
+    action = action_of(options, ACTIONS, "--create, --renew, --expire or --describe")
+    require(options, "bootstrap-server", "command-config", *_REQUIRED.get(action, ()))
+    exclude(options, action, _EXCLUDED[action])
     return options
 
 
 def _run(options: Options) -> int:
-    bootstrap = options.value("bootstrap-server")
-    assert bootstrap is not None, "parse_options requires one"
-    with closing(open_client(bootstrap, options.value("command-config"))) as client:
+    with client_of(options) as client:
         if options.has("create"):
             _create(client, options)
         elif options.has("renew"):
@@ -144,15 +101,9 @@ def _shown(principals: Iterable[tuple[str, str]]) -> str:
     return ", ".join(f"{kind}:{name}" for kind, name in principals)
 
 
-def _number(options: Options, flag: str) -> int:
-    number = options.number(flag, INT64_MAX)
-    assert number is not None, "parse_options requires it"
-    return number
-
-
 def _create(client: Client, options: Options) -> None:
     renewers = _principals(options, "renewer-principal")
-    lifetime_ms = _number(options, "max-life-time-period")
+    lifetime_ms = options.number_or("max-life-time-period", -1, INT64_MAX)
     print(
         f"Calling create token operation with renewers :[{_shown(renewers)}] , "
         f"max-life-time-period :{lifetime_ms}"
@@ -171,8 +122,7 @@ def _create(client: Client, options: Options) -> None:
         ),
         CreateDelegationTokenResponse,
     )
-    if token.error_code:
-        raise refused(token.error_code)
+    check(token)
     print(f"Created delegation token with tokenId : {token.token_id}")
     requester = token.token_requester_principal_type, token.token_requester_principal_name
     owner_pair = token.principal_type, token.principal_name
@@ -217,30 +167,26 @@ def _hmac(options: Options) -> tuple[str, bytes]:
 
 def _renew(client: Client, options: Options) -> None:
     text, hmac = _hmac(options)
-    period_ms = _number(options, "renew-time-period")
+    period_ms = options.number_or("renew-time-period", -1, INT64_MAX)
     print(f"Calling renew token operation with hmac :{text} , renew-time-period :{period_ms}")
-    response = client.any_broker(
-        RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=period_ms),
-        RenewDelegationTokenResponse,
-    )
-    if response.error_code:
-        raise refused(response.error_code)
-    expiry = _date(response.expiry_timestamp_ms)
-    print(f"Completed renew operation. New expiry date : {expiry}", end="")
+    request = RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=period_ms)
+    _print_expiry("renew", client.any_broker(request, RenewDelegationTokenResponse))
 
 
 def _expire(client: Client, options: Options) -> None:
     text, hmac = _hmac(options)
-    period_ms = _number(options, "expiry-time-period")
+    period_ms = options.number_or("expiry-time-period", -1, INT64_MAX)
     print(f"Calling expire token operation with hmac :{text} , expire-time-period :{period_ms}")
-    response = client.any_broker(
-        ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=period_ms),
-        ExpireDelegationTokenResponse,
-    )
-    if response.error_code:
-        raise refused(response.error_code)
+    request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=period_ms)
+    _print_expiry("expire", client.any_broker(request, ExpireDelegationTokenResponse))
+
+
+def _print_expiry(
+    verb: str, response: RenewDelegationTokenResponse | ExpireDelegationTokenResponse
+) -> None:
+    check(response)
     expiry = _date(response.expiry_timestamp_ms)
-    print(f"Completed expire operation. New expiry date : {expiry}", end="")
+    print(f"Completed {verb} operation. New expiry date : {expiry}", end="")
 
 
 def _describe(client: Client, options: Options) -> None:
@@ -259,8 +205,7 @@ def _describe(client: Client, options: Options) -> None:
         ),
         DescribeDelegationTokenResponse,
     )
-    if response.error_code:
-        raise refused(response.error_code)
+    check(response)
     print(f"Total number of tokens : {len(response.tokens)}", end="")
     _print_tokens(
         _row(

@@ -2,8 +2,6 @@
 
 Exit codes: 0 success, also when the records of some partitions cannot be deleted (their lines say
 so); 1 failure; 2 an invalid command line.  The reason is on stderr.
-Differs from Kafka: brokers that cannot be reached are reported at once; no stack trace is printed;
-an invalid command line exits with 2 instead of 1.
 Source: Kafka 3.9's DeleteRecordsCommand and DeleteRecordsHandler.
 """
 
@@ -45,14 +43,11 @@ FLAGS: Final = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Delete the records; returns the exit code."""
     return run_with_client(arguments, WHAT_IT_DOES, _act, FLAGS, ["offset-json-file"])
 
 
 def _act(client: Client, options: Options) -> None:
-    path = options.value("offset-json-file")
-    assert path is not None, "it is required"
-    offsets = parse_offsets(read_json(path))
+    offsets = parse_offsets(read_json(options.required("offset-json-file")))
     print("Executing records delete operation")
     results = delete_records(client, offsets)
     print("Records delete operation completed:")

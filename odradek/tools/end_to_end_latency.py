@@ -14,8 +14,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from odradek.tools.console.errors import ConsoleError, exception_line, print_exception
-from odradek.tools.console.library import LibraryMissingError
+from odradek.tools.console.errors import ConsoleError, exception_of, print_exception
 from odradek.tools.console.properties import CONSUMER, PRODUCER, for_library, load_properties
 from odradek.tools.library_client import open_client
 from odradek.tools.options import INT32_MAX
@@ -41,8 +40,6 @@ _NUMBER: Final = re.compile(r"[+-]?[0-9]+")
 
 
 class LatencyOptions(NamedTuple):
-    """The arguments."""
-
     servers: str
     topic: str
     record_count: int
@@ -52,7 +49,6 @@ class LatencyOptions(NamedTuple):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure and report latencies; returns the exit code."""
     if list(arguments) in (["--help"], ["-h"]):
         print(USAGE)
         print(MEANINGS)
@@ -66,9 +62,6 @@ def main(arguments: Sequence[str]) -> int:
             _measure(parse(words))
         except ConsoleError as error:
             print_exception(error)
-            return 1
-        except LibraryMissingError as error:
-            print(error, file=sys.stderr)
             return 1
         return 0
 
@@ -154,8 +147,7 @@ def _prepare(options: LatencyOptions, consumer: Any, configs: dict[str, Any]) ->
 
 
 def _failed(error: Any) -> ConsoleError:
-    kind, _, text = exception_line(error).partition(": ")
-    return ConsoleError(kind, text)
+    return ConsoleError(*exception_of(error))
 
 
 def _round_trip(topic: str, message: bytes, producer: Any, consumer: Any) -> int:

@@ -6,9 +6,9 @@ Differs from Kafka: its tools print Java's exception class in place of the name.
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
+from typing import Protocol
 
+from odradek.bounded_files import read_rows
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 
@@ -47,13 +47,8 @@ def error_text(code: int) -> str:
     Source: Kafka 3.9's org.apache.kafka.common.protocol.Errors, of which error_texts.tsv has a row
     for each error.
     """
-    return _texts().get(error_name(code), f"The broker responds with error {code}.")
-
-
-@cache
-def _texts() -> dict[str, str]:
-    text = Path(__file__).with_name("error_texts.tsv").read_text(encoding="utf-8")
-    return dict(line.split("\t") for line in text.splitlines()[1:])
+    texts = dict(read_rows(__file__, "error_texts.tsv"))
+    return texts.get(error_name(code), f"The broker responds with error {code}.")
 
 
 def refused(code: int, message: str | None = None) -> KafkaError:
@@ -64,6 +59,19 @@ def refused(code: int, message: str | None = None) -> KafkaError:
     return KafkaError(
         f"{error_name(code)}: {error_text(code) if message is None else message}", code
     )
+
+
+class HasErrorCode(Protocol):
+    """A response or a part of one; some have an `error_message` besides."""
+
+    error_code: int
+
+
+def check(*parts: HasErrorCode) -> None:
+    """Raise KafkaError for the first error code that is not 0."""
+    for part in parts:
+        if part.error_code:
+            raise refused(part.error_code, getattr(part, "error_message", None))
 
 
 def timed_out(what: str) -> KafkaError:

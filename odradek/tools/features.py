@@ -6,17 +6,14 @@
     disable      remove a feature: --feature transaction.version
 
 Exit codes: 0 success; 1 failure; 2 an invalid command line.
-Differs from Kafka: --metadata and --bootstrap-controller are those of KRaft, and are not there; an
-invalid command line exits with 2 instead of 1.
+Differs from Kafka: --metadata and --bootstrap-controller are those of KRaft, and are not there.
 Source: Kafka 3.9's FeatureCommand.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from typing import Final
 
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -25,7 +22,7 @@ from odradek.protocol.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from odradek.tools.client import Client, ClientError
+from odradek.tools.client import Client
 from odradek.tools.client_config import open_client
 from odradek.tools.errors import ToolError, error_text
 from odradek.tools.run import run_tool
@@ -38,7 +35,6 @@ FEATURES_VERSION: Final = 3
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a command; returns the exit code."""
     return run_tool(_run, arguments)
 
 
@@ -70,19 +66,12 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    try:
-        options = build_parser().parse_args(list(arguments))
-    except SystemExit as end:
-        return int(end.code or 0)
-    try:
-        with closing(open_client(options.bootstrap_server, options.command_config)) as client:
-            if options.command == "describe":
-                describe(client)
-            else:
-                update(client, options)
-    except (ToolError, ClientError) as error:
-        print(error, file=sys.stderr)
-        return 1
+    options = build_parser().parse_args(list(arguments))
+    with open_client(options.bootstrap_server, options.command_config) as client:
+        if options.command == "describe":
+            describe(client)
+        else:
+            update(client, options)
     return 0
 
 

@@ -2,8 +2,6 @@
 
 Exit codes: 0 success, also when the offsets of some partitions cannot be read (stderr names them);
 1 failure; 2 an invalid command line.  The reason is on stderr.
-Differs from Kafka: brokers that cannot be reached are reported at once; no stack trace is printed;
-an invalid command line exits with 2 instead of 1.
 Source: Kafka 3.9's GetOffsetShell, PartitionFilter and TopicPartitionFilter.
 """
 
@@ -12,7 +10,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from typing import Final
 
 from odradek.protocol.errors import ErrorCode
@@ -22,7 +19,14 @@ from odradek.tools import options as command_line
 from odradek.tools.client import RETRY_PAUSE_MS, Client, ClientError, parse_bootstrap
 from odradek.tools.client_config import open_client
 from odradek.tools.errors import KafkaError, ToolError, partition_text, refused
-from odradek.tools.options import INT32_MAX, INT64_MAX, Flag, HelpRequested, Options, OptionsError
+from odradek.tools.options import (
+    INT32_MAX,
+    INT64_MAX,
+    Options,
+    OptionsError,
+    VersionRequested,
+    read_flags,
+)
 from odradek.tools.partition_offsets import NO_OFFSET, list_offsets
 from odradek.tools.run_command import run_command
 from odradek.tools.topics.queries import compile_pattern
@@ -39,46 +43,18 @@ TIMES: Final[Mapping[str, int]] = {
 _NUMBER: Final = re.compile(r"[+-]?\d+", re.ASCII)
 _RULE: Final = re.compile(r"([^:,]*)(?::(?:([0-9]*)|([0-9]*)-([0-9]*)))?", re.ASCII)
 
-FLAGS: Final = (
-    *command_line.CLIENT_FLAGS,
-    Flag("broker-list", "Deprecated: --bootstrap-server.", "host:port,host:port"),
-    Flag(
-        "topic-partitions",
-        "Only these: a comma-separated list of TOPIC, TOPIC:PARTITION, TOPIC:FIRST-, TOPIC:-END "
-        "and TOPIC:FIRST-END, without END itself.  TOPIC is a regular expression, and all topics "
-        "when it is left out.",
-        "topic1:1,topic2:0-3,topic3",
-    ),
-    Flag("topic", "Only topics that match this regular expression (default: all).", "topic"),
-    Flag("partitions", "Only these partitions (default: all).", "number,number"),
-    Flag(
-        "time",
-        "Of the first record at or after this time in milliseconds since 1970; or -1 or latest "
-        "(default), -2 or earliest, -3 or max-timestamp, -4 or earliest-local, -5 or "
-        "latest-tiered.",
-        "time",
-    ),
-    Flag("exclude-internal-topics", "Leave out topics such as __consumer_offsets."),
-)
+FLAGS: Final = (*command_line.CLIENT_FLAGS, *read_flags("get-offsets"))
 
 Filter = Callable[[TopicPartition], bool]
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
-    """Parse and check the command line.
-
-    raises  OptionsError; HelpRequested for --help
-    """
     try:
         options = command_line.parse(FLAGS, arguments, WHAT_IT_DOES)
-    except HelpRequested:
-        raise
     except OptionsError as error:
-        if error.shows_help:
+        if error.shows_help or isinstance(error, VersionRequested):
             raise
         raise OptionsError(f"Error occurred: {error}") from error
-    if options.has("version"):
-        return options
     address = _address(options)
     if address is None:
         raise OptionsError("Error occurred: Missing required option(s) [bootstrap-server]")
@@ -95,7 +71,6 @@ def _address(options: Options) -> str | None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the offsets; returns the exit code."""
     return run_command(arguments, FLAGS, parse_options, _act)
 
 
@@ -107,9 +82,8 @@ def _act(options: Options) -> int:
         allows = partition_filter(
             options.value("topic-partitions"), options.value("topic"), options.value("partitions")
         )
-        address = _address(options)
-        assert address is not None, "parse_options requires one"
-        with closing(open_client(address, options.value("command-config"))) as client:
+        address = _address(options) or ""
+        with open_client(address, options.value("command-config")) as client:
             partitions = _partitions(
                 client, allows, excludes_internal=options.has("exclude-internal-topics")
             )
@@ -118,7 +92,7 @@ def _act(options: Options) -> int:
             _print_offsets(client, partitions, timestamp_ms)
     except OptionsError as error:
         raise OptionsError(f"Error occurred: {error}") from error
-    except (ToolError, ClientError) as error:
+    except ToolError as error:
         raise ToolError(f"Error occurred: {error}") from error
     return 0
 

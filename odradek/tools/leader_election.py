@@ -1,16 +1,12 @@
 """`odradek leader-election`: the flags, lines and exit codes of `kafka-leader-election.sh` 3.9.
 
 Exit codes: 0 success; 1 failure; 2 an invalid command line.  The reason is on stderr.
-Differs from Kafka: brokers that cannot be reached are reported at once; no stack trace is printed;
-an invalid command line exits with 2 instead of 1.
 Source: Kafka 3.9's LeaderElectionCommand.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from contextlib import closing
 from typing import Final
 
 from odradek.protocol.errors import ErrorCode
@@ -24,8 +20,8 @@ from odradek.tools import options as command_line
 from odradek.tools.client import Client
 from odradek.tools.client_config import open_client
 from odradek.tools.errors import KafkaError, ToolError, partition_text, refused
-from odradek.tools.json_files import JsonError, JsonReader, UnreadableFileError, read_json
-from odradek.tools.options import Flag, Options, OptionsError
+from odradek.tools.json_files import JsonReader, read_json
+from odradek.tools.options import Options, OptionsError, read_flags
 from odradek.tools.run_command import run_command
 
 WHAT_IT_DOES: Final = (
@@ -40,33 +36,13 @@ SCOPES: Final = ("topic", "all-topic-partitions", "path-to-json-file")
 
 FLAGS: Final = (
     command_line.BOOTSTRAP_SERVER,
-    Flag("admin.config", "A properties file for the connection to the brokers.", "file"),
-    Flag(
-        "election-type",
-        "preferred: elect the first of the replicas where another one leads; unclean: elect a "
-        "replica that may lack records where none leads.",
-        "type",
-    ),
-    Flag("all-topic-partitions", "Elect leaders of every partition that needs it."),
-    Flag("topic", "Elect the leader of a partition of this topic.", "name"),
-    Flag("partition", "With --topic: the partition.", "number"),
-    Flag(
-        "path-to-json-file",
-        'Elect leaders of these partitions: {"partitions": [{"topic": "orders", "partition": 1}]}.',
-        "file",
-    ),
     *command_line.HELP_FLAGS,
+    *read_flags("leader-election"),
 )
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
-    """Parse and check the command line.
-
-    raises  OptionsError; HelpRequested for --help
-    """
     options = command_line.parse(FLAGS, arguments, WHAT_IT_DOES)
-    if options.has("version"):
-        return options
     missing = [name for name in ("bootstrap-server", "election-type") if not options.has(name)]
     if missing:
         raise OptionsError(f"Missing required option(s): {', '.join(missing)}")
@@ -82,20 +58,14 @@ def parse_options(arguments: Sequence[str]) -> Options:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run an election; returns the exit code."""
     return run_command(arguments, FLAGS, parse_options, _act)
 
 
 def _act(options: Options) -> int:
-    try:
-        election_type = _election_type(options)
-        partitions = _partitions(options)
-    except (JsonError, UnreadableFileError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    bootstrap = options.value("bootstrap-server")
-    assert bootstrap is not None, "parse_options requires one"
-    with closing(open_client(bootstrap, options.value("admin.config"))) as client:
+    election_type = _election_type(options)
+    partitions = _partitions(options)
+    bootstrap = options.required("bootstrap-server")
+    with open_client(bootstrap, options.value("admin.config")) as client:
         elect(client, election_type, partitions)
     return 0
 
@@ -142,7 +112,7 @@ def elect(client: Client, election_type: int, partitions: Sequence[TopicPartitio
     """Elect leaders and print the results.
 
     partitions  None: every partition that needs it
-    raises      ToolError, ClientError
+    raises      ToolError
     """
     errors = _request_election(client, election_type, partitions)
     kind = ELECTION_TYPES[election_type]
@@ -186,7 +156,7 @@ def _request_election(
     """The error of each election, None for a leader that was elected.
 
     partitions  None: every partition that needs it
-    raises      ToolError, ClientError
+    raises      ToolError
     """
     request = ElectLeadersRequest(
         election_type=election_type,

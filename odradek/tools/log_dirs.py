@@ -1,8 +1,6 @@
 """`odradek log-dirs`: the flags, lines and exit codes of `kafka-log-dirs.sh` 3.9.
 
 Exit codes: 0 success; 1 failure; 2 an invalid command line.  The reason is on stderr.
-Differs from Kafka: brokers that cannot be reached are reported at once; no stack trace is printed;
-an invalid command line exits with 2 instead of 1.
 Source: Kafka 3.9's LogDirsCommand.
 """
 
@@ -22,29 +20,23 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
 from odradek.tools.errors import ToolError, error_name, partition_text, refused
 from odradek.tools.json_files import to_json
-from odradek.tools.options import CLIENT_FLAGS, Flag, Options
+from odradek.tools.options import CLIENT_FLAGS, Options, read_flags
 from odradek.tools.run_command import run_with_client
 
 WHAT_IT_DOES: Final = "This tool helps to query log directory usage on the specified brokers."
 _NUMBER: Final = re.compile(r"[+-]?\d+")
 
-FLAGS: Final = (
-    *CLIENT_FLAGS,
-    Flag("describe", "Print the log directories and the replicas in them."),
-    Flag("topic-list", "Only these topics (default: all).", "name,name"),
-    Flag("broker-list", "Only these brokers (default: all).", "id,id"),
-)
+FLAGS: Final = (*CLIENT_FLAGS, *read_flags("log-dirs"))
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the log directories; returns the exit code."""
     return run_with_client(arguments, WHAT_IT_DOES, describe, FLAGS, ["describe"])
 
 
 def describe(client: Client, options: Options) -> None:
     """Print the log directories as one line of JSON.
 
-    raises  OptionsError, ToolError, ClientError
+    raises  OptionsError, ToolError
     """
     topics = _words(options, "topic-list")
     cluster = sorted(broker.node_id for broker in client.metadata([]).brokers)

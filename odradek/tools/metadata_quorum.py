@@ -5,18 +5,15 @@
 
 Exit codes: 0 success; 1 failure (a line on stderr gives the reason); 2 an invalid command line.
 Differs from Kafka: --bootstrap-controller, add-controller and remove-controller are not served,
-since one node coordinates, whose listener serves no requests of Kafka; no stack trace is printed;
-an invalid command line exits with 2 instead of 1.
+since one node coordinates, whose listener serves no requests of Kafka.
 Source: Kafka 3.9's MetadataQuorumCommand.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Sequence
-from contextlib import closing
 from typing import Final
 
 from odradek.protocol.messages.describe_quorum import (
@@ -30,9 +27,9 @@ from odradek.protocol.messages.describe_quorum import (
 )
 from odradek.protocol.topic_partition import ZERO_UUID
 from odradek.tools.argument_parser import ArgumentParser, run_parsed
-from odradek.tools.client import Client, ClientError, NotServedError
+from odradek.tools.client import Client, NotServedError
 from odradek.tools.client_config import open_client
-from odradek.tools.errors import ToolError, refused
+from odradek.tools.errors import ToolError, check, refused
 from odradek.tools.run import run_tool
 from odradek.tools.tables import print_table
 from odradek.tools.topics.render import topic_id_text
@@ -46,7 +43,6 @@ NOT_SERVED: Final = "The node does not support DESCRIBE_QUORUM"
 
 
 def build_parser() -> ArgumentParser:
-    """The command line."""
     parser = ArgumentParser(
         prog="kafka-metadata-quorum",
         description="Describe which node coordinates, and the brokers that joined it.",
@@ -67,24 +63,19 @@ def build_parser() -> ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Describe the quorum; returns the exit code."""
     return run_tool(lambda words: run_parsed(build_parser(), words, _act), arguments)
 
 
 def _act(options: argparse.Namespace) -> int:
-    try:
-        _check(options)
-        with closing(open_client(options.bootstrap_server, options.command_config)) as client:
-            response = _quorum(client)
-            (topic,) = response.topics
-            (quorum,) = topic.partitions
-            if options.replication:
-                _print_replication(quorum, is_human_readable=options.human_readable)
-            else:
-                _print_status(client, quorum, response.nodes)
-    except (ToolError, ClientError) as error:
-        print(error, file=sys.stderr)
-        return 1
+    _check(options)
+    with open_client(options.bootstrap_server, options.command_config) as client:
+        response = _quorum(client)
+        (topic,) = response.topics
+        (quorum,) = topic.partitions
+        if options.replication:
+            _print_replication(quorum, is_human_readable=options.human_readable)
+        else:
+            _print_status(client, quorum, response.nodes)
     return 0
 
 
@@ -103,7 +94,7 @@ def _check(options: argparse.Namespace) -> None:
 def _quorum(client: Client) -> DescribeQuorumResponse:
     """The response, which describes one partition.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     partition = DescribeQuorumRequestPartitionData(partition_index=0)
     topic = DescribeQuorumRequestTopicData(topic_name=METADATA_TOPIC, partitions=[partition])
@@ -111,8 +102,7 @@ def _quorum(client: Client) -> DescribeQuorumResponse:
         response = client.any_broker(DescribeQuorumRequest(topics=[topic]), DescribeQuorumResponse)
     except NotServedError as error:
         raise ToolError(NOT_SERVED) from error
-    if response.error_code:
-        raise refused(response.error_code, response.error_message)
+    check(response)
     partitions = [row for topic in response.topics for row in topic.partitions]
     if len(partitions) != 1 or len(response.topics) != 1:
         raise ToolError(f"The response describes {len(partitions)} partitions, not one")

@@ -15,10 +15,11 @@ from __future__ import annotations
 import re
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from odradek.tools.run import WRONG_USAGE
+from odradek.bounded_files import read_rows
+from odradek.tools.run import KAFKA_VERSION, WRONG_USAGE
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
@@ -53,6 +54,12 @@ class HelpRequested(OptionsError):
         super().__init__(message, shows_help=True)
 
 
+class VersionRequested(OptionsError):
+    """The command line asks for the version of Kafka that the tool matches."""
+
+    exit_code = 0
+
+
 class Flag(NamedTuple):
     """One option of a tool."""
 
@@ -73,6 +80,22 @@ COMMAND_CONFIG: Final = Flag(
     "command-config", "A properties file for the connection to the brokers.", "file"
 )
 CLIENT_FLAGS: Final = (BOOTSTRAP_SERVER, COMMAND_CONFIG, *HELP_FLAGS)
+
+
+def read_flags(tool: str) -> tuple[Flag, ...]:
+    """The options that a tool does not share with others, from options.tsv.
+
+    Its columns: tool; option; kind of value, in square brackets where it is optional, empty for an
+    option without one; meaning.
+    """
+    flags = []
+    for owner, name, value, meaning in read_rows(__file__, "options.tsv"):
+        if owner == tool:
+            is_optional = value.startswith("[")
+            flags.append(
+                Flag(name, meaning, (value[1:-1] if is_optional else value) or None, is_optional)
+            )
+    return tuple(flags)
 
 
 class Options:
@@ -109,6 +132,15 @@ class Options:
             )
         return values[0] if values else None
 
+    def required(self, name: str) -> str:
+        """The only value of an option that the command line has, since it was checked for it.
+
+        raises  OptionsError when it was given more than once
+        """
+        value = self.value(name)
+        assert value is not None, f"the command line is checked for --{name}"
+        return value
+
     def list_of(self, name: str) -> list[str]:
         """The words of all values of an option, which are separated by commas."""
         return [word for value in self.values(name) for word in value.split(",") if word]
@@ -127,16 +159,21 @@ class Options:
             raise OptionsError(f"Cannot parse argument '{text}' of option {name}")
         return number
 
+    def number_or(self, name: str, default: int, largest: int = INT32_MAX) -> int:
+        """`number`, or a default for an option that was not given; raises OptionsError."""
+        number = self.number(name, largest)
+        return default if number is None else number
 
-def positive_number(options: Options, name: str, default: int) -> int:
-    """The only value of an option, from 1 to INT32_MAX.
+
+def positive_number(options: Options, name: str, default: int, largest: int = INT32_MAX) -> int:
+    """The only value of an option, from 1 to `largest`.
 
     raises  OptionsError
     """
     text = options.value(name)
     if text is None:
         return default
-    if not (text.isascii() and text.isdecimal()) or not 0 < int(text) <= INT32_MAX:
+    if not (text.isascii() and text.isdecimal()) or not 0 < int(text) <= largest:
         raise OptionsError(f"--{name}: '{text}' is not a number of at least 1")
     return int(text)
 
@@ -194,7 +231,7 @@ def parse(
     what_it_does      printed above the help text
     wrong_shows_help  errors of `scan`, too, are followed by the help text
     raises            OptionsError as `scan`, and for an empty command line unless `may_be_empty`;
-                      HelpRequested for --help
+                      HelpRequested for --help, VersionRequested for --version
     """
     try:
         options = scan(flags, words)
@@ -206,27 +243,59 @@ def parse(
         raise OptionsError(what_it_does, shows_help=True)
     if options.has("help"):
         raise HelpRequested(what_it_does)
+    if options.has("version"):
+        raise VersionRequested(KAFKA_VERSION)
     return options
 
 
-def parse_with(
-    required: Sequence[str], flags: Sequence[Flag], arguments: Sequence[str], what_it_does: str
-) -> Options:
-    """Parse a command line that must have options, unless it asks for the version.
+def require(options: Options, *names: str) -> None:
+    """Check that options were given, in this order.
 
-    required  names, in the order in which a missing one is reported
-    raises    OptionsError; HelpRequested for --help
+    raises  OptionsError
     """
-    options = parse(flags, arguments, what_it_does)
-    if not options.has("version"):
-        for name in required:
-            if not options.has(name):
-                raise OptionsError(f'Missing required argument "[{name}]"', shows_help=True)
-    return options
+    for name in names:
+        if not options.has(name):
+            raise OptionsError(f'Missing required argument "[{name}]"', shows_help=True)
+
+
+def action_of(options: Options, actions: Iterable[str], listed: str | None = None) -> str:
+    """The only one of `actions` that was given.
+
+    listed  the actions in the error text; None: all of them, separated by commas
+    raises  OptionsError
+    """
+    given = [action for action in actions if options.has(action)]
+    if len(given) != 1:
+        names = listed or ", ".join(f"--{action}" for action in actions)
+        raise OptionsError(f"Command must include exactly one action: {names}", shows_help=True)
+    return given[0]
+
+
+def exclude(options: Options, name: str, others: Iterable[str]) -> None:
+    """Check that none of `others` was given with the option `name`, if that was given.
+
+    raises  OptionsError
+    """
+    for other in others:
+        if options.has(name) and options.has(other):
+            raise cannot_be_used(name, other)
+
+
+def cannot_be_used(name: str, other: str) -> OptionsError:
+    """The error about two options that exclude each other."""
+    return OptionsError(
+        f'Option "[{name}]" can\'t be used with option "[{other}]"', shows_help=True
+    )
 
 
 def refuse(error: OptionsError, flags: Sequence[Flag]) -> int:
-    """Print the message on stderr, the help text after it if it belongs there; the exit code."""
+    """Print the message on stderr, the help text after it if it belongs there; the exit code.
+
+    A version is printed on stdout.
+    """
+    if isinstance(error, VersionRequested):
+        print(error)
+        return error.exit_code
     print(f"{error}\n{help_text(flags)}" if error.shows_help else error, file=sys.stderr)
     return error.exit_code
 

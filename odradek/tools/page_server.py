@@ -14,8 +14,6 @@ PORT_MAX: Final = 65_535
 
 
 class ToolPage(NamedTuple):
-    """A response."""
-
     status: int
     content_type: str
     content: bytes

@@ -18,7 +18,7 @@ from odradek.protocol.messages.list_offsets import (
 )
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import BrokerConnection, Client
-from odradek.tools.errors import KafkaError, partition_text, refused, timed_out
+from odradek.tools.errors import KafkaError, check, partition_text, refused, timed_out
 
 LIST_OFFSETS_VERSION: Final = 9
 NO_OFFSET: Final = -1
@@ -53,8 +53,7 @@ def partitions_of(client: Client, topic: str) -> list[TopicPartition]:
             f"The given topic name '{topic}' cannot be represented in a request.",
         )
     response = client.metadata([topic]).topics[0]
-    if response.error_code:
-        raise refused(response.error_code)
+    check(response)
     return sorted(
         TopicPartition(topic, partition.partition_index) for partition in response.partitions
     )
@@ -113,10 +112,7 @@ def leaders_of(
     for partition in partitions:
         if partition in leaders:
             led.setdefault(leaders[partition], []).append(partition)
-    return [
-        (client.connection(node_id, brokers[node_id].host, brokers[node_id].port), rows)
-        for node_id, rows in led.items()
-    ]
+    return [(client.connection(brokers[node_id]), rows) for node_id, rows in led.items()]
 
 
 def _no_metadata(partition: TopicPartition, code: int) -> KafkaError:

@@ -40,7 +40,6 @@ class RecoveryRefused(Exception):
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
     parser = argparse.ArgumentParser(
         prog="odradek recover-metadata",
         description="Rebuild the metadata of a stopped broker from the folders of its topics. "
@@ -56,7 +55,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print what is found and, with --execute, write the metadata; returns the exit code."""
     options = build_parser().parse_args(list(arguments))
     from odradek.broker.settings.load import load_settings
     from odradek.broker.settings.types import SettingsError

@@ -14,6 +14,8 @@ KAFKA_VERSION: Final = "3.9.2"
 
 Differs from Kafka: groups, topics, partitions and brokers are sorted.  Kafka prints them in the
 order of a hash table.
+Differs from Kafka: brokers that cannot be reached are reported at once, and no stack trace is
+printed.
 """
 WRONG_USAGE: Final = 2
 """Exit code for a command line that cannot be parsed.
@@ -28,11 +30,19 @@ KAFKA_EXIT_CODES: Final = "--kafka-exit-codes"
 def run_tool(run: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> int:
     """Run one action and flush stdout; returns the exit code, 0 when stdout is closed.
 
-    An error of the system (a file that cannot be written, a full disk) is one line, and 1.
+    A ToolError, and an error of the system (a file that cannot be written, a full disk), is one
+    line on stderr, and 1.  The end of a parser of argparse is its exit code.
     """
+    from odradek.tools.errors import ToolError
+
     try:
         code = run(arguments)
         sys.stdout.flush()
+    except ToolError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except SystemExit as end:
+        return int(end.code or 0)
     except OSError as error:
         if not isinstance(error, BrokenPipeError):
             print(f"odradek: {system_error_text(error)}", file=sys.stderr)

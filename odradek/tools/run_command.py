@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
-from contextlib import closing
 
-from odradek.tools.client import Client, ClientError
+from odradek.tools.client import Client
 from odradek.tools.client_config import open_client
-from odradek.tools.errors import ToolError
-from odradek.tools.options import Flag, Options, OptionsError, parse_with, refuse
-from odradek.tools.run import KAFKA_VERSION, run_tool
+from odradek.tools.options import Flag, Options, OptionsError, parse, refuse, require
+from odradek.tools.run import run_tool
 
 
 def run_command(
@@ -19,48 +16,56 @@ def run_command(
     parse_options: Callable[[Sequence[str]], Options],
     act: Callable[[Options], int],
 ) -> int:
-    """Parse a command line, print the version if it asks for that, else act; the exit code.
+    """Parse a command line and act; the exit code.
 
-    act  returns the exit code.  An OptionsError that it raises is refused as one of the parser; a
-         ToolError or ClientError is printed as it is, on stderr, and the exit code is 1
+    parse_options, act  an OptionsError of either, also for help and version, is refused
+    act                 returns the exit code
     """
 
     def run(words: Sequence[str]) -> int:
         try:
-            options = parse_options(words)
-            if options.has("version"):
-                print(KAFKA_VERSION)
-                return 0
-            return act(options)
+            return act(parse_options(words))
         except OptionsError as error:
             return refuse(error, flags)
-        except (ToolError, ClientError) as error:
-            print(error, file=sys.stderr)
-            return 1
 
     return run_tool(run, arguments)
+
+
+def client_of(options: Options) -> Client:
+    """Create a client of the cluster of `--bootstrap-server`, or of the brokers of `--zookeeper`.
+
+    raises  OptionsError; ClientError for an invalid address, file or property
+    """
+    zookeeper = options.value("zookeeper")
+    if zookeeper is None:
+        bootstrap = options.required("bootstrap-server")
+    else:
+        from odradek.tools.zookeeper import bootstrap_of
+
+        bootstrap = bootstrap_of(zookeeper)
+    return open_client(bootstrap, options.value("command-config"))
 
 
 def run_with_client(
     arguments: Sequence[str],
     what_it_does: str,
-    act: Callable[[Client, Options], None],
+    act: Callable[[Client, Options], int | None],
     flags: Sequence[Flag],
     required: Sequence[str] = (),
 ) -> int:
     """Run an action with a client of the cluster of `--bootstrap-server`; the exit code.
 
+    act       returns the exit code; None: 0
     required  names of options besides `--bootstrap-server`
     """
 
     def parse_options(words: Sequence[str]) -> Options:
-        return parse_with(("bootstrap-server", *required), flags, words, what_it_does)
+        options = parse(flags, words, what_it_does)
+        require(options, "bootstrap-server", *required)
+        return options
 
     def connect(options: Options) -> int:
-        bootstrap = options.value("bootstrap-server")
-        assert bootstrap is not None, "parse_options requires one"
-        with closing(open_client(bootstrap, options.value("command-config"))) as client:
-            act(client, options)
-        return 0
+        with client_of(options) as client:
+            return act(client, options) or 0
 
     return run_command(arguments, flags, parse_options, connect)

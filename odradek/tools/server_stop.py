@@ -40,7 +40,6 @@ class BrokerProcess(NamedTuple):
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
     parser = argparse.ArgumentParser(
         prog="odradek server-stop",
         description="Stop every broker of this machine that you may send a signal to.  SIGNAL in "
@@ -53,7 +52,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Send the signals; returns the exit code."""
     chosen: str | None = build_parser().parse_args(list(arguments)).node_id
     name = os.environ.get("SIGNAL") or "TERM"
     number = getattr(signal, f"SIG{name.upper().removeprefix('SIG')}", None)

@@ -5,11 +5,7 @@ from __future__ import annotations
 import argparse
 
 
-def override(text: str) -> str:
-    """An argument of --override.
-
-    raises  argparse.ArgumentTypeError for a text without a key or without an equals sign
-    """
+def _override(text: str) -> str:
     key, equals, _ = text.partition("=")
     if not equals or not key.strip():
         raise argparse.ArgumentTypeError(f"Invalid override {text}: Expected key=value")
@@ -19,11 +15,16 @@ def override(text: str) -> str:
 def add_settings_arguments(parser: argparse.ArgumentParser, config_help: str) -> None:
     """Add the arguments CONFIG and --override to `parser`."""
     parser.add_argument("config", nargs="?", metavar="CONFIG", help=config_help)
+    add_override(parser, "a setting that overrides the file; may be repeated")
+
+
+def add_override(parser: argparse.ArgumentParser, meaning: str) -> None:
+    """Add the argument --override, a list of `key=value`."""
     parser.add_argument(
         "--override",
         action="append",
-        type=override,
+        type=_override,
         default=[],
         metavar="KEY=VALUE",
-        help="a setting that overrides the file; may be repeated",
+        help=meaning,
     )

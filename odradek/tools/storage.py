@@ -7,7 +7,7 @@
 Exit codes: 0 success; 1 failure; 2 an invalid command line.
 Differs from Kafka: a format writes no bootstrap.checkpoint and no snapshot of voters, which nothing
 reads here, so the release and the features have no effect; directories are formatted in the order
-of their names; an invalid command line exits with 2 instead of 1; a refusal has no stack trace.
+of their names; a refusal has no stack trace.
 Source: Kafka 3.9's StorageTool, Formatter.
 """
 
@@ -61,7 +61,6 @@ _VOTER: Final = re.compile(r"(?P<id>\d{1,10})@[^@\s]+:\d{1,5}:(?P<directory>[\w-
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
     parser = argparse.ArgumentParser(
         prog="odradek storage", description="Format and describe the directories of a node."
     )
@@ -108,15 +107,11 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a command; returns the exit code."""
     return run_tool(_run, arguments)
 
 
 def _run(arguments: Sequence[str]) -> int:
-    try:
-        options = build_parser().parse_args(list(arguments))
-    except SystemExit as end:
-        return int(end.code or 0)
+    options = build_parser().parse_args(list(arguments))
     if options.command == "random-uuid":
         print(random_uuid())
         return 0
@@ -128,9 +123,8 @@ def _run(arguments: Sequence[str]) -> int:
     except SettingsError as error:
         print(f"odradek storage: {error.line}", file=sys.stderr)
         return 1
-    except (ToolError, MetaPropertiesError) as error:
-        print(error, file=sys.stderr)
-        return 1
+    except MetaPropertiesError as error:
+        raise ToolError(str(error)) from error
     return 0
 
 

@@ -5,8 +5,6 @@ intermediate topics to their ends, and deletes its internal topics.
 
 Exit codes: 0 success; 1 failure (a line on stderr gives the reason), or a topic that there is not;
 2 an invalid command line.
-Differs from Kafka: brokers that cannot be reached are reported at once; no stack trace is printed;
-an invalid command line exits with 2 instead of 1.
 Source: Kafka 3.9's StreamsResetter.
 """
 
@@ -16,15 +14,9 @@ import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from typing import Any, Final
 
 from odradek.bounded_files import read_file
-from odradek.protocol.messages.delete_topics import (
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DeleteTopicState,
-)
 from odradek.protocol.messages.find_coordinator import Coordinator
 from odradek.protocol.messages.leave_group import (
     LeaveGroupRequest,
@@ -32,7 +24,7 @@ from odradek.protocol.messages.leave_group import (
     MemberIdentity,
 )
 from odradek.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from odradek.protocol.topic_partition import ZERO_UUID, TopicPartition
+from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import BrokerConnection, Client, ClientError
 from odradek.tools.client_config import open_client
 from odradek.tools.consumer_groups.coordinators import RETRIED, ask_coordinator
@@ -41,16 +33,21 @@ from odradek.tools.consumer_groups.queries import Member, describe
 from odradek.tools.consumer_groups.times import before, parse_datetime
 from odradek.tools.errors import KafkaError, ToolError, partition_text, refused
 from odradek.tools.options import (
+    HELP_FLAGS,
     INT32_MAX,
     INT64_MAX,
-    Flag,
     HelpRequested,
     Options,
     OptionsError,
+    VersionRequested,
+    cannot_be_used,
+    read_flags,
     scan,
 )
 from odradek.tools.partition_offsets import NO_OFFSET, list_offsets, partitions_of
+from odradek.tools.run import KAFKA_VERSION
 from odradek.tools.run_command import run_command
+from odradek.tools.topics.requests import delete_topics
 
 Offsets = dict[TopicPartition, int]
 
@@ -62,7 +59,6 @@ first, and delete the local state of each instance (KafkaStreams#cleanUp): with 
 application's results are wrong.  Output topics are left as they are.
 """
 BOOTSTRAP: Final = "localhost:9092"
-DELETE_TIMEOUT_MS: Final = 30_000
 FILE_BYTES_MAX: Final = 64 << 20
 SCENARIOS: Final = (
     *("to-offset", "to-datetime", "by-duration", "to-earliest", "to-latest", "from-file"),
@@ -75,30 +71,7 @@ INTERNAL: Final = re.compile(
 """Names that Kafka Streams gives to the topics of its stores, joins and repartitions."""
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
-FLAGS: Final = (
-    Flag("application-id", "Required: the application.id of the application.", "id"),
-    Flag(
-        "bootstrap-server",
-        f"Addresses of brokers of the cluster (default: {BOOTSTRAP}).",
-        "host:port,host:port",
-    ),
-    Flag("bootstrap-servers", "Deprecated: use --bootstrap-server.", "host:port,host:port"),
-    Flag("input-topics", "Topics whose offsets are reset, to the first by default.", "list"),
-    Flag("intermediate-topics", "Topics whose offsets are moved to the end.", "list"),
-    Flag("internal-topics", "Delete only these of the internal topics.", "list"),
-    Flag("to-offset", "Reset to an offset.", "offset"),
-    Flag("to-datetime", "Reset to a time: YYYY-MM-DDTHH:mm:SS.sss.", "time"),
-    Flag("by-duration", "Reset to a time before now: PnDTnHnMnS.", "duration"),
-    Flag("to-earliest", "Reset to the first offset."),
-    Flag("to-latest", "Reset to the end."),
-    Flag("from-file", "Reset to the offsets of a CSV file: TOPIC,PARTITION,OFFSET.", "file"),
-    Flag("shift-by", "Move the offsets by a number, which may be negative.", "number-of-offsets"),
-    Flag("config-file", "A properties file for the connection to the brokers.", "file"),
-    Flag("force", "Remove the members of the group, which must have been stopped."),
-    Flag("dry-run", "Print what would be done, and change nothing."),
-    Flag("version", "Print the version of Kafka that this tool matches."),
-    Flag("help", "Print this text."),
-)
+FLAGS: Final = (*HELP_FLAGS, *read_flags("streams-application-reset"))
 
 
 class _PlanError(ToolError):
@@ -106,10 +79,6 @@ class _PlanError(ToolError):
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
-    """Parse and check the command line.
-
-    raises  OptionsError; HelpRequested for --help
-    """
     try:
         options = scan(FLAGS, arguments)
     except OptionsError as error:
@@ -117,18 +86,16 @@ def parse_options(arguments: Sequence[str]) -> Options:
     if options.has("help"):
         raise HelpRequested(WHAT_IT_DOES)
     if options.has("version"):
-        return options
+        raise VersionRequested(KAFKA_VERSION)
     if not options.has("application-id"):
         raise OptionsError("Missing required option(s) [application-id]", shows_help=True)
     given = [scenario for scenario in SCENARIOS if options.has(scenario)]
     if len(given) > 1:
-        message = f'Option "[{given[0]}]" can\'t be used with option "[{given[1]}]"'
-        raise OptionsError(message, shows_help=True)
+        raise cannot_be_used(*given[:2])
     return options
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Reset the application; returns the exit code."""
     return run_command(arguments, FLAGS, parse_options, _act)
 
 
@@ -136,7 +103,7 @@ def _act(options: Options) -> int:
     try:
         group = options.value("application-id") or ""
         bootstrap = options.value("bootstrap-server") or options.value("bootstrap-servers")
-        with closing(open_client(bootstrap or BOOTSTRAP, options.value("config-file"))) as client:
+        with open_client(bootstrap or BOOTSTRAP, options.value("config-file")) as client:
             return reset_application(client, options, group)
     except (OptionsError, ToolError, ClientError) as error:
         print(f"ERROR: {error}", file=sys.stderr)
@@ -146,7 +113,7 @@ def _act(options: Options) -> int:
 def reset_application(client: Client, options: Options, group: str) -> int:
     """Reset offsets and delete topics, or print that, as the options say; the exit code.
 
-    raises  OptionsError, ToolError, ClientError; what was committed before stays so
+    raises  OptionsError, ToolError; what was committed before stays so
     """
     _remove_members(client, group, is_forced=options.has("force"))
     topics = sorted(
@@ -163,7 +130,7 @@ def reset_application(client: Client, options: Options, group: str) -> int:
 def _remove_members(client: Client, group: str, *, is_forced: bool) -> None:
     """Refuse a group with members, or let them leave.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     description = describe(client, [group])[group]
     if isinstance(description, KafkaError):
@@ -212,7 +179,7 @@ def _reset_offsets(client: Client, options: Options, group: str, topics: Sequenc
     """Print and commit the new offsets; the exit code, 1 when there is not every topic.
 
     topics  all of the cluster
-    raises  OptionsError, ToolError, ClientError
+    raises  OptionsError, ToolError
     """
     inputs = options.list_of("input-topics")
     intermediates = options.list_of("intermediate-topics")
@@ -274,17 +241,15 @@ def _new_offsets(
 ) -> Offsets:
     """The offset of each partition, sorted, by the scenario of the options.
 
-    raises  OptionsError, ToolError, ClientError
+    raises  OptionsError, ToolError
     """
     if options.has("to-offset"):
-        offset = options.number("to-offset", INT64_MAX)
-        assert offset is not None, "a value is required"
+        offset = options.number_or("to-offset", 0, INT64_MAX)
         return _in_range(client, dict.fromkeys(partitions, offset))
     if options.has("to-latest"):
         return list_offsets(client, partitions, LATEST_TIMESTAMP)
     if options.has("shift-by"):
-        count = options.number("shift-by", INT64_MAX)
-        assert count is not None, "a value is required"
+        count = options.number_or("shift-by", 0, INT64_MAX)
         current = list_offsets(client, partitions, LATEST_TIMESTAMP)
         current |= {
             partition: offset
@@ -370,7 +335,7 @@ def _in_range(client: Client, requested: Mapping[TopicPartition, int]) -> Offset
 def _delete_internal_topics(
     client: Client, options: Options, group: str, topics: Sequence[str]
 ) -> None:
-    """raises  ToolError, ClientError"""
+    """raises  ToolError"""
     others = (*options.list_of("input-topics"), *options.list_of("intermediate-topics"))
     internal = [
         name
@@ -393,13 +358,7 @@ def _delete_internal_topics(
 
 
 def _delete_topics(client: Client, names: Sequence[str]) -> None:
-    request = DeleteTopicsRequest(
-        topics=[DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in names],
-        topic_names=list(names),
-        timeout_ms=DELETE_TIMEOUT_MS,
-    )
-    response = client.controller(request, DeleteTopicsResponse)
-    failed = [result for result in response.responses if result.error_code]
+    failed = [result for result in delete_topics(client, names) if result.error_code]
     for result in failed:
         reason = refused(result.error_code, result.error_message)
         print(f"ERROR: deleting topic {result.name}\n{reason}", file=sys.stderr)

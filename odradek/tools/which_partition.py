@@ -95,7 +95,6 @@ def _partitions(text: str) -> int:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
     parser = argparse.ArgumentParser(
         prog="odradek which-partition",
         description="Print the partition that each client's partitioner takes for a key.",
@@ -116,7 +115,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print a row for each partitioner; returns the exit code."""
     parser = build_parser()
     options = parser.parse_args(list(arguments))
     try:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from odradek.tools.client import ClientError
+from odradek.tools.errors import ToolError
 from odradek.tools.options import HelpRequested, OptionsError
 from odradek.tools.run import KAFKA_VERSION, run_tool
 from odradek.tools.zookeeper import MissingZnodeError, Znodes, open_znodes
@@ -68,7 +68,6 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[str, str, list[str], str]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one command; returns the exit code."""
     return run_tool(_run, arguments)
 
 
@@ -86,11 +85,7 @@ def _run(arguments: Sequence[str]) -> int:
             for line in lines_of(znodes, command, options, path):
                 print(line)
     except MissingZnodeError:
-        print(f"Node does not exist: {path}", file=sys.stderr)
-        return 1
-    except ClientError as error:
-        print(error, file=sys.stderr)
-        return 1
+        raise ToolError(f"Node does not exist: {path}") from None
     return 0
 
 

@@ -53,7 +53,7 @@ NOT_THERE: Final = (
 )
 
 View = Callable[[ShownCluster, PageArguments], dict[str, Any]]
-"""Makes what a page shows, in a thread; raises ToolError, ClientError."""
+"""Makes what a page shows, in a thread; raises ToolError."""
 
 
 class ClusterPage(NamedTuple):
@@ -149,7 +149,7 @@ class Console:
         async def html(request: Request) -> Response:
             try:
                 values, status = await content(request), 200
-            except (ToolError, ClientError) as error:
+            except ToolError as error:
                 values, status = {"trouble": str(error)}, status_of(error)
                 return self._page(request, "trouble.html", values, status)
             return self._page(request, template, values)
@@ -157,7 +157,7 @@ class Console:
         async def as_json(request: Request) -> Response:
             try:
                 return JSONResponse(await content(request))
-            except (ToolError, ClientError) as error:
+            except ToolError as error:
                 return JSONResponse({"error": str(error)}, status_of(error))
 
         async def live(request: Request) -> Response:
@@ -174,7 +174,7 @@ class Console:
             parse_query(arguments)
             metadata = await anyio.to_thread.run_sync(read_metadata, cluster)
             topic = find_topic(metadata, arguments.required("topic"))
-        except (ToolError, ClientError) as error:
+        except ToolError as error:
             return self._page(request, "trouble.html", {"trouble": str(error)}, status_of(error))
         return self._page(request, "records.html", {"partitions": len(topic.partitions)})
 
@@ -182,7 +182,7 @@ class Console:
         try:
             query = parse_query(arguments_of(request))
             return await self._searches.as_json(self._cluster(request), query)
-        except (ToolError, ClientError) as error:
+        except ToolError as error:
             return JSONResponse({"error": str(error)}, status_of(error))
 
     async def _records_stream(self, request: Request) -> Response:
@@ -218,7 +218,7 @@ class Console:
             values = await act(request, self._cluster(request))
         except ChangeRefused as error:
             return self._page(request, "refused.html", {"trouble": str(error)}, 403)
-        except (ToolError, ClientError) as error:
+        except ToolError as error:
             status = 503 if isinstance(error, ClientError) else 400
             return self._page(request, "refused.html", {"trouble": str(error)}, status)
         return self._page(request, template, values)
@@ -226,7 +226,7 @@ class Console:
     async def _raw(self, request: Request) -> Response:
         try:
             return await self._searches.raw(self._cluster(request), arguments_of(request))
-        except (ToolError, ClientError) as error:
+        except ToolError as error:
             return JSONResponse({"error": str(error)}, status_of(error))
 
     def _page(

@@ -15,7 +15,6 @@ from typing import Any, Final
 import anyio.to_thread
 from starlette.requests import Request
 
-from odradek.tools.client import ClientError
 from odradek.tools.errors import ToolError
 from odradek.web_console.arguments import PageArgumentError, PageArguments
 from odradek.web_console.changes.access import plan_acl, plan_quota, plan_user
@@ -72,7 +71,7 @@ class ChangePages:
     async def preview(self, request: Request, cluster: ShownCluster) -> dict[str, Any]:
         """What a posted form would change.
 
-        raises  ToolError, ClientError
+        raises  ToolError
         """
         form = await self._form(request)
         plan = PLANS.get(request.path_params["kind"])
@@ -93,7 +92,7 @@ class ChangePages:
     async def confirm(self, request: Request, cluster: ShownCluster) -> dict[str, Any]:
         """Make the change of a preview.
 
-        raises  ToolError, ClientError
+        raises  ToolError
         """
         form = await self._form(request)
         user = request.scope["user"]
@@ -103,7 +102,7 @@ class ChangePages:
         result = "done"
         try:
             lines = await anyio.to_thread.run_sync(_apply, cluster, change)
-        except (ToolError, ClientError) as error:
+        except ToolError as error:
             result = str(error)
             raise
         finally:

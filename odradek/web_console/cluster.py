@@ -47,7 +47,7 @@ class ShownCluster:
     def call(self, ask: Callable[[Client], T]) -> T:
         """Ask the cluster; a second time when a connection that was idle turns out to be closed.
 
-        raises  ToolError, ClientError
+        raises  ToolError
         """
         with self._borrowed(is_new=False) as (client, is_used):
             try:
@@ -71,7 +71,7 @@ class ShownCluster:
         """What `ask` returned up to `age_s` ago, to any caller; else it is asked again.
 
         what    names what is asked for; there are a few
-        raises  ToolError, ClientError, also those of up to ERROR_AGE_S ago
+        raises  ToolError, also those of up to ERROR_AGE_S ago
         """
         with self._lock:
             entry = self._memory.setdefault(what, _Remembered())
@@ -100,11 +100,11 @@ class ShownCluster:
             client = idle or self._new_client()
             try:
                 yield client, idle is not None
-            except ToolError:
-                self._keep(client)
-                raise
-            except BaseException:
-                client.close()
+            except BaseException as error:
+                if isinstance(error, ToolError) and not isinstance(error, ClientError):
+                    self._keep(client)
+                else:
+                    client.close()
                 raise
             self._keep(client)
         finally:
@@ -146,7 +146,7 @@ class _Remembered:
                 value = ask()
                 self._value = value
                 return value
-            except (ToolError, ClientError) as error:
+            except ToolError as error:
                 self._error = error
                 raise
             finally:

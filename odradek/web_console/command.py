@@ -23,7 +23,8 @@ from odradek.tools.options import (
     Flag,
     Options,
     OptionsError,
-    parse_with,
+    parse,
+    require,
 )
 from odradek.tools.run_command import run_command
 
@@ -71,10 +72,10 @@ _HOST_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve until a signal; returns the exit code."""
-
     def parse_options(words: Sequence[str]) -> Options:
-        return parse_with(("bootstrap-server",), FLAGS, words, WHAT_IT_DOES)
+        options = parse(FLAGS, words, WHAT_IT_DOES)
+        require(options, "bootstrap-server")
+        return options
 
     return run_command(arguments, FLAGS, parse_options, _act)
 

@@ -12,7 +12,6 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
-from odradek.tools.client import ClientError
 from odradek.tools.errors import ToolError
 
 INTERVAL_S: Final = 2.0
@@ -72,7 +71,7 @@ async def content_events(
 ) -> AsyncGenerator[bytes, None]:
     """Content when it differs from what was sent; an event `trouble` while it cannot be made.
 
-    render  raises ToolError, ClientError
+    render  raises ToolError
     """
     sent: str | None = None
     trouble: str | None = None
@@ -81,7 +80,7 @@ async def content_events(
         started_s = time.monotonic()
         try:
             html = await render()
-        except (ToolError, ClientError) as error:
+        except ToolError as error:
             if trouble != str(error):
                 trouble = str(error)
                 yield event("trouble", trouble)

@@ -72,13 +72,13 @@ class RecordSearches:
                         reported_s = time.monotonic()
                         yield event("progress", _progress(scan, count))
                 yield event("end", _progress(scan, count))
-        except (ToolError, ClientError) as error:
+        except ToolError as error:
             yield event("trouble", str(error))
 
     async def as_json(self, cluster: ShownCluster, query: RecordQuery) -> Response:
         """The records that match, of what can be read in DEADLINE_S.
 
-        raises  ToolError, ClientError
+        raises  ToolError
         """
         decoder = self.decoder(cluster, query)
         deadline_s = time.monotonic() + DEADLINE_S
@@ -102,7 +102,7 @@ class RecordSearches:
     ) -> tuple[ShownRecord, TextDecoder]:
         """The record at an offset of a partition.
 
-        raises  ToolError, ClientError
+        raises  ToolError
         """
         query = parse_query(arguments)._replace(
             origin=OFFSET, limit=1, key="", text="", path="", shows_control=True
@@ -123,7 +123,7 @@ class RecordSearches:
     async def one_content(self, cluster: ShownCluster, arguments: PageArguments) -> dict[str, Any]:
         """A record in full.
 
-        raises  ToolError, ClientError
+        raises  ToolError
         """
         shown, decoder = await self.find(cluster, arguments)
         return {"record": await anyio.to_thread.run_sync(full_row, shown, decoder)}
@@ -131,7 +131,7 @@ class RecordSearches:
     async def raw(self, cluster: ShownCluster, arguments: PageArguments) -> Response:
         """The bytes of a key or a value.
 
-        raises  ToolError, ClientError
+        raises  ToolError
         """
         part = arguments.choice("part", ("value", "key"))
         shown, _ = await self.find(cluster, arguments)

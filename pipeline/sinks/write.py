@@ -127,7 +127,6 @@ class KafkaWriter:
         self._records(rows).write.format("kafka").options(**self._options()).save()
 
     def stream(self, rows: DataFrame, query: SinkQuery) -> DataStreamWriter:
-        """The writer of a query that has this sink alone."""
         if self.sink.is_exactly_once:
             batches = self._transactions(rows, query)
             writer = self._records(rows).writeStream.foreachBatch(batches)
@@ -136,7 +135,6 @@ class KafkaWriter:
         return writer.outputMode(self.sink.output_mode)
 
     def batches(self, rows: DataFrame, query: SinkQuery) -> WriteBatch:
-        """The writer of the batches of a stream."""
         encoding = self._encoding(rows)
         if self.sink.is_exactly_once:
             in_transactions = self._transactions(rows, query)
@@ -199,7 +197,6 @@ class FileWriter:
     table: str | None = None
 
     def write(self, rows: DataFrame) -> None:
-        """Write all rows of a batch pipeline."""
         check_batch_folder(rows.sparkSession, self.sink.path, self.path)
         writer = rows.write.format(self.sink.format).mode("append")
         writer = writer.options(**texts(self.sink.options))
@@ -208,7 +205,6 @@ class FileWriter:
         writer.save(self.path)
 
     def stream(self, rows: DataFrame, query: SinkQuery) -> DataStreamWriter:
-        """The writer of a query that has this sink alone."""
         check_folder(rows.sparkSession, self.path, query.checkpoint)
         writer = rows.writeStream.format(self.sink.format).options(**texts(self.sink.options))
         if self.sink.partition_by:
@@ -216,7 +212,6 @@ class FileWriter:
         return writer.option("path", self.path).outputMode("append")
 
     def batches(self, rows: DataFrame, query: SinkQuery) -> WriteBatch:
-        """The writer of the batches of a stream."""
         check_folder(rows.sparkSession, self.path, query.checkpoint)
         return lambda batch, number: add_files(batch, self.sink, self.path, number)
 
@@ -231,16 +226,13 @@ class TableWriter:
     table: str | None = None
 
     def write(self, rows: DataFrame) -> None:
-        """Write all rows of a batch pipeline."""
         upsert(rows, self.url, self.sink, owner=str(self.folder / self.sink.source))
 
     def stream(self, rows: DataFrame, query: SinkQuery) -> DataStreamWriter:
-        """The writer of a query that has this sink alone."""
         writer = rows.writeStream.outputMode(self.sink.output_mode)
         return writer.foreachBatch(self.batches(rows, query))
 
     def batches(self, rows: DataFrame, query: SinkQuery) -> WriteBatch:
-        """The writer of the batches of a stream."""
         # Two sinks of a query may write to one table: each has a staging table.
         owner = f"{query.checkpoint}/{query.sink}" if query.is_shared else query.checkpoint
         return batch_writer(self.url, self.sink, owner=owner)
@@ -254,17 +246,14 @@ class WebhookWriter:
     table: str | None = None
 
     def write(self, rows: DataFrame) -> None:
-        """Write all rows of a batch pipeline."""
         # A run that is repeated is another batch: nothing says which rows were sent.
         send(rows, self.sink, batch=str(uuid4()))
 
     def stream(self, rows: DataFrame, query: SinkQuery) -> DataStreamWriter:
-        """The writer of a query that has this sink alone."""
         writer = rows.writeStream.outputMode(self.sink.output_mode)
         return writer.foreachBatch(self.batches(rows, query))
 
     def batches(self, rows: DataFrame, query: SinkQuery) -> WriteBatch:
-        """The writer of the batches of a stream."""
         sender = query.sink if query.is_shared else None
         return webhook_writer(self.sink, Path(query.checkpoint), sender=sender)
 
@@ -282,18 +271,15 @@ class ConnectorWriter:
         return None if self.sink.foreach_batch else self.sink.table
 
     def write(self, rows: DataFrame) -> None:
-        """Write all rows of a batch pipeline."""
         save(rows, self.sink, self.folder)
 
     def stream(self, rows: DataFrame, query: SinkQuery) -> DataStreamWriter:
-        """The writer of a query that has this sink alone."""
         if not self.sink.foreach_batch:
             return stream_writer(rows, self.sink, self.folder)
         writer = rows.writeStream.outputMode(self.sink.output_mode)
         return writer.foreachBatch(self.batches(rows, query))
 
     def batches(self, rows: DataFrame, query: SinkQuery) -> WriteBatch:
-        """The writer of the batches of a stream."""
         if self.sink.foreach_batch:
             return lambda batch, _: save_batch(batch, self.sink, self.folder)
 
@@ -312,14 +298,11 @@ class ConsoleWriter:
     table: str | None = None
 
     def write(self, rows: DataFrame) -> None:
-        """Write all rows of a batch pipeline."""
         rows.show(self.sink.rows, truncate=False)
 
     def stream(self, rows: DataFrame, query: SinkQuery) -> DataStreamWriter:
-        """The writer of a query that has this sink alone."""
         writer = rows.writeStream.format("console").outputMode(self.sink.output_mode)
         return writer.option("numRows", self.sink.rows).option("truncate", "false")
 
     def batches(self, rows: DataFrame, query: SinkQuery) -> WriteBatch:
-        """The writer of the batches of a stream."""
         return lambda batch, _: self.write(batch)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing
 
 import pytest
 from confluent_kafka import Producer
@@ -176,11 +175,11 @@ def test_drain_stops_when_a_broker_that_copies_is_killed(
     assert "no progress for 9000 ms of " in errors
     assert "; not registered: 4" in errors
     assert not moving(brokers)
-    with closing(Client(brokers.bootstrap)) as client:
+    with Client(brokers.bootstrap) as client:
         assert throttled_topics(client, [topic]) == []
 
 
 def moving(brokers: BrokerCluster) -> dict[TopicPartition, OngoingReassignment]:
     """The reassignments that copy replicas."""
-    with closing(Client(brokers.bootstrap)) as client:
+    with Client(brokers.bootstrap) as client:
         return {key: row for key, row in list_reassignments(client).items() if row.adding}

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from time import monotonic, sleep, time
@@ -141,7 +141,7 @@ def play(tool: Tool, cluster: TestCluster, name: str, files: Path) -> str:
     returns  a text that does not depend on addresses and folders
     """
     said: list[str] = []
-    with closing(Client(cluster.bootstrap)) as client:
+    with Client(cluster.bootstrap) as client:
         for line in (CONVERSATIONS / f"{name}.txt").read_text().splitlines():
             said.append(f"$ {line}")
             try:
@@ -179,7 +179,7 @@ def settle(cluster: TestCluster) -> None:
     """Wait until no replica moves, all are in sync, all brokers agree and no topic is deleted."""
     with open_znodes(cluster.zookeeper) as znodes:
         _wait(lambda: not znodes.children("/admin/delete_topics"))
-    with closing(Client(cluster.bootstrap)) as client:
+    with Client(cluster.bootstrap) as client:
         _wait(partial(_is_settled, client))
 
 

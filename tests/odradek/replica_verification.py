@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +31,7 @@ def replicated(cluster: TestCluster, topic: str) -> Iterator[None]:
     created = [*words, "--create", "--replica-assignment", "1:2:3", "--topic", topic]
     assert our_tool("topics", created).exit_code == 0
     settle(cluster)
-    with closing(Client(cluster.bootstrap)) as client:
+    with Client(cluster.bootstrap) as client:
         produce(client, topic, 0, BATCHES, 100)
     settle(cluster)
     try:

@@ -6,7 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +117,7 @@ def test_forecast_matches_the_growth_of_a_timed_run(tmp_path: Path) -> None:
         assert our_tool_here("topics", [*address, *words.split()]).exit_code == 0
 
         def size() -> int:
-            with closing(Client(broker.address)) as client:
+            with Client(broker.address) as client:
                 (row,) = client.metadata([]).brokers
                 return read_disks(client, row).sizes[TopicPartition("records", 0)]
 

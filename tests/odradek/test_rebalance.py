@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from unittest.mock import create_autospec
 
@@ -97,7 +96,7 @@ def run(cluster: BrokerCluster, *arguments: str) -> str:
 
 
 def states(cluster: BrokerCluster) -> dict[TopicPartition, PartitionStatus]:
-    with closing(Client(cluster.bootstrap)) as client:
+    with Client(cluster.bootstrap) as client:
         return partition_statuses(client.metadata())
 
 
@@ -106,7 +105,7 @@ def replicas(cluster: BrokerCluster) -> dict[TopicPartition, tuple[int, ...]]:
 
 
 def spread_of(cluster: BrokerCluster, load: Load) -> float:
-    with closing(Client(cluster.bootstrap)) as client:
+    with Client(cluster.bootstrap) as client:
         return spread(loads_of(read_cluster(client).model), load)
 
 
@@ -137,7 +136,7 @@ def test_skewed_cluster_is_balanced_as_planned(cluster: BrokerCluster) -> None:
 
 
 def assert_no_throttle(cluster: BrokerCluster) -> None:
-    with closing(Client(cluster.bootstrap)) as client:
+    with Client(cluster.bootstrap) as client:
         names = sorted({partition.topic for partition in states(cluster)})
         assert throttled_topics(client, names) == []
         assert not list_reassignments(client)
@@ -165,7 +164,7 @@ def test_stopped_run_leaves_nothing_behind_and_a_killed_one_goes_on(
     fill(cluster, topic, partitions=12, value_bytes=15_000)
 
     def is_moving() -> bool:
-        with closing(Client(cluster.bootstrap)) as client:
+        with Client(cluster.bootstrap) as client:
             return bool(list_reassignments(client))
 
     assert interrupt(cluster, topic, signal.SIGTERM, is_moving) == 130
@@ -187,7 +186,7 @@ def test_cancel_ends_the_moves_of_a_killed_run(cluster: BrokerCluster, tmp_path:
     before = replicas(cluster)
 
     def is_throttled() -> bool:
-        with closing(Client(cluster.bootstrap)) as client:
+        with Client(cluster.bootstrap) as client:
             return topic in throttled_topics(client, [topic]) and bool(list_reassignments(client))
 
     interrupt(cluster, topic, signal.SIGKILL, is_throttled)
@@ -229,7 +228,7 @@ def test_broker_that_refuses_keeps_no_throttle_of_another_one(
         (["--goals", "cpu"], 2, "--goals: 'cpu' is not one of replicas, disk"),
         (["--goals", ""], 2, "--goals: '' is not one of replicas, disk"),
         (["--exclude-topics", "("], 2, "--exclude-topics: '(' is not a pattern"),
-        (["--batch", "0"], 2, "--batch: 0 is not a number of at least 1"),
+        (["--batch", "0"], 2, "--batch: '0' is not a number of at least 1"),
         (["--dry-run", "--execute"], 2, "--dry-run and --execute exclude each other"),
     ],
 )

@@ -35,7 +35,18 @@ IS_NO: Final = re.compile(
 )
 """`is not a` says it; `there is no` and `is no longer` are allowed."""
 SUFFIXES: Final = (
-    *(".py", ".md", ".properties", ".toml", ".sh", "Makefile", "Dockerfile", ".yml", ".yaml"),
+    *(
+        ".py",
+        ".tsv",
+        ".md",
+        ".properties",
+        ".toml",
+        ".sh",
+        "Makefile",
+        "Dockerfile",
+        ".yml",
+        ".yaml",
+    ),
     *(".java", ".go", ".js", ".c", ".h", ".svg", ".cfg", ".service", ".xml"),
 )
 

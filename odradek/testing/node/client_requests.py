@@ -96,7 +96,6 @@ class ClientRequests:
         return self._counts - self._forgotten
 
     def forget(self) -> None:
-        """Begin at zero."""
         self._forgotten = self._counts.copy()
 
     def report(self) -> bytes:

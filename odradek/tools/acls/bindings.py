@@ -60,8 +60,6 @@ class AclPattern(NamedTuple):
 
 
 class AclRule(NamedTuple):
-    """An access control entry."""
-
     principal: str
     host: str
     operation: str

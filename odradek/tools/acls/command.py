@@ -1,16 +1,13 @@
 """`odradek acls`: the flags, lines and exit codes of `kafka-acls.sh` 3.9.
 
 Exit codes: 0 success; 1 failure; 2 an invalid command line.
-Differs from Kafka: brokers that cannot be reached are reported at once; no stack trace is printed;
-an invalid command line exits with 2 instead of 1; --authorizer and --authorizer-properties, which
-write znodes, are not supported.
+Differs from Kafka: --authorizer and --authorizer-properties, which write znodes, are not supported.
 Source: Kafka 3.9's AclCommand.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 from typing import Final
 
 from odradek.tools import options as command_line
@@ -24,56 +21,20 @@ from odradek.tools.acls.bindings import (
     rules_by_pattern,
 )
 from odradek.tools.acls.queries import create_acls, delete_acls, describe_acls
-from odradek.tools.client import Client, ClientError
-from odradek.tools.client_config import open_client
+from odradek.tools.client import Client
 from odradek.tools.errors import ToolError
-from odradek.tools.options import BOOTSTRAP_SERVER, HELP_FLAGS, Flag, Options, OptionsError
-from odradek.tools.run_command import run_command
+from odradek.tools.options import (
+    BOOTSTRAP_SERVER,
+    HELP_FLAGS,
+    Options,
+    OptionsError,
+    read_flags,
+)
+from odradek.tools.run_command import client_of, run_command
 
 WHAT_IT_DOES: Final = "This tool helps to manage acls on kafka."
 ACTIONS: Final = ("add", "remove", "list")
-FLAGS: Final = (
-    BOOTSTRAP_SERVER,
-    Flag("bootstrap-controller", "Not supported: there are no KRaft controllers.", "host:port"),
-    Flag("authorizer", "Not supported: use --bootstrap-server.", "class"),
-    Flag("authorizer-properties", "Not supported: use --bootstrap-server.", "name=value"),
-    Flag(
-        "command-config",
-        "A properties file for the connection to the brokers.",
-        "file",
-        may_lack_value=True,
-    ),
-    Flag("add", "Add access control entries."),
-    Flag("remove", "Remove entries; without a principal, all of the resources."),
-    Flag("list", "List entries: all, or those of the resources."),
-    Flag("topic", "A topic; * for every topic.", "name"),
-    Flag("cluster", "The cluster."),
-    Flag("group", "A consumer group; * for every group.", "id"),
-    Flag("transactional-id", "A transactional id; * for every one.", "id"),
-    Flag("delegation-token", "A delegation token; * for every one.", "id"),
-    Flag("user-principal", "A user, with CreateTokens or DescribeTokens.", "principal"),
-    Flag(
-        "resource-pattern-type",
-        "literal (the default) or prefixed; with --list and --remove, any and match too.",
-        "type",
-    ),
-    Flag("operation", "What is allowed or denied, such as Read (default: All).", "name"),
-    Flag("allow-principal", "Who is allowed: User:NAME, or User:* for everybody.", "principal"),
-    Flag("deny-principal", "Who is denied, which precedes what is allowed.", "principal"),
-    Flag("allow-host", "From where the allowed principals come (default: *).", "address"),
-    Flag("deny-host", "From where the denied principals come (default: *).", "address"),
-    Flag(
-        "principal",
-        "With --list: list the entries of this principal.",
-        "principal",
-        may_lack_value=True,
-    ),
-    Flag("producer", "The entries that a producer to --topic needs."),
-    Flag("idempotent", "With --producer: those of an idempotent producer, too."),
-    Flag("consumer", "The entries that a consumer of --topic in --group needs."),
-    Flag("force", "Do not ask before entries are removed."),
-    *HELP_FLAGS,
-)
+FLAGS: Final = (BOOTSTRAP_SERVER, *HELP_FLAGS, *read_flags("acls"))
 _EXCLUDED: Final = (
     (
         "list",
@@ -85,17 +46,12 @@ _EXCLUDED: Final = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one action; returns the exit code."""
     return run_command(arguments, FLAGS, parse_options, _run)
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
-    """Parse and check the command line.
-
-    raises  OptionsError; HelpRequested for --help
-    """
     options = command_line.parse(FLAGS, arguments, WHAT_IT_DOES)
-    if not options.has("version") and (problem := _problem(options)) is not None:
+    if (problem := _problem(options)) is not None:
         raise OptionsError(problem, shows_help=True)
     return options
 
@@ -134,17 +90,15 @@ def _problem_of_consumer(options: Options) -> str | None:
 
 
 def _run(options: Options) -> int:
-    bootstrap = options.value("bootstrap-server")
-    assert bootstrap is not None, "parse_options requires one"
     try:
-        with closing(open_client(bootstrap, options.value("command-config"))) as client:
+        with client_of(options) as client:
             if options.has("add"):
                 _add(client, options)
             elif options.has("remove"):
                 _remove(client, options)
             else:
                 _list(client, options)
-    except (ToolError, ClientError) as error:
+    except ToolError as error:
         print(f"Error while executing ACL command: {error}")
         return 1
     return 0

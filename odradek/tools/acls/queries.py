@@ -28,11 +28,11 @@ from odradek.tools.acls.bindings import (
     AclRule,
 )
 from odradek.tools.client import Client
-from odradek.tools.errors import refused
+from odradek.tools.errors import check
 
 
 def create_acls(client: Client, pattern: AclPattern, rules: Iterable[AclRule]) -> None:
-    """raises  ToolError, ClientError"""
+    """raises  ToolError"""
     creations = [
         AclCreation(
             resource_type=RESOURCE_TYPES.index(pattern.resource_type),
@@ -46,25 +46,20 @@ def create_acls(client: Client, pattern: AclPattern, rules: Iterable[AclRule]) -
         for rule in rules
     ]
     response = client.any_broker(CreateAclsRequest(creations=creations), CreateAclsResponse)
-    for row in response.results:
-        if row.error_code:
-            raise refused(row.error_code, row.error_message)
+    check(*response.results)
 
 
 def delete_acls(client: Client, pattern: AclPattern, rules: Sequence[AclRule]) -> None:
     """Delete entries of the matching patterns.
 
     rules   none: all entries
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     filters = [_filter(pattern, rule) for rule in rules] or [_filter(pattern, None)]
     response = client.any_broker(DeleteAclsRequest(filters=filters), DeleteAclsResponse)
     for row in response.filter_results:
-        if row.error_code:
-            raise refused(row.error_code, row.error_message)
-        for acl in row.matching_acls:
-            if acl.error_code:
-                raise refused(acl.error_code, acl.error_message)
+        check(row)
+        check(*row.matching_acls)
 
 
 def _filter(pattern: AclPattern, rule: AclRule | None) -> DeleteAclsFilter:
@@ -83,7 +78,7 @@ def describe_acls(client: Client, pattern: AclPattern | None) -> dict[AclPattern
     """The matching patterns with their entries, sorted.
 
     pattern  None: all
-    raises   ToolError, ClientError
+    raises   ToolError
     """
     request = DescribeAclsRequest(
         resource_type_filter=ANY
@@ -97,8 +92,7 @@ def describe_acls(client: Client, pattern: AclPattern | None) -> dict[AclPattern
         permission_type=ANY,
     )
     response = client.any_broker(request, DescribeAclsResponse)
-    if response.error_code:
-        raise refused(response.error_code, response.error_message)
+    check(response)
     return {
         AclPattern(
             _name(RESOURCE_TYPES, resource.resource_type),

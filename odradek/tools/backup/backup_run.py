@@ -41,7 +41,7 @@ from odradek.tools.backup.stores import MissingFile, Store
 from odradek.tools.client import Client
 from odradek.tools.consumer_groups.group_offsets import committed_of
 from odradek.tools.consumer_groups.queries import list_groups
-from odradek.tools.errors import KafkaError, partition_text, refused
+from odradek.tools.errors import KafkaError, check, partition_text
 
 FILE_BYTES_MAX: Final = 128 << 20
 """A file is ended before the batch that would make it larger."""
@@ -100,7 +100,7 @@ class BackupRun:
     def run(self, *, now_ms: int) -> Manifest:
         """Write what is missing, then the manifest, then remove what it does not need any more.
 
-        raises  BackupError, ToolError, ClientError, OSError: the backup is as it was
+        raises  BackupError, ToolError, OSError: the backup is as it was
         """
         live = self._live_topics()
         # Before the records: what was committed is in the backup then.
@@ -156,8 +156,7 @@ class BackupRun:
                 DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse
             )
             for result in response.results:
-                if result.error_code:
-                    raise refused(result.error_code, result.error_message)
+                check(result)
                 configs[name] = {
                     row.name: row.value
                     for row in result.configs
@@ -205,8 +204,7 @@ class BackupRun:
         self, live: MetadataResponseTopic, configs: dict[str, str], former: TopicBackup | None
     ) -> TopicBackup:
         assert live.name is not None, "the response names the topic"
-        if live.error_code:
-            raise refused(live.error_code)
+        check(live)
         if former is not None and former.topic_id != str(live.topic_id):
             if not self._replaces:
                 self.problems.append(

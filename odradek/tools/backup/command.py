@@ -10,7 +10,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from typing import Final
 from uuid import UUID
 
@@ -20,7 +20,7 @@ from odradek.tools.backup.live_logs import LogReader
 from odradek.tools.backup.manifest import Manifest
 from odradek.tools.backup.stored_batches import batches_of, first_difference
 from odradek.tools.backup.stores import MissingFile, Store, open_store
-from odradek.tools.client import Client, ClientError
+from odradek.tools.client import Client
 from odradek.tools.client_config import open_client
 from odradek.tools.errors import ToolError, partition_text
 from odradek.tools.run import run_tool
@@ -98,7 +98,6 @@ def build_verify_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Back up, or verify; returns the exit code."""
     words = list(arguments)
     is_verify = words[:1] == [VERIFY]
     parser = build_verify_parser() if is_verify else build_parser()
@@ -112,7 +111,7 @@ def report_errors(act: Callable[[argparse.Namespace], int], options: argparse.Na
     """Act; an error is one line on stderr, and exit code 1."""
     try:
         return act(options)
-    except (ToolError, ClientError) as error:
+    except ToolError as error:
         print(f"odradek: {error}", file=sys.stderr)
         return 1
 
@@ -127,7 +126,7 @@ def _back_up(options: argparse.Namespace) -> int:
             f"{options.place} has a backup already: --incremental adds to it, or name another place"
         )
     began_s = time.monotonic()
-    with closing(open_client(options.bootstrap_server, options.command_config)) as client:
+    with open_client(options.bootstrap_server, options.command_config) as client:
         run = BackupRun(
             client,
             store,
@@ -166,7 +165,7 @@ def _verify(options: argparse.Namespace) -> int:
     print(f"{len(manifest.file_names())} files with {count} batches, {size_bytes} bytes: whole")
     if options.bootstrap_server is None:
         return 0
-    with closing(open_client(options.bootstrap_server, options.command_config)) as client:
+    with open_client(options.bootstrap_server, options.command_config) as client:
         differences = compare(client, store, manifest)
     for difference in differences:
         print(f"odradek: {difference}", file=sys.stderr)
@@ -178,7 +177,7 @@ def _verify(options: argparse.Namespace) -> int:
 def compare(client: Client, store: Store, manifest: Manifest) -> list[str]:
     """Where a cluster differs from a backup, a line each; what it has after its end is not read.
 
-    raises  BackupError, ToolError, ClientError, OSError
+    raises  BackupError, ToolError, OSError
     """
     ids: dict[str | None, UUID] = {topic.name: topic.topic_id for topic in client.metadata().topics}
     differences = []

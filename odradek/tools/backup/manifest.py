@@ -67,8 +67,6 @@ class PartitionBackup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicBackup:
-    """One topic."""
-
     topic_id: str
     """The id in the cluster that was backed up; a topic that is created again has another one."""
     replication_factor: int
@@ -110,7 +108,6 @@ class Manifest:
         return {file.name for _, partition in self.partitions() for file in partition.files}
 
     def encode(self) -> bytes:
-        """The bytes of `manifest.json`."""
         content = {"format": FORMAT, "version": VERSION, **asdict(self)}
         return (json.dumps({**content, "sha256": _digest(content)}, indent=1) + "\n").encode()
 

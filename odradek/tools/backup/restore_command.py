@@ -14,7 +14,6 @@ import argparse
 import os
 import time
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import replace
 
 from odradek.tools.backup.backup_run import read_manifest
@@ -28,7 +27,6 @@ from odradek.tools.run import run_tool
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
     parser = argparse.ArgumentParser(
         prog="odradek restore",
         description="Restore a backup into an empty cluster, with the same offsets: run it with "
@@ -58,7 +56,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Restore; returns the exit code."""
     parser = build_parser()
     options = parser.parse_args(list(arguments))
     if (options.to_log_dirs is None) == (options.bootstrap_server is None):
@@ -71,7 +68,7 @@ def _restore(options: argparse.Namespace) -> int:
     manifest = _chosen(read_manifest(store), options.topic)
     if options.to_log_dirs is not None:
         return _restore_logs(store, manifest, options.to_log_dirs)
-    with closing(open_client(options.bootstrap_server, options.command_config)) as client:
+    with open_client(options.bootstrap_server, options.command_config) as client:
         topics = RestoredTopics(client, manifest)
         return _restore_topics(topics, options.replication_factor)
 

@@ -11,12 +11,6 @@ from enum import StrEnum
 from typing import Final
 
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 from odradek.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -31,8 +25,8 @@ from odradek.tools.client import Client
 from odradek.tools.consumer_groups.group_offsets import OffsetWithMetadata, commit
 from odradek.tools.errors import partition_text, refused, timed_out
 from odradek.tools.partition_offsets import list_offsets
+from odradek.tools.topics.requests import create_topics, new_topic
 
-TIMEOUT_MS: Final = 30_000
 TOPIC_RESOURCE: Final = 2
 SET: Final = 0
 DELETE: Final = 1
@@ -62,7 +56,7 @@ class RestoredTopics:
     def states(self) -> dict[str, TopicState]:
         """The state of each topic.
 
-        raises  BackupError for a topic with other records or partitions; ToolError, ClientError
+        raises  BackupError for a topic with other records or partitions; ToolError
         """
         counts = {topic.name: len(topic.partitions) for topic in self._client.metadata().topics}
         states = {}
@@ -101,29 +95,21 @@ class RestoredTopics:
         replication_factor  None: that of the backup, at most the number of brokers
         returns             False when all of them exist: the broker that was asked has just
                             started, and knows them now
-        raises              ToolError, ClientError
+        raises              ToolError
         """
         brokers = len(self._client.metadata([]).brokers)
         topics = [
-            CreatableTopic(
-                name=name,
-                num_partitions=len(topic.partitions),
-                replication_factor=replication_factor or min(topic.replication_factor, brokers),
-                assignments=[],
-                configs=[
-                    CreatableTopicConfig(name=key, value=value)
-                    for key, value in {**topic.configs, **HELD}.items()
-                ],
+            new_topic(
+                name,
+                len(topic.partitions),
+                replication_factor or min(topic.replication_factor, brokers),
+                configs={**topic.configs, **HELD},
             )
             for name, topic in self._manifest.topics.items()
             if name in names
         ]
-        response = self._client.controller(
-            CreateTopicsRequest(topics=topics, timeout_ms=TIMEOUT_MS, validate_only=False),
-            CreateTopicsResponse,
-        )
         existing = []
-        for topic in response.topics:
+        for topic in create_topics(self._client, topics):
             if topic.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
                 existing.append(topic.name)
             elif topic.error_code:
@@ -144,7 +130,7 @@ class RestoredTopics:
     def commit_offsets(self) -> None:
         """Commit the offsets of all groups; those above the end of a log are lowered to it.
 
-        raises  ToolError, ClientError
+        raises  ToolError
         """
         ends = {place: row.end_offset for place, row in self._manifest.partitions()}
         for group, rows in self._manifest.groups.items():
@@ -159,7 +145,7 @@ class RestoredTopics:
     def set_configs(self) -> None:
         """Give the topics their own configs; retention and cleaning go on from here.
 
-        raises  ToolError, ClientError
+        raises  ToolError
         """
         resources = [
             AlterConfigsResource(

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -22,13 +22,12 @@ from odradek.broker.monitoring.exposition import PROMETHEUS
 from odradek.tools.canary.measurements import BrokerMeasurements, Change, Probe, metrics
 from odradek.tools.canary.prober import Prober
 from odradek.tools.canary.topic import CanaryCluster, CanaryTopic
-from odradek.tools.client import Client, ClientError
-from odradek.tools.client_config import open_client
+from odradek.tools.client import Client
 from odradek.tools.errors import ToolError
 from odradek.tools.notifications import NOTIFY_FLAGS, open_notifier
-from odradek.tools.options import CLIENT_FLAGS, Flag, Options, parse_with, positive_number
+from odradek.tools.options import CLIENT_FLAGS, Flag, Options, positive_number
 from odradek.tools.page_server import ToolPage, open_page_server
-from odradek.tools.run_command import run_command
+from odradek.tools.run_command import run_with_client
 
 WHAT_IT_DOES: Final = "This tool sends records to each broker of a cluster, and reads them back."
 TOPIC: Final = "__odradek_canary"
@@ -59,16 +58,10 @@ FLAGS: Final = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Probe until it is interrupted, or for some rounds; returns the exit code."""
-
-    def parse_options(words: Sequence[str]) -> Options:
-        return parse_with(("bootstrap-server",), FLAGS, words, WHAT_IT_DOES)
-
-    return run_command(arguments, FLAGS, parse_options, _act)
+    return run_with_client(arguments, WHAT_IT_DOES, _act, FLAGS)
 
 
-def _act(options: Options) -> int:
-    bootstrap = options.value("bootstrap-server") or ""
+def _act(client: Client, options: Options) -> int:
     rounds = positive_number(options, "rounds", 0) if options.has("rounds") else None
     notifier = open_notifier(options, lambda line: print(line, file=sys.stderr))
 
@@ -79,26 +72,23 @@ def _act(options: Options) -> int:
         if notifier is not None and is_news:
             notifier.notify(f"broker {line['broker']}", notification(line))
 
-    with closing(open_client(bootstrap, options.value("command-config"))) as client:
-        canary = Canary(
-            client,
-            options.value("topic") or TOPIC,
-            interval_ms=positive_number(options, "interval-ms", INTERVAL_MS),
-            timeout_ms=positive_number(options, "timeout-ms", TIMEOUT_MS),
-            summary_interval_ms=positive_number(
-                options, "summary-interval-ms", SUMMARY_INTERVAL_MS
-            ),
-            emit=emit,
-        )
-        with ExitStack() as stack:
-            if notifier is not None:
-                stack.callback(notifier.close)
-            listen = options.value("listen")
-            if listen is not None:
-                server = stack.enter_context(open_page_server(listen, canary.page))
-                threading.Thread(target=server.serve_forever, daemon=True).start()
-                stack.callback(server.shutdown)
-            return 0 if canary.run(rounds) else NOT_AVAILABLE
+    canary = Canary(
+        client,
+        options.value("topic") or TOPIC,
+        interval_ms=positive_number(options, "interval-ms", INTERVAL_MS),
+        timeout_ms=positive_number(options, "timeout-ms", TIMEOUT_MS),
+        summary_interval_ms=positive_number(options, "summary-interval-ms", SUMMARY_INTERVAL_MS),
+        emit=emit,
+    )
+    with ExitStack() as stack:
+        if notifier is not None:
+            stack.callback(notifier.close)
+        listen = options.value("listen")
+        if listen is not None:
+            server = stack.enter_context(open_page_server(listen, canary.page))
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            stack.callback(server.shutdown)
+        return 0 if canary.run(rounds) else NOT_AVAILABLE
 
 
 def notification(change: Mapping[str, Any]) -> dict[str, object]:
@@ -142,7 +132,7 @@ class Canary:
         """Probe; whether all brokers were available at the end.
 
         rounds  None: until it is interrupted
-        raises  ToolError, ClientError when the topic cannot be created at the start
+        raises  ToolError when the topic cannot be created at the start
         """
         cluster = self._first_cluster()
         repair: Future[CanaryCluster] | None = None
@@ -190,7 +180,7 @@ class Canary:
     def _repaired(self, repair: Future[CanaryCluster], former: CanaryCluster) -> CanaryCluster:
         try:
             cluster = repair.result()
-        except (ToolError, ClientError) as error:
+        except ToolError as error:
             self._say("problem", reason=str(error))
             self._client.close()
             return former

@@ -97,7 +97,6 @@ class BrokerMeasurements:
         return succeeded / len(self._window) if self._window else 0.0
 
     def as_json(self) -> dict[str, Any]:
-        """The state of the broker."""
         last = self._window[-1] if self._window else Probe()
         return {
             "broker": self.broker_id,

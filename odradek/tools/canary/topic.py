@@ -7,26 +7,13 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.create_partitions import (
-    CreatePartitionsAssignment,
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopic,
-)
-from odradek.protocol.messages.create_topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
-from odradek.tools.errors import refused
+from odradek.tools.errors import check, refused
 from odradek.tools.leader_election import elect_preferred
+from odradek.tools.topics.requests import add_partitions, create_topics, new_topic
 
 REPLICAS_MAX: Final = 3
-TIMEOUT_MS: Final = 10_000
 CONFIGS: Final[Mapping[str, str]] = {
     "cleanup.policy": "delete",
     "retention.ms": "600000",
@@ -104,7 +91,7 @@ class CanaryTopic:
     def bring_about(self) -> CanaryCluster:
         """Repair what is to be repaired, and say where to probe.
 
-        raises  ToolError, ClientError
+        raises  ToolError
         """
         metadata = self._client.metadata()
         topic = next((row for row in metadata.topics if row.name == self._name), None)
@@ -131,39 +118,10 @@ class CanaryTopic:
         )
 
     def _add(self, count: int, new: list[list[int]]) -> None:
-        if count == 0:
-            self._create(new)
+        if count > 0:
+            check(*add_partitions(self._client, {self._name: (count + len(new), new)}))
             return
-        row = CreatePartitionsTopic(
-            name=self._name,
-            count=count + len(new),
-            assignments=[CreatePartitionsAssignment(broker_ids=replicas) for replicas in new],
-        )
-        response = self._client.controller(
-            CreatePartitionsRequest(topics=[row], timeout_ms=TIMEOUT_MS, validate_only=False),
-            CreatePartitionsResponse,
-        )
-        for result in response.results:
-            if result.error_code:
-                raise refused(result.error_code, result.error_message)
-
-    def _create(self, assignments: list[list[int]]) -> None:
-        topic = CreatableTopic(
-            name=self._name,
-            num_partitions=-1,
-            replication_factor=-1,
-            assignments=[
-                CreatableReplicaAssignment(partition_index=index, broker_ids=replicas)
-                for index, replicas in enumerate(assignments)
-            ],
-            configs=[
-                CreatableTopicConfig(name=name, value=value) for name, value in CONFIGS.items()
-            ],
-        )
-        response = self._client.controller(
-            CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=False),
-            CreateTopicsResponse,
-        )
-        for row in response.topics:
+        topic = new_topic(self._name, assignment=new, configs=CONFIGS)
+        for row in create_topics(self._client, [topic]):
             if row.error_code not in (0, ErrorCode.TOPIC_ALREADY_EXISTS):
                 raise refused(row.error_code, row.error_message)

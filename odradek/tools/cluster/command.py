@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from odradek.launcher import module_command
-from odradek.tools.settings_arguments import override
+from odradek.tools.settings_arguments import add_override
 
 HOST: Final = "127.0.0.1"
 BROKERS_MAX: Final = 20
@@ -34,7 +34,6 @@ READY: Final = r"odradek is ready on "
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
     parser = argparse.ArgumentParser(
         prog="odradek cluster",
         description="Start brokers on this machine that form a cluster, without a ZooKeeper: for "
@@ -68,14 +67,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="port on which broker 0 serves the coordination (default: "
         f"{ZOOKEEPER_PORT_DEFAULT}, or a free one with --port 0)",
     )
-    parser.add_argument(
-        "--override",
-        action="append",
-        type=override,
-        default=[],
-        metavar="KEY=VALUE",
-        help="a setting for all brokers; may be repeated",
-    )
+    add_override(parser, "a setting for all brokers; may be repeated")
     return parser
 
 
@@ -143,7 +135,6 @@ def broker_command(settings: dict[str, str], overrides: Sequence[str]) -> list[s
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Start the brokers and run them until SIGTERM or SIGINT; returns the exit code."""
     options = build_parser().parse_args(list(arguments))
     from odradek.tools.cluster.readiness import brokers_know_each_other
     from odradek.tools.cluster.supervised import SupervisedProcess, report, supervise

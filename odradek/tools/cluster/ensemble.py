@@ -56,7 +56,6 @@ def broker_process(properties: Path) -> SupervisedProcess:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run what the files say until SIGTERM or SIGINT; returns the exit code."""
     folder = Path(arguments[0])
     servers = sorted(folder.glob("zookeeper-*.cfg"))
     brokers = sorted(folder.glob("server-*.properties"))

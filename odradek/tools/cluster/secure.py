@@ -23,7 +23,6 @@ from __future__ import annotations
 import secrets
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Final, NamedTuple
@@ -224,7 +223,7 @@ class SecureCluster:
                 return False
             try:
                 self._store()
-            except (ToolError, ClientError) as error:
+            except ToolError as error:
                 raise SupervisionError(f"users and ACLs cannot be stored: {error}") from error
             self._is_stored = True
         return True
@@ -235,7 +234,7 @@ class SecureCluster:
         words += ["--command-config", str(self._files.folder / f"{BROKER}.properties")]
         if topics([*words, "--partitions", str(PARTITIONS)]) != 0:
             raise SupervisionError(f"the topic {TOPIC} cannot be created")
-        with closing(new_client(bootstrap, self._files.users[BROKER])) as client:
+        with new_client(bootstrap, self._files.users[BROKER]) as client:
             for user, operations in OPERATIONS.items():
                 create_acls(client, AclPattern("TOPIC", TOPIC, LITERAL), _rules(user, operations))
                 create_acls(
@@ -253,7 +252,7 @@ def _rules(user: str, operations: Sequence[str]) -> list[AclRule]:
 def _sees_topic(address: str, properties: Mapping[str, str]) -> bool:
     request = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
     try:
-        with closing(new_client(address, properties)) as client:
+        with new_client(address, properties) as client:
             response = client.any_broker(request, MetadataResponse)
     except ClientError:
         return False
@@ -286,7 +285,6 @@ def broker_process(properties: Path, jaas: Path) -> SupervisedProcess:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the brokers of the folder until SIGTERM or SIGINT; returns the exit code."""
     folder, *action = Path(arguments[0]), *arguments[1:]
     try:
         files = write_files(folder)

@@ -23,7 +23,6 @@ FLAGS: Final = CLIENT_FLAGS
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the state of the cluster; returns the exit code."""
     return run_with_client(arguments, WHAT_IT_DOES, _act, FLAGS)
 
 

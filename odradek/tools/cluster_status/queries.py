@@ -31,13 +31,13 @@ from odradek.tools.cluster_status.status import (
 )
 from odradek.tools.consumer_groups.group_offsets import committed_offsets_of
 from odradek.tools.consumer_groups.queries import list_groups
-from odradek.tools.errors import KafkaError, ToolError, error_text, refused
+from odradek.tools.errors import KafkaError, ToolError, check, error_text
 from odradek.tools.partition_offsets import list_offsets
 
 TOPIC: Final = 2
 BROKER: Final = 4
 """Types of resources with configs."""
-TOPICS_AT_ONCE: Final = 1_000
+RESOURCES_AT_ONCE: Final = 1_000
 GROUPS_AT_ONCE: Final = 1_000
 MIN_ISR: Final = "min.insync.replicas"
 PROTOCOL: Final = "inter.broker.protocol.version"
@@ -76,7 +76,7 @@ def read_status(client: Client) -> ClusterStatus:
 
 
 def _connection(client: Client, broker: MetadataResponseBroker) -> BrokerConnection:
-    return client.connection(broker.node_id, broker.host, broker.port)
+    return client.connection(broker)
 
 
 def _broker(client: Client, broker: MetadataResponseBroker) -> BrokerStatus:
@@ -86,7 +86,7 @@ def _broker(client: Client, broker: MetadataResponseBroker) -> BrokerStatus:
             _connection(client, broker), BROKER, [str(broker.node_id)], PROTOCOL
         )
         protocol = configs.get(str(broker.node_id))
-    except (ToolError, ClientError):
+    except ToolError:
         # Its address is known, and why it does not respond is said of its directories.
         pass
     return BrokerStatus(broker.node_id, f"{broker.host}:{broker.port}", broker.rack, protocol)
@@ -95,26 +95,25 @@ def _broker(client: Client, broker: MetadataResponseBroker) -> BrokerStatus:
 def config_values(
     connection: BrokerConnection, resource_type: int, names: Sequence[str], config: str
 ) -> dict[str, str]:
-    """The value of one config by resource.
+    """The value of one config by resource; RESOURCES_AT_ONCE are asked for in a request.
 
     raises  KafkaError, ClientError
     """
-    request = DescribeConfigsRequest(
-        resources=[
-            DescribeConfigsResource(
-                resource_type=resource_type, resource_name=name, configuration_keys=[config]
-            )
-            for name in names
-        ]
-    )
-    response = connection.request(request, DescribeConfigsResponse)
     values: dict[str, str] = {}
-    for result in response.results:
-        if result.error_code:
-            raise refused(result.error_code, result.error_message)
-        for row in result.configs:
-            if row.name == config and row.value is not None:
-                values[result.resource_name] = row.value
+    for start in range(0, len(names), RESOURCES_AT_ONCE):
+        request = DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsResource(
+                    resource_type=resource_type, resource_name=name, configuration_keys=[config]
+                )
+                for name in names[start : start + RESOURCES_AT_ONCE]
+            ]
+        )
+        for result in connection.request(request, DescribeConfigsResponse).results:
+            check(result)
+            for row in result.configs:
+                if row.name == config and row.value is not None:
+                    values[result.resource_name] = row.value
     return values
 
 
@@ -122,12 +121,9 @@ def _under_min_isr(
     client: Client, metadata: MetadataResponse, isr_sizes: Mapping[TopicPartition, int]
 ) -> list[TopicPartition] | str:
     names = sorted(topic.name for topic in metadata.topics if topic.name is not None)
-    min_isr: dict[str, str] = {}
     try:
-        for start in range(0, len(names), TOPICS_AT_ONCE):
-            together = names[start : start + TOPICS_AT_ONCE]
-            min_isr |= config_values(client.any(), TOPIC, together, MIN_ISR)
-    except (ToolError, ClientError) as error:
+        min_isr = config_values(client.any(), TOPIC, names, MIN_ISR)
+    except ToolError as error:
         return str(error)
     return [key for key, size in isr_sizes.items() if size < int(min_isr.get(key.topic, "1"))]
 
@@ -174,7 +170,7 @@ def _groups(client: Client, online: Iterable[TopicPartition]) -> GroupsStatus | 
         ends = list_offsets(
             client, dict.fromkeys(key for key, _ in committed if key in led), LATEST_TIMESTAMP
         )
-    except (ToolError, ClientError) as error:
+    except ToolError as error:
         return str(error)
     lags = [max(ends[key] - offset, 0) for key, offset in committed if key in ends]
     return GroupsStatus(

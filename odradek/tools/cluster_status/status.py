@@ -16,8 +16,6 @@ class BrokerStatus(NamedTuple):
 
 
 class LogDirectoryStatus(NamedTuple):
-    """A log directory."""
-
     path: str
     error: str | None
     """Why it is offline; None: it is online."""

@@ -20,7 +20,7 @@ from odradek.tools.configs.errors import ConfigsError
 from odradek.tools.configs.options import CLIENTS, IPS, USERS
 from odradek.tools.configs.quotas import ENTITIES, quota_entries
 from odradek.tools.configs.scram_credentials import HASHES, alter_credentials
-from odradek.tools.errors import refused
+from odradek.tools.errors import check
 
 QUOTAS: Final = (
     "producer_byte_rate",
@@ -41,7 +41,7 @@ def alter_entity(
     """Alter quotas, or the credentials of a user.
 
     names   one for each of `kinds`; an empty one is the default
-    raises  ConfigsError, ToolError, ClientError
+    raises  ToolError
     """
     if kinds[0] == IPS:
         unknown = [name for name in (*added, *deleted) if name not in IP_QUOTAS]
@@ -112,9 +112,7 @@ def _alter_quotas(
         ),
         AlterClientQuotasResponse,
     )
-    for row in response.entries:
-        if row.error_code:
-            raise refused(row.error_code, row.error_message)
+    check(*response.entries)
 
 
 def _number(name: str, text: str) -> float:

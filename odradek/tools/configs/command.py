@@ -1,9 +1,8 @@
 """`odradek configs`: the flags, lines and exit codes of `kafka-configs.sh` 3.9.
 
 Exit codes: 0 success; 1 failure; 2 an invalid command line.  The reason is on stderr.
-Differs from Kafka: brokers that cannot be reached are reported at once; no stack trace is printed
-but its first line; an invalid command line exits with 2 instead of 1; --zookeeper finds the
-brokers, which get the requests; messages do not repeat configs that may be secrets.
+Differs from Kafka: no stack trace is printed but its first line; --zookeeper finds the brokers,
+which get the requests; messages do not repeat configs that may be secrets.
 Source: Kafka 3.9's ConfigCommand.
 """
 
@@ -12,13 +11,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
-from contextlib import closing
 from functools import partial
 from typing import Final
 
 from odradek.protocol.errors import ErrorCode
-from odradek.tools.client import Client, ClientError
-from odradek.tools.client_config import InvalidPropertiesError, open_client, read_properties
+from odradek.tools.client import Client
+from odradek.tools.client_config import InvalidPropertiesError, read_properties
 from odradek.tools.configs.alterations import alter_entity
 from odradek.tools.configs.errors import ConfigsError
 from odradek.tools.configs.options import (
@@ -45,7 +43,7 @@ from odradek.tools.configs.resources import (
 )
 from odradek.tools.errors import ToolError, refused
 from odradek.tools.options import Options
-from odradek.tools.run_command import run_command
+from odradek.tools.run_command import client_of, run_command
 
 FORMAT_VERSION: Final = "message.format.version"
 _OUTSIDE_BRACKETS: Final = r"(?=[^\]]*(?:\[|$))"
@@ -57,7 +55,6 @@ _KEY: Final = re.compile(r"[a-zA-Z0-9._-]*")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one action; returns the exit code."""
     return run_command(arguments, FLAGS, parse_options, partial(_run, arguments))
 
 
@@ -67,7 +64,7 @@ def _run(arguments: Sequence[str], options: Options) -> int:
     except ConfigsError as error:
         print(error, file=sys.stderr)
         return 1
-    except (ToolError, ClientError) as error:
+    except ToolError as error:
         given = " ".join(without_secrets(arguments))
         print(f"Error while executing config command with args '{given}'", file=sys.stderr)
         print(error, file=sys.stderr)
@@ -84,16 +81,10 @@ def without_secrets(arguments: Sequence[str]) -> list[str]:
 
 def _act(options: Options) -> None:
     kinds, names = entity_types(options), entity_names(options)
-    bootstrap = options.value("bootstrap-server")
-    zookeeper = options.value("zookeeper")
-    if zookeeper is not None:
-        from odradek.tools.zookeeper import bootstrap_of
-
-        bootstrap = bootstrap_of(zookeeper)
-    if bootstrap is None:
+    if not options.has("bootstrap-server") and not options.has("zookeeper"):
         raise ConfigsError("Only --bootstrap-server is supported by this tool")
     has_quotas = kinds[0] in QUOTA_TYPES
-    with closing(open_client(bootstrap, options.value("command-config"))) as client:
+    with client_of(options) as client:
         if options.has("describe"):
             if has_quotas:
                 _describe_quotas(client, kinds, names)
@@ -197,7 +188,7 @@ def _merged(
 def parse_added(options: Options) -> dict[str, str]:
     """The configs of --add-config-file and --add-config.
 
-    raises  OptionsError, ConfigsError, ToolError for a file that cannot be read
+    raises  OptionsError, ToolError for a file that cannot be read
     """
     added: dict[str, str] = {}
     path = options.value("add-config-file")

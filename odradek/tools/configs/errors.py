@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from odradek.tools.errors import ToolError
 
-class ConfigsError(Exception):
+
+class ConfigsError(ToolError):
     """The request makes no sense; the message is all that Kafka's tool prints."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from odradek.tools import options as command_line
-from odradek.tools.options import Flag, Options, OptionsError
+from odradek.tools.options import Options, OptionsError, action_of, exclude, read_flags
 
 WHAT_IT_DOES: Final = (
     "This tool helps to manipulate and describe entity config for a topic, client, user, broker, "
@@ -43,36 +43,7 @@ DEFAULT_FLAGS: Final = {
 CONNECTIONS: Final = ("bootstrap-server", "bootstrap-controller", "zookeeper")
 _BROKER_ID: Final = re.compile(r"[+-]?\d+")
 
-FLAGS: Final = (
-    *command_line.CLIENT_FLAGS,
-    Flag("bootstrap-controller", "Not supported: there are no KRaft controllers.", "host:port"),
-    Flag("zookeeper", "Find the brokers in their ZooKeeper (for users and brokers).", "host:port"),
-    Flag("zk-tls-config-file", "With --zookeeper.", "file"),
-    Flag("describe", "Print the dynamic configuration of the entity, or of all of its type."),
-    Flag("alter", "Change the dynamic configuration of the entity."),
-    Flag("all", "With --describe: all configs, also static ones and defaults."),
-    Flag("entity-type", "topics, brokers, broker-loggers, users, clients or ips.", "type"),
-    Flag("entity-name", "The name of the topic, or the id of the broker.", "name"),
-    Flag("entity-default", "With --entity-type brokers: the default of all brokers."),
-    Flag("topic", "The topic.", "name"),
-    Flag("broker", "The broker.", "id"),
-    Flag("broker-defaults", "The default of all brokers."),
-    Flag("broker-logger", "The broker whose loggers are meant.", "id"),
-    Flag("client", "The client.", "id"),
-    Flag("client-defaults", "The default of all clients."),
-    Flag("user", "The user.", "name"),
-    Flag("user-defaults", "The default of all users."),
-    Flag("ip", "The address.", "address"),
-    Flag("ip-defaults", "The default of all addresses."),
-    Flag(
-        "add-config",
-        "With --alter: configs to set; a value with commas is in square brackets.",
-        "k=v,k=[v,v]",
-    ),
-    Flag("add-config-file", "With --alter: a properties file of configs to set.", "file"),
-    Flag("delete-config", "With --alter: configs to delete.", "k,k"),
-    Flag("force", "Has no effect."),
-)
+FLAGS: Final = (*command_line.CLIENT_FLAGS, *read_flags("configs"))
 
 
 def entity_types(options: Options) -> list[str]:
@@ -97,22 +68,9 @@ def entity_names(options: Options) -> list[str]:
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
-    """Parse and check the command line.
-
-    raises  OptionsError; HelpRequested for --help
-    """
     options = command_line.parse(FLAGS, arguments, WHAT_IT_DOES)
-    if options.has("version"):
-        return options
-    if options.has("alter") == options.has("describe"):
-        raise OptionsError(
-            "Command must include exactly one action: --describe, --alter", shows_help=True
-        )
-    for name in ("add-config", "delete-config"):
-        if options.has("describe") and options.has(name):
-            raise OptionsError(
-                f'Option "[describe]" can\'t be used with option "[{name}]"', shows_help=True
-            )
+    action_of(options, ("describe", "alter"))
+    exclude(options, "describe", ("add-config", "delete-config"))
     types = entity_types(options)
     _check_types(options, types)
     names = entity_names(options)

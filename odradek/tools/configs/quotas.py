@@ -25,7 +25,7 @@ from odradek.protocol.messages.describe_user_scram_credentials import (
 from odradek.tools.client import Client
 from odradek.tools.configs.options import CLIENTS, IPS, USERS
 from odradek.tools.configs.scram_credentials import MECHANISMS
-from odradek.tools.errors import error_name, refused
+from odradek.tools.errors import check, error_name
 
 ENTITIES: Final = {USERS: "user", CLIENTS: "client-id", IPS: "ip"}
 QUOTA_TYPES: Final = tuple(ENTITIES)
@@ -47,7 +47,7 @@ def quota_entries(
 
     names   in the order of their types; an empty one is the default, and without one all of the
             type are returned
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     components = []
     for number, kind in enumerate(kinds):
@@ -58,8 +58,7 @@ def quota_entries(
         )
     request = DescribeClientQuotasRequest(components=components, strict=True)
     response = client.any().request(request, DescribeClientQuotasResponse)
-    if response.error_code:
-        raise refused(response.error_code, response.error_message)
+    check(response)
     return response.entries or ()
 
 
@@ -78,12 +77,11 @@ def _quota_line(entry: EntryData) -> str:
 def credential_lines(client: Client, names: Sequence[str]) -> Iterator[str]:
     """A line for each user that has SCRAM credentials.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     request = DescribeUserScramCredentialsRequest(users=[UserName(name=name) for name in names])
     response = client.any().request(request, DescribeUserScramCredentialsResponse)
-    if response.error_code:
-        raise refused(response.error_code, response.error_message)
+    check(response)
     for result in response.results:
         if result.error_code == ErrorCode.RESOURCE_NOT_FOUND:
             continue

@@ -25,7 +25,7 @@ from odradek.protocol.messages.incremental_alter_configs import (
 )
 from odradek.tools.client import BrokerConnection, Client
 from odradek.tools.configs.options import BROKERS, CLIENT_METRICS, LOGGERS, TOPICS
-from odradek.tools.errors import ToolError, error_name, refused
+from odradek.tools.errors import ToolError, check, error_name
 
 TOPIC: Final = 2
 BROKER: Final = 4
@@ -75,8 +75,6 @@ class Resource(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One config."""
-
     name: str
     value: str | None
     """None for a sensitive one."""
@@ -90,7 +88,7 @@ def describe(
 ) -> list[ConfigEntry]:
     """The configs of a resource, by name; only its own dynamic ones unless `every`.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     if resource.kind == TOPIC and resource.name:
         _check_topic(resource.name)
@@ -104,8 +102,7 @@ def describe(
     )
     response = _connection(client, resource).request(request, DescribeConfigsResponse)
     (result,) = response.results
-    if result.error_code:
-        raise refused(result.error_code, result.error_message)
+    check(result)
     source = None if every else resource.source
     return [
         ConfigEntry(
@@ -137,7 +134,7 @@ def alter(
 ) -> None:
     """Set and delete configs of a resource.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     configs = [
         AlterableConfig(name=name, config_operation=SET, value=value)
@@ -159,7 +156,7 @@ def alter(
 def replace(client: Client, resource: Resource, configs: Mapping[str, str]) -> None:
     """Make `configs` all the dynamic configs of a resource.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     request = AlterConfigsRequest(
         resources=[
@@ -184,6 +181,4 @@ def _check(
         | incremental_alter_configs.AlterConfigsResourceResponse
     ],
 ) -> None:
-    for result in results:
-        if result.error_code:
-            raise refused(result.error_code, result.error_message)
+    check(*results)

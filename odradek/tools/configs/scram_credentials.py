@@ -19,7 +19,7 @@ from odradek.protocol.messages.alter_user_scram_credentials import (
 )
 from odradek.tools.client import Client
 from odradek.tools.configs.errors import ConfigsError
-from odradek.tools.errors import refused
+from odradek.tools.errors import check
 
 MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -35,7 +35,7 @@ def alter_credentials(
     """Set and delete credentials of a user, by mechanism.
 
     added   `iterations=N,password=TEXT`, or without the first
-    raises  ConfigsError, ToolError, ClientError
+    raises  ToolError
     """
     numbers = {name: number for number, name in MECHANISMS.items()}
     _send(
@@ -54,7 +54,7 @@ def alter_credentials(
 def store_scram_credential(client: Client, user: str, mechanism: str, password: str) -> None:
     """Let a user log in with a password, by ITERATIONS rounds of the mechanism.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     number = next(number for number, name in MECHANISMS.items() if name == mechanism)
     upsertion = _upsertion(user, mechanism, number, f"password={password}")
@@ -63,9 +63,7 @@ def store_scram_credential(client: Client, user: str, mechanism: str, password: 
 
 def _send(client: Client, request: AlterUserScramCredentialsRequest) -> None:
     response = client.controller(request, AlterUserScramCredentialsResponse)
-    for row in response.results:
-        if row.error_code:
-            raise refused(row.error_code, row.error_message)
+    check(*response.results)
 
 
 def _upsertion(user: str, mechanism: str, number: int, text: str) -> ScramCredentialUpsertion:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import sys
+from collections.abc import Callable
 from typing import Any, Final
 
 KAFKA_EXCEPTION: Final = "org.apache.kafka.common.KafkaException"
@@ -84,3 +85,18 @@ def exception_line(error: Any) -> str:
     kind = _EXCEPTIONS.get(name)
     text = _TEXTS.get(name, text)
     return f"{_ERRORS}.{kind}: {text}" if kind else f"{KAFKA_EXCEPTION}: {text}"
+
+
+def exception_of(error: Any) -> tuple[str, str]:
+    """Kafka's exception class and message of a confluent_kafka.KafkaError."""
+    kind, _, text = exception_line(error).partition(": ")
+    return kind, text
+
+
+def run_uncaught(run: Callable[[], int]) -> int:
+    """Run; an exception that Kafka's tool does not catch is a line on stderr and its exit code."""
+    try:
+        return run()
+    except ConsoleError as error:
+        print(f'Exception in thread "main" {error}', file=sys.stderr)
+        return error.exit_code

@@ -13,9 +13,10 @@ from odradek.tools.console.errors import (
     KAFKA_EXCEPTION,
     AuthenticationError,
     ConsoleError,
-    exception_line,
+    exception_of,
     log,
 )
+from odradek.tools.errors import ToolError
 
 MISSING: Final = f"{missing_library('confluent-kafka', 'tools')}, or pip install confluent-kafka"
 LOGGER: Final = "librdkafka"
@@ -25,7 +26,7 @@ REPEAT_S: Final = 60.0
 """The shortest interval between two log lines for the same error."""
 
 
-class LibraryMissingError(Exception):
+class LibraryMissingError(ToolError):
     """confluent-kafka is not installed; the message says how to install it."""
 
 
@@ -68,7 +69,7 @@ def _error_logger(prefix: str) -> Callable[[Any], None]:
     def log_error(error: Any) -> None:
         if error.name() in SECURITY_ERRORS:
             # librdkafka tries again for ever.
-            raise AuthenticationError(*exception_line(error).split(": ", 1))
+            raise AuthenticationError(*exception_of(error))
         # Each failed attempt to connect is an error.
         now = time.monotonic()
         name = error.name()

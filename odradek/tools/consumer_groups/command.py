@@ -2,8 +2,6 @@
 
 Exit codes: 0, also when the action failed (Kafka does the same), which a line on stdout reports
 that starts with `Error:`; 2 when the command line is invalid, which stderr reports.
-Differs from Kafka: brokers that cannot be reached are reported at once; no stack trace is printed;
-an invalid command line exits with 2 instead of 1.
 Source: Kafka 3.9's ConsumerGroupCommand.
 """
 
@@ -12,7 +10,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from typing import Final
 
 from odradek.protocol.errors import ErrorCode
@@ -45,20 +42,19 @@ PARTITION_ERRORS: Final = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one action; returns the exit code."""
     return run_command(arguments, FLAGS, parse_options, _act)
 
 
 def _act(options: Options) -> int:
     try:
-        with closing(open_client(options)) as client:
+        with open_client(options) as client:
             act(client, options)
     except OptionsError as error:
         if error.shows_help:
             raise
         print_error(f"Executing consumer group command failed due to {error}")
         return error.exit_code
-    except (ToolError, ClientError) as error:
+    except ToolError as error:
         print_error(f"Executing consumer group command failed due to {error}")
     return 0
 
@@ -66,7 +62,7 @@ def _act(options: Options) -> int:
 def open_client(options: Options) -> Client:
     """Create the client for the addresses in the options.
 
-    raises  OptionsError, ToolError, ClientError
+    raises  OptionsError, ToolError
     """
     configs: Mapping[str, str] = {}
     path = options.value("command-config")
@@ -74,20 +70,14 @@ def open_client(options: Options) -> Client:
         if not os.path.exists(path):
             raise ToolError(f"{path} does not exist")
         configs = read_client_config(path)
-    bootstrap = options.value("bootstrap-server")
-    assert bootstrap is not None, "parse_options requires one"
     try:
-        return new_client(bootstrap, configs)
+        return new_client(options.required("bootstrap-server"), configs)
     except ClientError as error:
         print(f"Caused by: {error}", file=sys.stderr)
         raise ToolError("Failed to create new KafkaAdminClient") from error
 
 
 def act(client: Client, options: Options) -> None:
-    """Run the action that the options name.
-
-    raises  ToolError, ClientError, OptionsError
-    """
     if options.has("list"):
         _list(client, options)
     elif options.has("describe"):
@@ -102,8 +92,8 @@ def act(client: Client, options: Options) -> None:
 
 def _set_timeout(client: Client, options: Options) -> None:
     """Bound every step of the action by `--timeout`."""
-    timeout_ms = options.number("timeout", INT64_MAX)
-    client.set_timeout(TIMEOUT_MS if timeout_ms is None else max(1, min(timeout_ms, INT32_MAX)))
+    timeout_ms = options.number_or("timeout", TIMEOUT_MS, INT64_MAX)
+    client.set_timeout(max(1, min(timeout_ms, INT32_MAX)))
 
 
 def _groups(client: Client, options: Options) -> list[str]:
@@ -172,8 +162,7 @@ def _reset(client: Client, options: Options) -> None:
 
 
 def _delete_offsets(client: Client, options: Options) -> None:
-    group = options.value("group")
-    assert group is not None, "parse_options requires a group"
+    group = options.required("group")
     topics = options.values("topic")
     _set_timeout(client, options)
     partitions = [partition for topic in topics if ":" in topic for partition in parse_scope(topic)]

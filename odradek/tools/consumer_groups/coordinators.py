@@ -46,7 +46,7 @@ def ask_coordinators(client: Client, groups: Iterable[str], ask: Ask) -> dict[st
             else:
                 by_broker.setdefault(row.node_id, (row, []))[1].append(row.key)
         for row, keys in by_broker.values():
-            results.update(ask(client.connection(row.node_id, row.host, row.port), keys, row))
+            results.update(ask(client.connection(row), keys, row))
         return True if all(group in results for group in names) else None
 
     client.retry(attempt)

@@ -41,7 +41,7 @@ REBALANCING: Final = (
 def describe_groups(client: Client, options: Options, groups: Sequence[str]) -> None:
     """Print offsets, members or state of each group, sorted by name.
 
-    raises  ToolError, ClientError; before anything is printed when a group cannot be described
+    raises  ToolError; before anything is printed when a group cannot be described
     """
     descriptions: dict[str, Description] = {}
     for group, description in describe(client, groups).items():

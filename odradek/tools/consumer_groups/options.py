@@ -10,7 +10,17 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from odradek.tools import options as command_line
-from odradek.tools.options import Flag, HelpRequested, Options, OptionsError
+from odradek.tools.options import (
+    HelpRequested,
+    Options,
+    OptionsError,
+    VersionRequested,
+    action_of,
+    exclude,
+    read_flags,
+    require,
+)
+from odradek.tools.run import KAFKA_VERSION
 
 ACTIONS: Final = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
 TIMEOUT_MS: Final = 5_000
@@ -26,70 +36,7 @@ NOTHING_IS_DONE: Final = (
 )
 """The text is Kafka's, with its missing blank."""
 
-FLAGS: Final = (
-    *command_line.CLIENT_FLAGS,
-    Flag("timeout", "Timeout of one step in milliseconds (default: 5000).", "number"),
-    Flag(
-        "list",
-        "Print the names of the groups; with --state and --type also these, and only the groups "
-        "that have one of those named.",
-    ),
-    Flag(
-        "describe", "Print the offsets of groups, or their members (--members) or state (--state)."
-    ),
-    Flag("delete", "Delete groups that have no members, and their offsets."),
-    Flag("reset-offsets", "Change the offsets of groups that have no members."),
-    Flag("delete-offsets", "Delete the offsets of a group for some topics."),
-    Flag("group", "The group; may be repeated.", "name"),
-    Flag("all-groups", "Every group."),
-    Flag(
-        "topic",
-        "With --reset-offsets and --delete-offsets: a topic, or some of its partitions; may "
-        "be repeated.",
-        "name or name:0,1,2",
-    ),
-    Flag("all-topics", "With --reset-offsets: every partition with a committed offset."),
-    Flag("offsets", "With --describe: offsets and lag of each partition; this is the default."),
-    Flag("members", "With --describe: the members of the group."),
-    Flag(
-        "state",
-        "With --describe: state, coordinator and assignor of the group. With --list: the state of "
-        "each group, or only groups in one of these states.",
-        "state,state",
-        may_lack_value=True,
-    ),
-    Flag(
-        "type",
-        "With --list: the type of each group, or only groups of one of these types.",
-        "classic,consumer",
-        may_lack_value=True,
-    ),
-    Flag("verbose", "With --describe --members: the partitions of each member."),
-    Flag("to-earliest", "Reset to the log start offset."),
-    Flag("to-latest", "Reset to the log end offset."),
-    Flag("to-current", "Reset to the committed offset, or to the latest where there is none."),
-    Flag("to-offset", "Reset to an offset, or to the nearest one in the log.", "offset"),
-    Flag("shift-by", "Move the offset by a number of records, back if negative.", "number"),
-    Flag(
-        "to-datetime",
-        "Reset to the first record at or after a time, which is UTC unless it has a zone.",
-        "YYYY-MM-DDTHH:mm:SS.sss",
-    ),
-    Flag(
-        "by-duration",
-        "Reset to the first record that is at most this old.",
-        "PnDTnHnMnS",
-    ),
-    Flag(
-        "from-file",
-        "Reset to the offsets in a file of comma-separated values: topic, partition, offset in "
-        "each line, or group, topic, partition, offset for several groups.",
-        "path",
-    ),
-    Flag("dry-run", "With --reset-offsets: only print the new offsets; this is the default."),
-    Flag("execute", "With --reset-offsets: commit the new offsets."),
-    Flag("export", "With --reset-offsets: print the new offsets as comma-separated values."),
-)
+FLAGS: Final = (*command_line.CLIENT_FLAGS, *read_flags("consumer-groups"))
 
 # In the order of the hash map in which Kafka's tool checks them.
 ONLY_WITH: Final = (
@@ -138,9 +85,8 @@ def parse_options(arguments: Sequence[str]) -> Options:
     if options.has("help"):
         raise HelpRequested(WHAT_IT_DOES)
     if options.has("version"):
-        return options
-    if not options.has("bootstrap-server"):
-        raise usage('Missing required argument "[bootstrap-server]"')
+        raise VersionRequested(KAFKA_VERSION)
+    require(options, "bootstrap-server")
     if options.has("describe"):
         _check_describe(options)
     if options.has("delete"):
@@ -154,12 +100,9 @@ def parse_options(arguments: Sequence[str]) -> Options:
         raise usage(f"Option [delete-offsets] takes the following options: {_named(SCOPES)}")
     if options.has("reset-offsets"):
         _check_reset(options)
-    _check_alone(options, "group", ("all-groups",))
-    _check_alone(options, "group", ("list",))
-    _check_alone(options, "topic", ("describe", "list"))
-    if len([action for action in ACTIONS if options.has(action)]) != 1:
-        actions = ", ".join(f"--{action}" for action in ACTIONS)
-        raise usage(f"Command must include exactly one action: {actions}")
+    exclude(options, "group", ("all-groups", "list"))
+    exclude(options, "topic", ("describe", "list"))
+    action_of(options, ACTIONS)
     return options
 
 
@@ -196,18 +139,12 @@ def _check_reset(options: Options) -> None:
         print(NOTHING_IS_DONE, file=sys.stderr)
     _check_scope(options, "reset-offsets", SCOPES)
     for scenario in CHECKED_SCENARIOS:
-        _check_alone(options, scenario, [other for other in SCENARIOS if other != scenario])
+        exclude(options, scenario, [other for other in SCENARIOS if other != scenario])
 
 
 def _check_scope(options: Options, action: str, choices: Iterable[str]) -> None:
     if not options.has("group") and not options.has("all-groups"):
         raise usage(f"Option [{action}] takes one of these options: {_named(choices)}")
-
-
-def _check_alone(options: Options, name: str, others: Iterable[str]) -> None:
-    for other in others:
-        if options.has(name) and options.has(other):
-            raise usage(f'Option "[{name}]" can\'t be used with option "[{other}]"')
 
 
 def _named(names: Iterable[str]) -> str:

@@ -77,7 +77,7 @@ def list_groups(
     request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
     for broker in client.metadata([]).brokers:
         where = f"{broker.host}:{broker.port} (id: {broker.node_id} rack: {broker.rack or 'null'})"
-        connection = client.connection(broker.node_id, broker.host, broker.port)
+        connection = client.connection(broker)
         for group in _groups_of(client, connection, request, f"Error listing groups on {where}"):
             if group.protocol_type in ("", CONSUMER):
                 group.group_state = canonical_name(group.group_state, STATES)

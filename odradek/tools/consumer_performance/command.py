@@ -12,8 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from odradek.tools.console.errors import ConsoleError, exception_line, log, print_exception
-from odradek.tools.console.library import LibraryMissingError
+from odradek.tools.console.errors import ConsoleError, exception_of, log, print_exception
 from odradek.tools.console.properties import CONSUMER
 from odradek.tools.consumer_performance.date_format import DateFormat
 from odradek.tools.consumer_performance.options import (
@@ -26,7 +25,6 @@ from odradek.tools.consumer_performance.options import (
     report_interval_ms,
     text_of,
 )
-from odradek.tools.errors import ToolError
 from odradek.tools.library_client import LastStatistics, open_client
 from odradek.tools.options import Options
 from odradek.tools.run_command import run_command
@@ -42,7 +40,6 @@ COLUMNS: Final = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Read records and report the rate; returns the exit code."""
     return run_command(arguments, FLAGS, parse_options, _act)
 
 
@@ -53,8 +50,6 @@ def _act(options: Options) -> int:
         print(f"{first}, {COLUMNS}", flush=True)
     try:
         _run(options, is_detailed=is_detailed)
-    except LibraryMissingError as error:
-        raise ToolError(str(error)) from error
     except ConsoleError as error:
         print_exception(error)
         return 1
@@ -92,7 +87,6 @@ def _run(options: Options, *, is_detailed: bool) -> None:
 
 
 def now_ms() -> int:
-    """Milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
@@ -156,7 +150,6 @@ class Counter:
         self._interval_join_ms = 0
 
     def subscribe(self, topic: str) -> None:
-        """Join the group."""
         self._consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked)
 
     def _assigned(self, *_: object) -> None:
@@ -168,7 +161,6 @@ class Counter:
         self._join_start_ms = now_ms()
 
     def row(self, end_ms: int) -> ConsumptionRow:
-        """The whole run."""
         count, size = self.record_count, self._byte_count
         return ConsumptionRow(self._start_ms, end_ms, size, count, self._join_ms, size, count)
 
@@ -221,8 +213,7 @@ def check(error: Any) -> None:
     """
     name = error.name()
     if error.fatal() or name in _PERMANENT or name.endswith("AUTHORIZATION_FAILED"):
-        kind, _, text = exception_line(error).partition(": ")
-        raise ConsoleError(kind, text)
+        raise ConsoleError(*exception_of(error))
     log("WARN", error.str(), "librdkafka")
 
 

@@ -42,8 +42,6 @@ _FIELDS: Final[Mapping[str, _Render]] = {
 
 
 class DateFormat:
-    """A compiled pattern."""
-
     def __init__(self, pattern: str) -> None:
         """raises  ConsoleError for a pattern that Java refuses, or has and this class has not"""
         self._parts: list[str | tuple[_Render, int]] = []

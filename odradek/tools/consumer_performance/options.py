@@ -11,7 +11,7 @@ from typing import Final
 from odradek.tools import options as command_line
 from odradek.tools.console.errors import ConsoleError
 from odradek.tools.console.properties import load_properties
-from odradek.tools.options import INT32_MAX, INT64_MAX, Flag, Options, OptionsError
+from odradek.tools.options import INT32_MAX, INT64_MAX, Options, OptionsError, read_flags
 
 WHAT_IT_DOES: Final = "This tool is used to verify the consumer performance."
 TIMEOUT_MS: Final = 10_000
@@ -20,40 +20,16 @@ FETCH_BYTES: Final = 1 << 20
 SOCKET_BYTES: Final = 2 << 20
 DATE_FORMAT: Final = "yyyy-MM-dd HH:mm:ss:SSS"
 
-FLAGS: Final = (
-    Flag("bootstrap-server", "REQUIRED: addresses of brokers.", "host:port,host:port"),
-    Flag("topic", "REQUIRED: the topic to read.", "name"),
-    Flag("messages", "REQUIRED: end when so many records have been read.", "count"),
-    Flag("group", "The group (perf-consumer- and a random number).", "id"),
-    Flag("fetch-size", "Bytes of a partition in a response (1048576).", "bytes"),
-    Flag("from-latest", "Without a committed offset begin at the end, not at the beginning."),
-    Flag("socket-buffer-size", "Bytes of the socket's receive buffer (2097152).", "bytes"),
-    Flag("consumer.config", "A file of properties of the consumer.", "file"),
-    Flag("print-metrics", "Print metrics of the consumer at the end."),
-    Flag("show-detailed-stats", "Print a line for each interval, not one at the end."),
-    Flag("timeout", "End when no record arrives for so long (10000).", "ms", may_lack_value=True),
-    Flag("reporting-interval", "Interval of --show-detailed-stats (5000).", "ms"),
-    Flag("date-format", f"Pattern of Java's SimpleDateFormat ({DATE_FORMAT}).", "pattern"),
-    Flag("hide-header", "Do not print the names of the columns."),
-    *command_line.HELP_FLAGS,
-)
+FLAGS: Final = (*command_line.HELP_FLAGS, *read_flags("consumer-perf-test"))
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
-    """Parse the command line.
-
-    raises  OptionsError; HelpRequested for --help
-    """
     options = command_line.parse(
         FLAGS, arguments, WHAT_IT_DOES, may_be_empty=True, wrong_shows_help=True
     )
-    if options.has("version"):
-        return options
     if not options.has("bootstrap-server"):
         raise OptionsError("Missing required option(s) [bootstrap-server]", shows_help=True)
-    for name in ("topic", "messages"):
-        if not options.has(name):
-            raise OptionsError(f'Missing required argument "[{name}]"', shows_help=True)
+    command_line.require(options, "topic", "messages")
     return options
 
 
@@ -76,10 +52,9 @@ def number_of(options: Options, name: str, default: int, largest: int = INT64_MA
     if options.values(name) == [""]:
         return default
     try:
-        number = options.number(name, largest)
+        return options.number_or(name, default, largest)
     except OptionsError as error:
         raise ConsoleError("joptsimple.OptionArgumentConversionException", str(error)) from error
-    return default if number is None else number
 
 
 def report_interval_ms(options: Options) -> int:

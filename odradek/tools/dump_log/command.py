@@ -7,8 +7,8 @@
 Files are only read, also those of a broker that runs.
 Exit codes: 0 success, also when an index does not fit its log (stderr says so); 1 a file that
 cannot be dumped to its end; 2 an invalid command line.
-Differs from Kafka: the logs of KRaft and of remote storage are not decoded; no stack trace is
-printed; a file that is missing is not created; an invalid command line exits with 2 instead of 1.
+Differs from Kafka: the logs of KRaft and of remote storage are not decoded; a file that is missing
+is not created.
 Source: Kafka 3.9's DumpLogSegments.
 """
 
@@ -30,7 +30,7 @@ from odradek.tools.dump_log.index_files import (
 )
 from odradek.tools.dump_log.log_file import CHECKPOINT, LogOptions, RecordDecoder, dump_log
 from odradek.tools.dump_log.state_files import dump_producer_snapshot, dump_transaction_index
-from odradek.tools.options import INT32_MAX, Flag, Options, OptionsError
+from odradek.tools.options import INT32_MAX, Options, read_flags
 from odradek.tools.run_command import run_command
 
 WHAT_IT_DOES: Final = (
@@ -47,38 +47,16 @@ DECODERS: Final = (
 )
 """Options that include --print-data-log."""
 
-FLAGS: Final = (
-    Flag("files", "REQUIRED: the files, separated by commas.", "file,file"),
-    Flag("print-data-log", "Print keys and values of the records of a log."),
-    Flag("deep-iteration", "Print the records of a log, besides its batches."),
-    Flag("skip-record-metadata", "Print no offsets, times and sizes of records."),
-    Flag("offsets-decoder", "Decode the records of __consumer_offsets."),
-    Flag("transaction-log-decoder", "Decode the records of __transaction_state."),
-    Flag("value-decoder-class", "How values are printed.", "class", may_lack_value=True),
-    Flag("key-decoder-class", "How keys are printed.", "class", may_lack_value=True),
-    Flag("index-sanity-check", "Check an index as a broker does at its start; print no entry."),
-    Flag("verify-index-only", "Compare an index with its log; print no entry."),
-    Flag("max-message-size", "Bytes of the largest batch (default: 5242880).", "bytes"),
-    Flag("max-bytes", "Read only this many bytes of each log.", "bytes"),
-    Flag("cluster-metadata-decoder", "Refused: the log of a KRaft quorum."),
-    Flag("remote-log-metadata-decoder", "Refused: the log of remote storage."),
-    *command_line.HELP_FLAGS,
-)
+FLAGS: Final = (*command_line.HELP_FLAGS, *read_flags("dump-log"))
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
-    """Parse and check the command line.
-
-    raises  OptionsError; HelpRequested for --help
-    """
     options = command_line.parse(FLAGS, arguments, WHAT_IT_DOES)
-    if not options.has("version") and not options.has("files"):
-        raise OptionsError('Missing required argument "[files]"', shows_help=True)
+    command_line.require(options, "files")
     return options
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the files; returns the exit code."""
     return run_command(arguments, FLAGS, parse_options, _act)
 
 

@@ -58,7 +58,6 @@ def _time_ms(text: str) -> int:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
     parser = argparse.ArgumentParser(
         prog="odradek explain-lookup",
         description="Print the hops by which the record of an offset or of a time is found.",
@@ -94,7 +93,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print hops and record; returns the exit code."""
     options = build_parser().parse_args(list(arguments))
 
     def act(_: Sequence[str]) -> int:

@@ -59,7 +59,6 @@ class _ReadOnlyFile:
         return data
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 

@@ -17,7 +17,7 @@ from odradek.protocol.records.batch import iterate_batches
 from odradek.protocol.records.record import record_times
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import BrokerConnection, Client
-from odradek.tools.errors import KafkaError, partition_text, refused
+from odradek.tools.errors import KafkaError, check, partition_text
 from odradek.tools.explain_lookup.log_lookup import Lookup
 from odradek.tools.partition_offsets import NO_OFFSET, list_offsets
 
@@ -73,11 +73,9 @@ def _fetch(
             topics=[topic],
         )
         response = leader.request(request, FetchResponse)
-        if response.error_code:
-            raise refused(response.error_code)
+        check(response)
         data = response.responses[0].partitions[0]
-        if data.error_code:
-            raise refused(data.error_code)
+        check(data)
         batch = None
         if isinstance(data.records, memoryview):
             batch = next(iterate_batches(data.records, allow_partial=True), None)
@@ -104,8 +102,7 @@ def _leader(
 ) -> tuple[BrokerConnection, FetchTopic]:
     metadata = client.metadata([partition.topic])
     (topic,) = metadata.topics
-    if topic.error_code:
-        raise refused(topic.error_code)
+    check(topic)
     rows = [row for row in topic.partitions if row.partition_index == partition.partition]
     brokers = {broker.node_id: broker for broker in metadata.brokers}
     if not rows or rows[0].leader_id not in brokers:
@@ -116,5 +113,5 @@ def _leader(
         f"Metadata: the leader of {partition_text(partition)} is broker {broker.node_id} at "
         f"{broker.host}:{broker.port}, leader epoch {rows[0].leader_epoch}"
     )
-    connection = client.connection(broker.node_id, broker.host, broker.port)
+    connection = client.connection(broker)
     return connection, FetchTopic(topic=partition.topic, topic_id=topic.topic_id, partitions=[])

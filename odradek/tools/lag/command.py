@@ -15,10 +15,8 @@ from contextlib import ExitStack, closing
 from json import dumps
 from typing import Any, Final
 
-from odradek.tools.client import CLIENT_ID, Client, ClientError
-from odradek.tools.client_config import open_client
+from odradek.tools.client import CLIENT_ID, Client
 from odradek.tools.console.errors import ConsoleError
-from odradek.tools.console.library import LibraryMissingError
 from odradek.tools.console.properties import CONSUMER, load_properties
 from odradek.tools.consumer_groups.group_offsets import committed_offsets_of
 from odradek.tools.consumer_groups.queries import list_groups
@@ -29,10 +27,10 @@ from odradek.tools.lag.http_pages import CachedVerdicts, group_json, http_page
 from odradek.tools.lag.verdict_changes import VerdictChanges
 from odradek.tools.library_client import open_client as open_library_client
 from odradek.tools.notifications import NOTIFY_FLAGS, open_notifier
-from odradek.tools.options import CLIENT_FLAGS, Flag, Options, parse_with, positive_number
+from odradek.tools.options import CLIENT_FLAGS, Flag, Options, positive_number
 from odradek.tools.page_server import open_page_server
-from odradek.tools.run_command import run_command
-from odradek.tools.tables import one_line
+from odradek.tools.run_command import run_with_client
+from odradek.tools.tables import aligned, one_line
 
 WHAT_IT_DOES: Final = "This tool says whether consumer groups keep up, by what they have committed."
 TIMEOUT_S: Final = 30.0
@@ -60,16 +58,10 @@ FLAGS: Final = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print or serve verdicts; returns the exit code."""
-
-    def parse_options(words: Sequence[str]) -> Options:
-        return parse_with(("bootstrap-server",), FLAGS, words, WHAT_IT_DOES)
-
-    return run_command(arguments, FLAGS, parse_options, _act)
+    return run_with_client(arguments, WHAT_IT_DOES, _act, FLAGS)
 
 
-def _act(options: Options) -> int:
-    bootstrap = options.value("bootstrap-server") or ""
+def _act(client: Client, options: Options) -> int:
     config = options.value("command-config")
     query = GroupsQuery(
         groups=options.values("group"),
@@ -79,7 +71,7 @@ def _act(options: Options) -> int:
     cluster = options.value("cluster") or CLUSTER
     notifier = open_notifier(options, lambda line: print(line, file=sys.stderr))
     changes = None if notifier is None else VerdictChanges(cluster, notifier)
-    with closing(open_client(bootstrap, config)) as client, ExitStack() as stack:
+    with ExitStack() as stack:
         if notifier is not None:
             stack.callback(notifier.close)
         try:
@@ -87,13 +79,13 @@ def _act(options: Options) -> int:
                 CONSUMER,
                 {
                     **({} if config is None else load_properties(config)),
-                    "bootstrap.servers": bootstrap,
+                    "bootstrap.servers": options.required("bootstrap-server"),
                     "group.id": CLIENT_ID,
                     "client.id": CLIENT_ID,
                 },
                 {"enable.partition.eof": True, "enable.auto.commit": False},
             )
-        except (ConsoleError, LibraryMissingError) as error:
+        except ConsoleError as error:
             raise ToolError(str(error)) from error
         with closing(consumer):
             listen = options.value("listen")
@@ -123,7 +115,7 @@ class GroupsQuery:
     def run(self, client: Client, consumer: Any) -> dict[str, GroupLag]:
         """Verdicts by group, sorted.
 
-        raises  ToolError, ClientError
+        raises  ToolError
         """
         names = [group.group_id for group in list_groups(client)]
         if self._groups:
@@ -179,7 +171,7 @@ def _watch(cached: CachedVerdicts, changes: VerdictChanges) -> None:
     while True:
         try:
             changes.note(cached.get())
-        except (ToolError, ClientError) as error:
+        except ToolError as error:
             print(error, file=sys.stderr)
         time.sleep(WATCH_S)
 
@@ -201,9 +193,7 @@ def table(verdicts: dict[str, GroupLag]) -> Iterator[str]:
             for partition in verdict.partitions
             if partition.status is not LagStatus.OK
         )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
-    for row in rows:
-        yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+    yield from aligned(rows)
 
 
 def place(partition: PartitionLag) -> tuple[str, str, str, str]:

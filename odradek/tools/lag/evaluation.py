@@ -36,8 +36,6 @@ class LagStatus(IntEnum):
 
 
 class Commit(NamedTuple):
-    """A committed offset."""
-
     offset: int
     timestamp_ms: int
     lag: int

@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
-from odradek.tools.client import ClientError
 from odradek.tools.errors import ToolError
 from odradek.tools.lag.evaluation import Commit, GroupLag, LagStatus, PartitionLag
 from odradek.tools.page_server import ToolPage
@@ -40,7 +39,7 @@ class CachedVerdicts:
         self._verdicts: Verdicts = {}
 
     def get(self) -> Verdicts:
-        """raises  ToolError, ClientError"""
+        """raises  ToolError"""
         with self._lock:
             if time.monotonic() - self._made_at_s >= CACHE_S:
                 self._verdicts = self._make()
@@ -51,7 +50,7 @@ class CachedVerdicts:
 def page(path: str, cluster: str, cached: CachedVerdicts) -> tuple[int, dict[str, Any]]:
     """The status code and the content of a path.
 
-    raises  ToolError, ClientError when the cluster cannot be asked
+    raises  ToolError when the cluster cannot be asked
     """
     parts = tuple(unquote(part) for part in path.partition("?")[0].strip("/").split("/"))
     if parts[:2] != ROOT:
@@ -133,7 +132,7 @@ def http_page(path: str, cluster: str, cached: CachedVerdicts) -> ToolPage:
     """The response for a path; 503 with the reason when the cluster cannot be asked."""
     try:
         code, content = page(path, cluster, cached)
-    except (ToolError, ClientError) as error:
+    except ToolError as error:
         code, content = failed(503, str(error))
     content["request"] = {"url": path, "host": socket.gethostname()}
     return ToolPage(code, "application/json", json.dumps(content).encode())

@@ -18,8 +18,12 @@ from functools import partial
 from typing import Any, Final
 
 from odradek.tools.argument_parser import run_parsed
-from odradek.tools.console.errors import ConsoleError, exception_line
-from odradek.tools.console.library import LibraryMissingError
+from odradek.tools.console.errors import (
+    ConsoleError,
+    exception_line,
+    exception_of,
+    run_uncaught,
+)
 from odradek.tools.console.properties import PRODUCER
 from odradek.tools.console.topic_lookup import missing_topic_reason
 from odradek.tools.library_client import LastStatistics, open_client
@@ -44,18 +48,11 @@ TRANSACTION_TIMEOUT_S: Final = 60.0
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Send records and report how many were acknowledged; returns the exit code."""
     command_line = parser()
 
     def act(values: argparse.Namespace) -> int:
         options = checked_options(command_line, values)
-        try:
-            return _run(options)
-        except ConsoleError as error:
-            print(f'Exception in thread "main" {error}', file=sys.stderr)
-        except LibraryMissingError as error:
-            print(error, file=sys.stderr)
-        return 1
+        return run_uncaught(partial(_run, options))
 
     return run_tool(lambda words: run_parsed(command_line, words, act), arguments)
 
@@ -156,7 +153,7 @@ class Sender:
         if error is not None:
             _print_failure(exception_line(error))
             return
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = _now_ms()
         line = self.statistics.record(now_ms - sent_ms, len(message), now_ms)
         if line is not None:
             print(line, flush=True)
@@ -222,5 +219,4 @@ class Transactions:
         try:
             step()
         except KafkaException as exception:
-            kind, _, text = exception_line(exception.args[0]).partition(": ")
-            raise ConsoleError(kind, text) from exception
+            raise ConsoleError(*exception_of(exception.args[0])) from exception

@@ -22,7 +22,7 @@ from odradek.protocol.messages.list_partition_reassignments import (
 )
 from odradek.protocol.topic_partition import TopicPartition, by_topic
 from odradek.tools.client import Client
-from odradek.tools.errors import error_text, partition_text, refused
+from odradek.tools.errors import check, error_text, partition_text, refused
 
 TIMEOUT_MS: Final = 30_000
 
@@ -53,8 +53,7 @@ def list_reassignments(
         ListPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=topics),
         ListPartitionReassignmentsResponse,
     )
-    if response.error_code:
-        raise refused(response.error_code, response.error_message)
+    check(response)
     return {
         TopicPartition(topic.name, partition.partition_index): OngoingReassignment(
             partition.replicas, partition.adding_replicas, partition.removing_replicas
@@ -114,8 +113,7 @@ def find_replicas(client: Client, topics: Iterable[str]) -> dict[str, dict[int, 
     for topic in client.metadata(names).topics if names else ():
         if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             continue
-        if topic.error_code:
-            raise refused(topic.error_code)
+        check(topic)
         replicas[topic.name or ""] = {
             partition.partition_index: partition.replica_nodes
             for partition in sorted(topic.partitions, key=lambda row: row.partition_index)

@@ -2,20 +2,16 @@
 
 Exit codes: 0 success; 1 failure; 2 an invalid command line.  Failures are reported on stdout, an
 invalid command line on stderr, as Kafka's tool does.
-Differs from Kafka: brokers that cannot be reached are reported at once; no stack trace is printed;
-an invalid command line exits with 2 instead of 1.
 Source: Kafka 3.9's ReassignPartitionsCommand.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
 from typing import Final
 
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.tools.client import Client, ClientError
-from odradek.tools.client_config import open_client
+from odradek.tools.client import Client
 from odradek.tools.errors import ToolError, partition_text
 from odradek.tools.json_files import read_text
 from odradek.tools.options import INT64_MAX, Options, OptionsError
@@ -42,7 +38,7 @@ from odradek.tools.reassign_partitions.throttles import (
     throttle_log_dirs,
     throttle_moves,
 )
-from odradek.tools.run_command import run_command
+from odradek.tools.run_command import client_of, run_command
 
 TIMEOUT_MS: Final = 10_000
 ALREADY_MOVING: Final = (
@@ -58,30 +54,23 @@ VERIFY_LATER: Final = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one action; returns the exit code."""
     return run_command(arguments, FLAGS, parse_options, _act)
 
 
 def _act(options: Options) -> int:
     try:
-        bootstrap = options.value("bootstrap-server")
-        assert bootstrap is not None, "parse_options requires one"
-        with closing(open_client(bootstrap, options.value("command-config"))) as client:
+        with client_of(options) as client:
             act(client, options)
     except TerseError as error:
         print(error)
         return 1
-    except (ToolError, ClientError, OptionsError) as error:
+    except (ToolError, OptionsError) as error:
         print(f"Error: {error}")
         return error.exit_code if isinstance(error, OptionsError) else 1
     return 0
 
 
 def act(client: Client, options: Options) -> None:
-    """Run the action that the options name.
-
-    raises  ToolError, ClientError, OptionsError
-    """
     if options.has("list"):
         list_moves(client)
     elif options.has("generate"):
@@ -95,9 +84,7 @@ def act(client: Client, options: Options) -> None:
 
 
 def _plan(options: Options) -> ReassignmentPlan:
-    path = options.value("reassignment-json-file")
-    assert path is not None, "parse_options requires a file"
-    return parse_plan(read_text(path))
+    return parse_plan(read_text(options.required("reassignment-json-file")))
 
 
 def list_moves(client: Client) -> None:
@@ -153,9 +140,9 @@ def _print_partitions(
 def execute(client: Client, options: Options) -> None:
     """Start the moves of a plan."""
     plan = _plan(options)
-    throttle = _number(options, "throttle", -1)
-    log_dirs_throttle = _number(options, "replica-alter-log-dirs-throttle", -1)
-    timeout_ms = _number(options, "timeout", TIMEOUT_MS)
+    throttle = options.number_or("throttle", -1, INT64_MAX)
+    log_dirs_throttle = options.number_or("replica-alter-log-dirs-throttle", -1, INT64_MAX)
+    timeout_ms = options.number_or("timeout", TIMEOUT_MS, INT64_MAX)
     proposed = check_executable(plan)
     current = list_reassignments(client)
     if current and not options.has("additional"):
@@ -184,11 +171,6 @@ def execute(client: Client, options: Options) -> None:
         move_replicas(client, plan.directories, timeout_ms)
 
 
-def _number(options: Options, name: str, default: int) -> int:
-    number = options.number(name, INT64_MAX)
-    return default if number is None else number
-
-
 def _names(partitions: Iterable[TopicPartition]) -> str:
     return ",".join(map(partition_text, sorted(partitions)))
 
@@ -202,7 +184,7 @@ def _error_lines(errors: Mapping[TopicPartition, str]) -> str:
 def cancel(client: Client, options: Options) -> None:
     """Cancel the moves of a plan that are under way."""
     plan = _plan(options)
-    timeout_ms = _number(options, "timeout", TIMEOUT_MS)
+    timeout_ms = options.number_or("timeout", TIMEOUT_MS, INT64_MAX)
     targets = dict(plan.partitions)
     moving = [
         partition

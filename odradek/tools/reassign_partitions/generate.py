@@ -27,13 +27,10 @@ from odradek.tools.reassign_partitions.plan import (
 def generate(client: Client, options: Options) -> None:
     """Print the present and a new placement.
 
-    raises  OptionsError, ToolError, ClientError
+    raises  OptionsError, ToolError
     """
-    path, brokers = options.value("topics-to-move-json-file"), options.value("broker-list")
-    assert path is not None, "parse_options requires a file"
-    assert brokers is not None, "parse_options requires brokers"
-    text = read_text(path)
-    ids = parse_brokers(brokers)
+    text = read_text(options.required("topics-to-move-json-file"))
+    ids = parse_brokers(options.required("broker-list"))
     current = replicas_of_topics(client, parse_topics(text))
     is_rack_aware = not options.has("disable-rack-aware")
     chosen = [

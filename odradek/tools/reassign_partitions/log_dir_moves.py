@@ -76,7 +76,7 @@ def find_states(
 ) -> dict[TopicPartitionReplica, LogDirState]:
     """The state of each replica.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     directories: dict[tuple[TopicPartitionReplica, bool], str] = {}
     for broker, replicas in _by_broker(targets).items():

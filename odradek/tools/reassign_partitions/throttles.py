@@ -85,7 +85,7 @@ def throttle_moves(
 ) -> None:
     """Bound the traffic of moves between brokers.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     followers = follower_throttles(moves)
     for topic, leaders in leader_throttles(moves).items():
@@ -101,7 +101,7 @@ def throttle_moves(
 def throttle_log_dirs(client: Client, brokers: Iterable[int], bytes_per_second: int) -> None:
     """Bound the traffic of moves between log directories.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     for broker in dict.fromkeys(brokers):
         rate = {LOG_DIRS_RATE: str(bytes_per_second)}
@@ -113,7 +113,7 @@ def clear_throttles(client: Client, plan: ReassignmentPlan) -> None:
     """Delete the throttles of all brokers and of the topics of a plan, and print which are left at
     brokers that cannot be reached.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     targets = [broker for _, replicas in plan.partitions for broker in replicas]
     brokers = sorted({*live_brokers(client), *targets})
@@ -134,16 +134,16 @@ def clear_throttles(client: Client, plan: ReassignmentPlan) -> None:
 
 def delete_rates(
     client: Client, brokers: Iterable[int], names: Sequence[str]
-) -> dict[int, ToolError | ClientError]:
+) -> dict[int, ToolError]:
     """Delete configs of brokers, which each broker does itself; those that it fails at, and why.
 
     A rate of replication that is left has no effect once no topic names replicas for it.
     """
-    failures: dict[int, ToolError | ClientError] = {}
+    failures: dict[int, ToolError] = {}
     for broker in brokers:
         try:
             alter(client, Resource(BROKER, str(broker)), {}, names)
-        except (ToolError, ClientError) as error:
+        except ToolError as error:
             # The next request must not read the response of this one.
             client.close()
             failures[broker] = error

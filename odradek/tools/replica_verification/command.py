@@ -6,7 +6,7 @@ Exit codes: 1 for replicas with different offsets and other failures; 2 an inval
 after Ctrl-C.
 Differs from Kafka: brokers that cannot be reached at the start are reported at once; no stack trace
 and no warning of its deprecation is printed; partitions without a record at or after --time begin
-at their end; an invalid command line exits with 2 instead of 1.
+at their end.
 Source: Kafka 3.9's ReplicaVerificationTool.
 """
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 import datetime
 import time
 from collections.abc import Sequence
-from contextlib import closing
 from typing import Final
 
 from odradek.protocol.errors import ErrorCode
@@ -26,8 +25,8 @@ from odradek.tools import options as command_line
 from odradek.tools.client import Client
 from odradek.tools.client_config import open_client
 from odradek.tools.console.errors import log
-from odradek.tools.errors import ToolError, refused
-from odradek.tools.options import INT64_MAX, Flag, Options, OptionsError
+from odradek.tools.errors import ToolError, check, refused
+from odradek.tools.options import INT64_MAX, Options, exclude, read_flags, require
 from odradek.tools.partition_offsets import NO_OFFSET, list_offsets
 from odradek.tools.replica_verification.comparison import compare, largest_lag
 from odradek.tools.replica_verification.fetchers import Fetcher, Fetchers, RequestLimits
@@ -42,67 +41,38 @@ REPORT_INTERVAL_MS: Final = 30_000
 LOGGER: Final = "org.apache.kafka.tools.ReplicaVerificationTool"
 
 FLAGS: Final = (
-    Flag("broker-list", "Addresses of brokers of the cluster.", "host:port,host:port"),
-    Flag("topics-include", "Compare the topics whose whole name matches.", "regular expression"),
     command_line.COMMAND_CONFIG,
-    Flag(
-        "topic-white-list",
-        "The old name of --topics-include, which takes precedence.",
-        "regular expression",
-    ),
-    Flag("fetch-size", "Bytes of each partition in a request (default: 1048576).", "bytes"),
-    Flag("max-wait-ms", "How long a request waits for records (default: 1000).", "ms"),
-    Flag(
-        "time",
-        "Begin at the first record at or after this time; -1 (the default): at the end, -2: at the "
-        "start.",
-        "timestamp",
-    ),
-    Flag("report-interval-ms", "Time between two reports (default: 30000).", "ms"),
     *command_line.HELP_FLAGS,
+    *read_flags("replica-verification"),
 )
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
-    """Parse and check the command line.
-
-    raises  OptionsError; HelpRequested for --help
-    """
     options = command_line.parse(FLAGS, arguments, WHAT_IT_DOES)
-    if options.has("version"):
-        return options
-    if not options.has("broker-list"):
-        raise OptionsError('Missing required argument "[broker-list]"', shows_help=True)
-    if options.has("topics-include") and options.has("topic-white-list"):
-        raise OptionsError(
-            'Option "[topics-include]" can\'t be used with option "[topic-white-list]"',
-            shows_help=True,
-        )
+    require(options, "broker-list")
+    exclude(options, "topics-include", ("topic-white-list",))
     return options
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Compare replicas until it is interrupted; returns the exit code."""
     return run_command(arguments, FLAGS, parse_options, _act)
 
 
 def _act(options: Options) -> int:
-    bootstrap = options.value("broker-list")
-    assert bootstrap is not None, "parse_options requires one"
-    with closing(open_client(bootstrap, options.value("command-config"))) as client:
+    with open_client(options.required("broker-list"), options.value("command-config")) as client:
         return verify(client, options)
 
 
 def verify(client: Client, options: Options) -> int:
     """Compare the replicas of the topics that the options name, until offsets differ.
 
-    raises  OptionsError, ToolError, ClientError
+    raises  OptionsError, ToolError
     """
     reading = RequestLimits(
-        _number(options, "fetch-size", FETCH_BYTES), _number(options, "max-wait-ms", MAX_WAIT_MS)
+        options.number_or("fetch-size", FETCH_BYTES), options.number_or("max-wait-ms", MAX_WAIT_MS)
     )
-    interval_ms = _number(options, "report-interval-ms", REPORT_INTERVAL_MS, INT64_MAX)
-    since = _number(options, "time", LATEST_TIMESTAMP, INT64_MAX)
+    interval_ms = options.number_or("report-interval-ms", REPORT_INTERVAL_MS, INT64_MAX)
+    since = options.number_or("time", LATEST_TIMESTAMP, INT64_MAX)
     metadata = client.metadata()
     replicas = _replicas(metadata, options)
     if not replicas:
@@ -131,13 +101,6 @@ def verify(client: Client, options: Options) -> int:
         fetchers.close()
 
 
-def _number(
-    options: Options, name: str, default: int, largest: int = command_line.INT32_MAX
-) -> int:
-    number = options.number(name, largest)
-    return default if number is None else number
-
-
 def _replicas(metadata: MetadataResponse, options: Options) -> dict[TopicPartition, list[int]]:
     given = options.value("topics-include")
     pattern = given if given is not None else options.value("topic-white-list") or ".*"
@@ -149,8 +112,7 @@ def _replicas(metadata: MetadataResponse, options: Options) -> dict[TopicPartiti
     for topic in metadata.topics:
         if topic.name is None or not expression.fullmatch(topic.name):
             continue
-        if topic.error_code:
-            raise refused(topic.error_code)
+        check(topic)
         for partition in topic.partitions:
             brokers[TopicPartition(topic.name, partition.partition_index)] = partition.replica_nodes
     live = [broker.node_id for broker in metadata.brokers]

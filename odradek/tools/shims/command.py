@@ -29,7 +29,6 @@ HEAD_BYTES: Final = 256
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
     parser = argparse.ArgumentParser(
         prog="odradek shims",
         description="Write the scripts of Apache Kafka's bin/, with and without `.sh`, each of "
@@ -40,7 +39,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the scripts; returns the exit code."""
     folder: Path = build_parser().parse_args(list(arguments)).folder
     return run_tool(lambda _: write_shims(folder), arguments)
 

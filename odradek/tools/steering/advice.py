@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from odradek.tools.cluster_status.render import size_text
 from odradek.tools.steering.progress import duration_text
+from odradek.tools.tables import aligned
 
 REPLICAS_OF_BROKER_MAX: Final = 4_000
 """More slow down elections and restarts, as the documentation of Kafka has it."""
@@ -112,8 +113,6 @@ class RetainedReplica(NamedTuple):
 
 
 class DiskForecast(NamedTuple):
-    """One broker."""
-
     node_id: int
     logs_bytes: int
     free_bytes: int
@@ -162,9 +161,7 @@ def forecast_lines(
         )
         for row in forecasts
     ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for line in rows:
-        yield "  ".join(text.ljust(size) for text, size in zip(line, widths, strict=True)).rstrip()
+    yield from aligned(rows)
     topics: dict[str, list[RetainedReplica]] = {}
     for replica in replicas:
         topics.setdefault(replica.topic, []).append(replica)

@@ -75,7 +75,7 @@ def read_disks(client: Client, broker: MetadataResponseBroker) -> BrokerDisks:
 
     raises  KafkaError, ClientError
     """
-    response = client.connection(broker.node_id, broker.host, broker.port).request(
+    response = client.connection(broker).request(
         DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse
     )
     if not response.results:
@@ -120,7 +120,7 @@ def read_agreed(
         metadata = client.metadata()
         replicas = _replicas(metadata)
         for broker in metadata.brokers:
-            connection = client.connection(broker.node_id, broker.host, broker.port)
+            connection = client.connection(broker)
             if _replicas(read_metadata(connection)) != replicas:
                 return None
         return (metadata, ongoing) if list_reassignments(client) == ongoing else None

@@ -13,7 +13,7 @@ from typing import Final
 
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
-from odradek.tools.cluster_status.queries import MIN_ISR, TOPIC, TOPICS_AT_ONCE, config_values
+from odradek.tools.cluster_status.queries import MIN_ISR, TOPIC, config_values
 from odradek.tools.cluster_status.render import partition_names
 from odradek.tools.errors import ToolError
 from odradek.tools.options import CLIENT_FLAGS, Flag, Options, OptionsError
@@ -56,7 +56,6 @@ FLAGS: Final = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print or execute a plan; returns the exit code."""
     words = list(arguments)
     if words and not words[0].startswith("-"):
         words.insert(0, "--broker")
@@ -64,8 +63,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _act(client: Client, options: Options) -> None:
-    broker = options.number("broker")
-    assert broker is not None, "the option is required"
+    broker = options.number_or("broker", -1)
     if options.has("dry-run") and options.has("execute"):
         raise OptionsError("--dry-run and --execute exclude each other")
     limits = execution_limits(options)
@@ -82,7 +80,7 @@ def _act(client: Client, options: Options) -> None:
 def read_state(client: Client, broker: int) -> ClusterState:
     """The cluster, with a broker of which it has replicas at least.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     state = read_cluster(client)
     registered = [row.node_id for row in state.model.brokers]
@@ -121,13 +119,10 @@ def check_leaves_enough(client: Client, statuses: Statuses, broker: int) -> None
 def read_min_isr(client: Client, statuses: Statuses) -> dict[str, int]:
     """min.insync.replicas by topic.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     topics = sorted({partition.topic for partition in statuses})
-    values: dict[str, str] = {}
-    for start in range(0, len(topics), TOPICS_AT_ONCE):
-        together = topics[start : start + TOPICS_AT_ONCE]
-        values |= config_values(client.any(), TOPIC, together, MIN_ISR)
+    values = config_values(client.any(), TOPIC, topics, MIN_ISR)
     return {topic: int(value) for topic, value in values.items()}
 
 
@@ -141,7 +136,7 @@ def move_leaders(
 ) -> None:
     """Let others lead what the broker leads, where they can; their order of replicas changes.
 
-    raises  ToolError, ClientError; KeyboardInterrupt when it is stopped
+    raises  ToolError; KeyboardInterrupt when it is stopped
     """
     targets = leaders_off(state.model, state.partitions, broker)
     led = [partition for partition, status in state.partitions.items() if status.leader == broker]
@@ -167,7 +162,7 @@ def drain(
 ) -> None:
     """Move leaders, then replicas.
 
-    raises  ToolError, ClientError; KeyboardInterrupt when it is stopped
+    raises  ToolError; KeyboardInterrupt when it is stopped
     """
     proposal = propose_drain(state.model, [broker])
     lagging = lagging_others(

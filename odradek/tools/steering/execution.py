@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client, ClientError
-from odradek.tools.cluster_status.queries import TOPICS_AT_ONCE, config_values
+from odradek.tools.cluster_status.queries import config_values
 from odradek.tools.cluster_status.render import partition_names
 from odradek.tools.configs.resources import TOPIC, Resource, alter
 from odradek.tools.errors import ToolError, partition_text
@@ -53,8 +53,6 @@ class ExecutionLimits(NamedTuple):
 
 
 class PlanExecution:
-    """One plan."""
-
     def __init__(
         self,
         client: Client,
@@ -124,7 +122,7 @@ class PlanExecution:
         try:
             cancel_reassignments(self._client, self._report, self._moving)
             self._remove_throttles()
-        except (ToolError, ClientError) as error:
+        except ToolError as error:
             self._report(f"Not undone: {error}; `odradek rebalance --cancel` does it later")
 
     def _remove_throttles(self) -> None:
@@ -269,7 +267,7 @@ def lead_by_preferred(
 ) -> None:
     """Elect the preferred leader where another one leads and the preferred one is in sync.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     states = partition_statuses(client.metadata())
     chosen = [
@@ -292,7 +290,7 @@ def cancel_reassignments(
     """Cancel reassignments that are under way, and wait until they are; returns them.
 
     partitions  None: all
-    raises      ToolError, ClientError
+    raises      ToolError
     """
     chosen = None if partitions is None else list(partitions)
     if chosen == []:
@@ -315,7 +313,7 @@ def cancel_reassignments(
 def remove_throttles(client: Client, topics: Iterable[str], report: Callable[[str], None]) -> None:
     """Delete the throttles of reassignments from topics, and from the brokers that do it.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     for topic in throttled_topics(client, sorted(topics)):
         alter(client, Resource(TOPIC, topic), {}, (LEADER_REPLICAS, FOLLOWER_REPLICAS))
@@ -327,11 +325,12 @@ def remove_throttles(client: Client, topics: Iterable[str], report: Callable[[st
 def throttled_topics(client: Client, topics: Sequence[str]) -> list[str]:
     """The topics that name replicas whose traffic is bounded.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
-    throttled: dict[str, str] = {}
-    for start in range(0, len(topics), TOPICS_AT_ONCE):
-        together = topics[start : start + TOPICS_AT_ONCE]
-        for name in (LEADER_REPLICAS, FOLLOWER_REPLICAS):
-            throttled |= config_values(client.any(), TOPIC, together, name)
-    return sorted(topic for topic, value in throttled.items() if value)
+    throttled = {
+        topic
+        for name in (LEADER_REPLICAS, FOLLOWER_REPLICAS)
+        for topic, value in config_values(client.any(), TOPIC, topics, name).items()
+        if value
+    }
+    return sorted(throttled)

@@ -9,6 +9,7 @@ from odradek.tools.cluster_status.render import size_text
 from odradek.tools.errors import partition_text
 from odradek.tools.steering.cluster_model import ClusterModel, Load, loads_of, spread
 from odradek.tools.steering.proposal import RebalanceProposal, copies
+from odradek.tools.tables import aligned
 
 SPREADS: Final = {
     Load.REPLICAS: "replicas",
@@ -60,11 +61,7 @@ def broker_lines(before: ClusterModel, after: ClusterModel) -> Iterator[str]:
     ]
     spreads = [(spread(loads[0], load), spread(loads[1], load)) for load in SPREADS]
     table.append(["spread", ""] + [f"{first:.0%} -> {last:.0%}" for first, last in spreads])
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for line in table:
-        yield "  ".join(
-            text.ljust(width) for text, width in zip(line, widths, strict=True)
-        ).rstrip()
+    yield from aligned(table)
 
 
 def _change(load: Load, before: float, after: float) -> str:

@@ -18,7 +18,14 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
 from odradek.tools.cluster_status.render import partition_names
 from odradek.tools.errors import ToolError
-from odradek.tools.options import CLIENT_FLAGS, INT32_MAX, INT64_MAX, Flag, Options, OptionsError
+from odradek.tools.options import (
+    CLIENT_FLAGS,
+    INT64_MAX,
+    Flag,
+    Options,
+    OptionsError,
+    positive_number,
+)
 from odradek.tools.run_command import run_with_client
 from odradek.tools.steering.cluster_queries import (
     ClusterState,
@@ -71,7 +78,6 @@ FLAGS: Final = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print or execute a plan; returns the exit code."""
     return run_with_client(arguments, WHAT_IT_DOES, _act, FLAGS)
 
 
@@ -82,7 +88,7 @@ def _act(client: Client, options: Options) -> None:
     goals = parse_goals(options)
     exclude = parse_pattern(options)
     limits = execution_limits(options)
-    sample_ms = positive(options, "sample-ms", SAMPLE_MS)
+    sample_ms = positive_number(options, "sample-ms", SAMPLE_MS)
     if options.has("cancel"):
         cancel(client)
         return
@@ -109,25 +115,12 @@ def report(line: str) -> None:
     print(line, flush=True)
 
 
-def positive(options: Options, name: str, default: int, largest: int = INT32_MAX) -> int:
-    """The number that an option gives.
-
-    raises  OptionsError for one below 1
-    """
-    number = options.number(name, largest)
-    if number is None:
-        return default
-    if number < 1:
-        raise OptionsError(f"--{name}: {number} is not a number of at least 1")
-    return number
-
-
 def execution_limits(options: Options) -> ExecutionLimits:
     """raises  OptionsError"""
     return ExecutionLimits(
-        positive(options, "batch", BATCH),
-        positive(options, "throttle", 1, INT64_MAX) if options.has("throttle") else None,
-        positive(options, "stall-timeout-ms", STALL_TIMEOUT_MS),
+        positive_number(options, "batch", BATCH),
+        positive_number(options, "throttle", 1, INT64_MAX) if options.has("throttle") else None,
+        positive_number(options, "stall-timeout-ms", STALL_TIMEOUT_MS),
     )
 
 
@@ -186,7 +179,7 @@ def check_in_sync(client: Client, state: ClusterState) -> None:
 def cancel(client: Client) -> None:
     """Cancel what is under way; delete throttles, also those that a killed run has left.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     if not cancel_reassignments(client, report):
         print("No partition reassignments found.")

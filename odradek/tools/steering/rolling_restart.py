@@ -21,12 +21,12 @@ from odradek.protocol.messages.metadata import (
 )
 from odradek.tools.client import BrokerConnection, Client, ClientError
 from odradek.tools.errors import ToolError
-from odradek.tools.options import CLIENT_FLAGS, Flag, Options, OptionsError
+from odradek.tools.options import CLIENT_FLAGS, Flag, Options, OptionsError, positive_number
 from odradek.tools.run_command import run_with_client
 from odradek.tools.steering.cluster_queries import partition_statuses, read_metadata
 from odradek.tools.steering.drain import check_leaves_enough
 from odradek.tools.steering.execution import lead_by_preferred
-from odradek.tools.steering.rebalance import positive, report, stopped_by_signals
+from odradek.tools.steering.rebalance import report, stopped_by_signals
 from odradek.tools.steering.restart_order import (
     command_for,
     next_broker,
@@ -58,7 +58,6 @@ FLAGS: Final = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Restart brokers; returns the exit code."""
     return run_with_client(arguments, WHAT_IT_DOES, _act, FLAGS, ["command"])
 
 
@@ -75,7 +74,7 @@ def _act(client: Client, options: Options) -> None:
         raise OptionsError(
             f"--command: {{{unknown[0]}}} is not one of {{id}}, {{host}}, {{port}}, {{rack}}"
         )
-    timeout_ms = positive(options, "timeout-ms", TIMEOUT_MS)
+    timeout_ms = positive_number(options, "timeout-ms", TIMEOUT_MS)
     client.set_timeout(RESPONSE_TIMEOUT_MS)
     metadata = client.metadata()
     expected = sorted(broker.node_id for broker in metadata.brokers)
@@ -147,7 +146,7 @@ class RollingRestart:
     def _restart(self, broker: MetadataResponseBroker, command: str) -> None:
         """Run the command, and wait until a connection from before has ended."""
         node_id = broker.node_id
-        connection = self._client.connection(node_id, broker.host, broker.port)
+        connection = self._client.connection(broker)
         try:
             done = subprocess.run(
                 command,
@@ -185,7 +184,7 @@ class RollingRestart:
                 metadata = self._client.metadata()
                 reason = trouble(metadata, self._expected)
                 for broker in [] if reason else metadata.brokers:
-                    connection = self._client.connection(broker.node_id, broker.host, broker.port)
+                    connection = self._client.connection(broker)
                     reason = reason or trouble(read_metadata(connection), self._expected)
             except ClientError as error:
                 self._client.close()

@@ -18,15 +18,14 @@ from typing import TYPE_CHECKING, Final
 
 from odradek.protocol.messages.list_offsets import LATEST_TIMESTAMP
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.tools.client import Client, ClientError
+from odradek.tools.client import Client
 from odradek.tools.consumer_groups.group_offsets import committed_offsets_of
 from odradek.tools.consumer_groups.queries import list_groups
 from odradek.tools.errors import KafkaError, ToolError
-from odradek.tools.options import CLIENT_FLAGS, Flag, Options
+from odradek.tools.options import CLIENT_FLAGS, Flag, Options, positive_number
 from odradek.tools.partition_offsets import list_offsets
 from odradek.tools.run_command import run_with_client
 from odradek.tools.steering.cluster_queries import BrokerDisks, partition_statuses, read_disks
-from odradek.tools.steering.rebalance import positive
 from odradek.tools.steering.top_screen import SORTS, TopSample, page
 
 if TYPE_CHECKING:
@@ -45,12 +44,11 @@ FLAGS: Final = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Show the page; returns the exit code."""
     return run_with_client(arguments, WHAT_IT_DOES, _act, FLAGS)
 
 
 def _act(client: Client, options: Options) -> None:
-    interval_s = positive(options, "interval-ms", INTERVAL_MS) / 1000
+    interval_s = positive_number(options, "interval-ms", INTERVAL_MS) / 1000
     client.set_timeout(RESPONSE_TIMEOUT_MS)
     first = take_sample(client)
     if options.has("once") or not is_terminal():
@@ -97,14 +95,14 @@ def take_sample(client: Client) -> TopSample:
         try:
             ends |= list_offsets(client, led, LATEST_TIMESTAMP) if led else {}
             disks[broker.node_id] = read_disks(client, broker)
-        except (ToolError, ClientError) as error:
+        except ToolError as error:
             # The next request must not read the response of this one.
             client.close()
             problems.append(f"broker {broker.node_id}: {error}")
     lags: dict[str, int | None] | None = None
     try:
         lags = read_lags(client, ends)
-    except (ToolError, ClientError) as error:
+    except ToolError as error:
         client.close()
         problems.append(f"groups: {error}")
     return TopSample(
@@ -123,7 +121,7 @@ def take_sample(client: Client) -> TopSample:
 def read_lags(client: Client, ends: Mapping[TopicPartition, int]) -> dict[str, int | None]:
     """The lag of each group; None where its coordinator does not say.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     names = [group.group_id for group in list_groups(client)]
     lags: dict[str, int | None] = {}
@@ -158,7 +156,7 @@ class Samples(threading.Thread):
             now, before, _ = self.latest
             try:
                 self.latest = (take_sample(self._client), now, None)
-            except (ToolError, ClientError) as error:
+            except ToolError as error:
                 self._client.close()
                 self.latest = (now, before, str(error))
             except Exception as error:  # noqa: BLE001 - the page raises it

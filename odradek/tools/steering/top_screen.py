@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.cluster_status.render import partition_names, size_text
 from odradek.tools.steering.cluster_queries import BrokerDisks, PartitionStatus
-from odradek.tools.tables import one_line
+from odradek.tools.tables import aligned, one_line
 
 SORTS: Final = ("id", "bytes", "records", "leaders")
 """The orders of brokers, of which a key takes the next one."""
@@ -135,7 +135,7 @@ def page(
         )
         for row in broker_rows(now, before, sort)
     ]
-    yield from _table(table)
+    yield from aligned(table)
     yield ""
     yield from _groups(now, before)
 
@@ -160,16 +160,10 @@ def _groups(now: TopSample, before: TopSample | None) -> Iterator[str]:
         if before is not None and lag is not None and earlier is not None:
             change = f"{(lag - earlier) / (now.at_s - before.at_s):+.0f}/s"
         table.append((one_line(group), "unknown" if lag is None else str(lag), change))
-    yield from _table(table)
+    yield from aligned(table)
     if len(behind) > GROUPS_MAX:
         yield f"and {len(behind) - GROUPS_MAX} more"
 
 
 def _named(partitions: Sequence[TopicPartition]) -> str:
     return f"{len(partitions)} ({partition_names(partitions)})" if partitions else "0"
-
-
-def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(text.ljust(size) for text, size in zip(row, widths, strict=True)).rstrip()

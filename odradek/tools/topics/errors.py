@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from odradek.protocol.errors import ErrorCode
-from odradek.tools.errors import error_text
+from odradek.tools.errors import ToolError, error_text
 
 
-class TopicsError(Exception):
+class TopicsError(ToolError):
     """The action failed; the message is one line."""
 
 

@@ -39,10 +39,8 @@ def read_spec(options: Options) -> TopicSpec:
 
     raises  OptionsError, TopicsError
     """
-    name = options.value("topic")
-    assert name is not None, "parse_options requires a topic"
     return TopicSpec(
-        name,
+        options.required("topic"),
         options.number("partitions"),
         options.number("replication-factor"),
         parse_assignment(options.value("replica-assignment") or ""),

@@ -8,8 +8,6 @@
     forceTerminateTransaction  abort what a transactional id has under way (of Kafka 4)
 
 Exit codes: 0 success; 1 failure, or help; 2 an invalid command line.  The reason is on stderr.
-Differs from Kafka: brokers that cannot be reached are reported at once; an invalid command line
-exits with 2 instead of 1.
 Source: Kafka 3.9's TransactionsCommand; forceTerminateTransaction is Kafka 4's.
 """
 
@@ -17,12 +15,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from time import time
 from typing import Final
 
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.tools.client import Client, ClientError
+from odradek.tools.client import Client
 from odradek.tools.client_config import open_client
 from odradek.tools.errors import ToolError, partition_text
 from odradek.tools.options import OptionsError
@@ -87,7 +84,6 @@ HANGING: Final = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one command; returns the exit code."""
     return run_tool(_run, arguments)
 
 
@@ -103,14 +99,9 @@ def _run(arguments: Sequence[str]) -> int:
     except OptionsError as error:
         print(error, file=sys.stderr)
         return WRONG_USAGE
-    bootstrap = options.value("bootstrap-server")
-    assert bootstrap is not None, "parse requires one"
-    try:
-        with closing(open_client(bootstrap, options.value("command-config"))) as client:
-            ACTIONS[options.command](client, options)
-    except (ToolError, ClientError) as error:
-        print(error, file=sys.stderr)
-        return 1
+    bootstrap = _required(options, "bootstrap-server")
+    with open_client(bootstrap, options.value("command-config")) as client:
+        ACTIONS[options.command](client, options)
     return 0
 
 

@@ -20,6 +20,7 @@ from odradek.tools.options import (
     Flag,
     OptionsError,
     help_text,
+    read_flags,
 )
 
 PROGRAM: Final = "odradek transactions"
@@ -31,14 +32,10 @@ INT16_MAX: Final = 2**15 - 1
 _NUMBER: Final = re.compile(r"[+-]?\d+", re.ASCII)
 _NEGATIVE: Final = re.compile(r"-\d+", re.ASCII)
 
-TOPIC: Final = Flag("topic", "Topic name.", "name")
-PARTITION: Final = Flag("partition", "Partition number.", "number")
 SHORT: Final = {"h": "help", "v": "version"}
 
 
 class Command(NamedTuple):
-    """One command."""
-
     meaning: str
     flags: tuple[Flag, ...]
     required: tuple[str, ...] = ()
@@ -46,64 +43,24 @@ class Command(NamedTuple):
 
 
 COMMANDS: Final = {
-    "list": Command(
-        "List transactions.",
-        (
-            Flag(
-                "duration-filter",
-                "Only transactions that run for more than this time; all if it is below 0.",
-                "ms",
-            ),
-        ),
-    ),
+    "list": Command("List transactions.", read_flags("transactions list")),
     "describe": Command(
         "Describe the state of an active transactional-id.",
-        (Flag("transactional-id", "Transactional id.", "id"),),
+        read_flags("transactions describe"),
         ("transactional-id",),
     ),
     "describe-producers": Command(
         "Describe the states of active producers for a topic partition.",
-        (
-            Flag("broker-id", "Describe the state on this replica, not on the leader.", "id"),
-            TOPIC,
-            PARTITION,
-        ),
+        read_flags("transactions describe-producers"),
         ("partition", "topic"),
     ),
     "abort": Command(
-        "Abort a hanging transaction.",
-        (
-            TOPIC,
-            PARTITION,
-            Flag(
-                "start-offset",
-                "Start offset of the transaction; for brokers of version 3.0 and above nothing "
-                "else is needed.",
-                "offset",
-            ),
-            Flag("producer-id", "Producer id; for older brokers, as the next two.", "id"),
-            Flag("producer-epoch", "Producer epoch.", "epoch"),
-            Flag("coordinator-epoch", "Coordinator epoch.", "epoch"),
-        ),
-        ("partition", "topic"),
+        "Abort a hanging transaction.", read_flags("transactions abort"), ("partition", "topic")
     ),
-    "find-hanging": Command(
-        "Find hanging transactions.",
-        (
-            Flag("broker-id", "Only partitions with a replica on this broker.", "id"),
-            Flag(
-                "max-transaction-timeout",
-                "Maximum transaction timeout, by default 15: transactions that were written to "
-                "later are left out.",
-                "minutes",
-            ),
-            Flag("topic", "Only this topic; required with --partition.", "name"),
-            PARTITION,
-        ),
-    ),
+    "find-hanging": Command("Find hanging transactions.", read_flags("transactions find-hanging")),
     "forceTerminateTransaction": Command(
         "Abort the ongoing transaction of a transactional id, and fence its producer (of Kafka 4).",
-        (Flag("transactionalId", "Transactional id.", "id"),),
+        read_flags("transactions forceTerminateTransaction"),
         ("transactionalId",),
     ),
 }

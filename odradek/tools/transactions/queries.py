@@ -132,7 +132,7 @@ def list_transactions(
     brokers = {broker.node_id: broker for broker in client.metadata([]).brokers}
 
     def ask(node_id: int) -> list[TransactionListing] | None:
-        connection = client.connection(node_id, brokers[node_id].host, brokers[node_id].port)
+        connection = client.connection(brokers[node_id])
         version = connection.version_of(ListTransactionsRequest)
         if version < BY_DURATION and duration_ms >= 0:
             raise AdminError(
@@ -206,7 +206,7 @@ def _coordinators(
             raise AdminError(
                 f"FindCoordinator request for key `{key}` failed due to an unexpected error"
             )
-        connection = client.connection(row.node_id, row.host, row.port)
+        connection = client.connection(row)
         rows.setdefault(row.node_id, (connection, []))[1].append(row.key)
     return [(node_id, connection, names) for node_id, (connection, names) in rows.items()]
 

@@ -15,18 +15,13 @@ from functools import partial
 from typing import Any, Final
 
 from odradek.tools.argument_parser import ArgumentParser, int32, run_parsed
-from odradek.tools.console.errors import ConsoleError, log
+from odradek.tools.console.errors import ConsoleError, exception_of, log, run_uncaught
 from odradek.tools.console.properties import CONSUMER
+from odradek.tools.console.stop import Stop, stopped_by_signals
 from odradek.tools.library_client import open_client
 from odradek.tools.run import run_tool
-from odradek.tools.verifiable.events import exception_of, print_event
-from odradek.tools.verifiable.producer import (
-    Stop,
-    add_servers,
-    file_of_properties,
-    run_client,
-    stopped_by_signals,
-)
+from odradek.tools.verifiable.events import print_event
+from odradek.tools.verifiable.producer import add_servers, file_of_properties
 
 POLL_S: Final = 0.1
 RECORDS_AT_ONCE: Final = 500
@@ -36,7 +31,6 @@ LOGGER: Final = "org.apache.kafka.tools.VerifiableConsumer"
 
 
 def build_parser() -> ArgumentParser:
-    """The command line."""
     parser = ArgumentParser(
         prog="verifiable-consumer",
         description="Read a topic, and print a JSON object for each event of the consumer.",
@@ -71,7 +65,6 @@ def build_parser() -> ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Read records and print events; returns the exit code."""
     parser = build_parser()
 
     def act(values: argparse.Namespace) -> int:
@@ -95,7 +88,7 @@ def main(arguments: Sequence[str]) -> int:
         }
         if values.reset_policy == "none":
             extra["auto.offset.reset"] = "error"
-        return run_client(partial(_run, values, properties, extra))
+        return run_uncaught(partial(_run, values, properties, extra))
 
     return run_tool(lambda words: run_parsed(parser, words, act), arguments)
 

@@ -9,34 +9,27 @@ Source: Kafka 3.9's VerifiableProducer.
 from __future__ import annotations
 
 import argparse
-import signal
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from itertools import count
-from types import FrameType
 from typing import Any, Final
 
 from odradek.tools.argument_parser import ArgumentParser, int32, int64, run_parsed
-from odradek.tools.console.errors import ConsoleError
-from odradek.tools.console.library import LibraryMissingError
+from odradek.tools.console.errors import ConsoleError, exception_of, run_uncaught
 from odradek.tools.console.properties import PRODUCER, load_properties
+from odradek.tools.console.stop import Stop, stopped_by_signals
 from odradek.tools.console.topic_lookup import missing_topic_reason
 from odradek.tools.library_client import open_client
 from odradek.tools.run import run_tool
-from odradek.tools.verifiable.events import exception_of, now_ms, print_event
+from odradek.tools.verifiable.events import now_ms, print_event
 
 POLL_S: Final = 0.1
 """Bound on the delay between a signal and the end."""
 MAX_BLOCK_MS: Final = 60_000
-SIGNAL_CODE: Final = 128
-"""Added to the number of the signal that ended the process, as in a shell."""
 ACKS: Final = (0, 1, -1)
 
 
 def build_parser() -> ArgumentParser:
-    """The command line."""
     parser = ArgumentParser(
         prog="verifiable-producer",
         description="Send rising integers, and print a JSON object for each acknowledgement.",
@@ -87,7 +80,6 @@ def file_of_properties(parser: ArgumentParser, path: str | None) -> dict[str, st
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Send records and print events; returns the exit code."""
     parser = build_parser()
 
     def act(values: argparse.Namespace) -> int:
@@ -103,45 +95,9 @@ def main(arguments: Sequence[str]) -> int:
             "linger.ms": "0",
         }
         properties.update(file_of_properties(parser, vars(values)["producer.config"]))
-        return run_client(partial(_run, values, properties))
+        return run_uncaught(partial(_run, values, properties))
 
     return run_tool(lambda words: run_parsed(parser, words, act), arguments)
-
-
-def run_client(run: Callable[[], int]) -> int:
-    """Run a client; an exception that Kafka's tool does not catch is a line on stderr, and 1."""
-    try:
-        return run()
-    except ConsoleError as error:
-        print(f'Exception in thread "main" {error}', file=sys.stderr)
-    except LibraryMissingError as error:
-        print(error, file=sys.stderr)
-    return 1
-
-
-class Stop:
-    """Whether a signal asks the tool to end."""
-
-    def __init__(self) -> None:
-        self.exit_code = 0
-
-    def note(self, number: int, _: FrameType | None) -> None:
-        """Signal handler.  A second signal ends the process."""
-        self.exit_code = SIGNAL_CODE + number
-        signal.signal(number, signal.SIG_DFL)
-
-
-@contextmanager
-def stopped_by_signals() -> Iterator[Stop]:
-    """Note SIGINT and SIGTERM meanwhile."""
-    stop = Stop()
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    handlers = [(number, signal.signal(number, stop.note)) for number in numbers]
-    try:
-        yield stop
-    finally:
-        for number, handler in handlers:
-            signal.signal(number, handler)
 
 
 def _run(values: argparse.Namespace, properties: dict[str, str]) -> int:

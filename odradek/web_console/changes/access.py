@@ -17,7 +17,6 @@ from odradek.tools.acls.bindings import (
 from odradek.tools.acls.queries import create_acls, delete_acls
 from odradek.tools.client import Client
 from odradek.tools.configs.alterations import IP_QUOTAS, QUOTAS, alter_entity
-from odradek.tools.configs.errors import ConfigsError
 from odradek.tools.configs.options import CLIENTS, IPS, USERS
 from odradek.tools.configs.quotas import quota_entries
 from odradek.tools.configs.scram_credentials import (
@@ -25,7 +24,6 @@ from odradek.tools.configs.scram_credentials import (
     alter_credentials,
     store_scram_credential,
 )
-from odradek.tools.errors import ToolError
 from odradek.web_console.arguments import PageArgumentError, PageArguments
 from odradek.web_console.changes.planned_change import PlannedChange, PreviewLine
 from odradek.web_console.cluster import ShownCluster
@@ -110,7 +108,7 @@ def _delete_password(user: str, mechanism: str, client: Client) -> list[str]:
 def plan_quota(cluster: ShownCluster, form: PageArguments) -> PlannedChange:
     """Set a quota of a user, a client id, both, or an address; without a value it is deleted.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     given = [
         (kind, form.text(name))
@@ -149,10 +147,5 @@ def _is_finite(text: str) -> bool:
 def _change_quota(
     kinds: list[str], names: list[str], quota: str, value: str, client: Client
 ) -> list[str]:
-    try:
-        alter_entity(
-            client, kinds, names, {quota: value} if value else {}, [] if value else [quota]
-        )
-    except ConfigsError as error:
-        raise ToolError(str(error)) from None
+    alter_entity(client, kinds, names, {quota: value} if value else {}, [] if value else [quota])
     return [f"Changed {quota}."]

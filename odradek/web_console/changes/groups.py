@@ -36,7 +36,7 @@ TARGETS: Final = (EARLIEST, LATEST, TO_OFFSET, SHIFT, TIME)
 def plan_reset_offsets(cluster: ShownCluster, form: PageArguments) -> PlannedChange:
     """New offsets of a group that has no members, each inside of its log.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     group = form.required_raw("group")
     target = form.choice("to", TARGETS)
@@ -92,7 +92,7 @@ def _new_offsets(
 def _check_inactive(client: Client, group: str) -> str:
     """The state of a group without members; DEAD for one that does not exist.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     description = describe(client, [group])[group]
     if isinstance(description, KafkaError):
@@ -115,7 +115,7 @@ def _commit(
 
 
 def plan_delete_group(cluster: ShownCluster, form: PageArguments) -> PlannedChange:
-    """raises  ToolError, ClientError"""
+    """raises  ToolError"""
     group = form.required_raw("group")
     offsets = cluster.call(partial(_offsets_of_inactive, group))
     return PlannedChange(

@@ -38,7 +38,7 @@ RATES: Final = (LEADER_RATE, FOLLOWER_RATE)
 def plan_elect_preferred(cluster: ShownCluster, form: PageArguments) -> PlannedChange:
     """Let the first replica lead again, in all topics or in one.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     name = form.text("topic")
     metadata = read_metadata(cluster)
@@ -74,7 +74,7 @@ def plan_reassign(cluster: ShownCluster, form: PageArguments) -> PlannedChange:
 
     With a throttle, all moves of the topic are bounded, and it stays until it is deleted.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     name = form.required("topic")
     metadata = read_metadata(cluster)
@@ -157,7 +157,7 @@ def _reassign(
 def plan_delete_throttles(cluster: ShownCluster, form: PageArguments) -> PlannedChange:
     """Delete the throttle of a topic, and the rates of brokers unless other topics move.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     name = form.required("topic")
     find_topic(read_metadata(cluster), name)

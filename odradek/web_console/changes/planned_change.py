@@ -30,7 +30,7 @@ class PlannedChange(NamedTuple):
     title: str
     lines: Sequence[PreviewLine]
     apply: Callable[[Client], Sequence[str]]
-    """Makes the change, and says what came of it; raises ToolError, ClientError."""
+    """Makes the change, and says what came of it; raises ToolError."""
     log: Mapping[str, Any]
     """What the log says of it, without secrets and without contents of records."""
     back: str

@@ -6,32 +6,20 @@ from functools import partial
 from typing import Any, Final
 
 from odradek.bounded_parsing import UnreadableText, parse_integer
-from odradek.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from odradek.protocol.messages.delete_topics import (
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DeleteTopicState,
-)
-from odradek.protocol.topic_partition import ZERO_UUID
+from odradek.protocol.messages.create_topics import CreatableTopic
 from odradek.tools.client import Client
 from odradek.tools.configs.resources import BROKER, TOPIC, Resource, alter, describe
 from odradek.tools.console.errors import ConsoleError
-from odradek.tools.console.library import LibraryMissingError
 from odradek.tools.console.properties import PRODUCER
-from odradek.tools.errors import ToolError, refused
+from odradek.tools.errors import ToolError, check
 from odradek.tools.library_client import open_client
+from odradek.tools.topics.requests import create_topics, delete_topics, new_topic
 from odradek.web_console.arguments import PageArgumentError, PageArguments
 from odradek.web_console.changes.planned_change import PlannedChange, PreviewLine
 from odradek.web_console.cluster import ShownCluster
 from odradek.web_console.formats import path_part
 from odradek.web_console.views.metadata import find_topic, read_metadata
 
-TIMEOUT_MS: Final = 30_000
 DELIVERY_MS: Final = 20_000
 RECORD_MAX: Final = 1_000_000
 """Bytes of a value that a form can have."""
@@ -41,17 +29,13 @@ SHOWN_MAX: Final = 2_000
 def plan_create_topic(cluster: ShownCluster, form: PageArguments) -> PlannedChange:
     """The brokers check the new topic before it is confirmed.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
-    topic = CreatableTopic(
-        name=form.required("name"),
-        num_partitions=form.number("partitions", -1, -1, 100_000),
-        replication_factor=form.number("replication", -1, -1, 1_000),
-        assignments=[],
-        configs=[
-            CreatableTopicConfig(name=name, value=value)
-            for name, value in _pairs(form.raw("configs"), "=").items()
-        ],
+    topic = new_topic(
+        form.required("name"),
+        form.number("partitions", -1, -1, 100_000),
+        form.number("replication", -1, -1, 1_000),
+        configs=_pairs(form.raw("configs"), "="),
     )
     cluster.call(partial(_create_topic, topic, True))
     lines = [PreviewLine("topic", "", topic.name)]
@@ -74,18 +58,12 @@ def plan_create_topic(cluster: ShownCluster, form: PageArguments) -> PlannedChan
 
 
 def _create_topic(topic: CreatableTopic, validate_only: bool, client: Client) -> list[str]:
-    response = client.controller(
-        CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=validate_only),
-        CreateTopicsResponse,
-    )
-    for row in response.topics:
-        if row.error_code:
-            raise refused(row.error_code, row.error_message)
+    check(*create_topics(client, [topic], validate_only=validate_only))
     return [f"Created topic {topic.name}."]
 
 
 def plan_delete_topic(cluster: ShownCluster, form: PageArguments) -> PlannedChange:
-    """raises  ToolError, ClientError"""
+    """raises  ToolError"""
     name = form.required("topic")
     topic = find_topic(read_metadata(cluster), name)
     return PlannedChange(
@@ -101,22 +79,14 @@ def plan_delete_topic(cluster: ShownCluster, form: PageArguments) -> PlannedChan
 
 
 def _delete_topic(name: str, client: Client) -> list[str]:
-    request = DeleteTopicsRequest(
-        topics=[DeleteTopicState(name=name, topic_id=ZERO_UUID)],
-        topic_names=[name],
-        timeout_ms=TIMEOUT_MS,
-    )
-    response = client.controller(request, DeleteTopicsResponse)
-    for row in response.responses:
-        if row.error_code:
-            raise refused(row.error_code, row.error_message)
+    check(*delete_topics(client, [name]))
     return [f"Deleted topic {name}."]
 
 
 def plan_alter_config(cluster: ShownCluster, form: PageArguments) -> PlannedChange:
     """Set a config of a topic or a broker, or delete it.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     kind = form.choice("resource", ("topic", "broker"))
     name, config = form.required("name"), form.required("config")
@@ -150,7 +120,7 @@ def _alter_config(resource: Resource, config: str, value: str | None, client: Cl
 def plan_produce(cluster: ShownCluster, form: PageArguments) -> PlannedChange:
     """Write a record by librdkafka.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     name = form.required("topic")
     topic = find_topic(read_metadata(cluster), name)
@@ -201,7 +171,7 @@ def _produce(
         producer = open_client(PRODUCER, properties, {"delivery.report.only.error": False})
         producer.produce(topic, partition=partition, on_delivery=report, **record)
         producer.flush(2 * DELIVERY_MS / 1000)
-    except (ConsoleError, LibraryMissingError, BufferError) as error:
+    except (ConsoleError, BufferError) as error:
         raise ToolError(str(error)) from None
     if errors or not places:
         raise ToolError(errors[0] if errors else "the record was not acknowledged in time")

@@ -23,7 +23,7 @@ from odradek.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TI
 from odradek.protocol.records.batch import RecordBatch, iterate_batches
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import BrokerConnection, Client
-from odradek.tools.errors import refused
+from odradek.tools.errors import check, refused
 from odradek.tools.partition_offsets import NO_OFFSET, leaders_of, list_offsets, offsets_at
 from odradek.web_console.records.filters import Matches
 from odradek.web_console.records.query import BEGINNING, LAST, NEW, OFFSET, TIME, RecordQuery
@@ -66,7 +66,7 @@ class RecordScan:
     """A walk over a topic; each step is a round of Fetch requests."""
 
     def __init__(self, client: Client, query: RecordQuery, matches: Matches) -> None:
-        """raises  ToolError, ClientError"""
+        """raises  ToolError"""
         self._client = client
         self._query = query
         self._matches = matches
@@ -80,8 +80,7 @@ class RecordScan:
         """Matches of a window that is read backwards."""
         metadata = client.metadata([query.topic])
         (topic,) = metadata.topics
-        if topic.error_code:
-            raise refused(topic.error_code)
+        check(topic)
         self._topic_id = topic.topic_id
         live = {broker.node_id for broker in metadata.brokers}
         self._keys = [
@@ -113,7 +112,7 @@ class RecordScan:
     def step(self) -> list[ShownRecord]:
         """Read on; the records that match, in the order in which they are shown.
 
-        raises  ToolError, ClientError
+        raises  ToolError
         """
         is_backward = self._query.origin == LAST
         if is_backward and not self._ranges:
@@ -206,8 +205,7 @@ class RecordScan:
         # A topic without an id is asked for by name.
         version_max = 12 if self._topic_id == NO_ID else 2**15
         response = connection.request(request, FetchResponse, version_max)
-        if response.error_code:
-            raise refused(response.error_code)
+        check(response)
         by_partition = {row.key.partition: row for row in rows}
         parts = [data for topic in response.responses for data in topic.partitions]
         # A full response leaves out the partitions at its end, which then have no batch.
@@ -220,8 +218,7 @@ class RecordScan:
             # Retention has deleted what was to be read.
             row.position = max(row.position + 1, data.log_start_offset)
             return
-        if data.error_code:
-            raise refused(data.error_code)
+        check(data)
         if row.is_stable:
             row.transactions.begin(data.aborted_transactions or (), data.last_stable_offset)
         before = row.position

@@ -14,7 +14,7 @@ from odradek.web_console.views.metadata import read_log_directories, read_metada
 
 
 def brokers_view(cluster: ShownCluster, _: PageArguments) -> dict[str, Any]:
-    """raises  ToolError, ClientError"""
+    """raises  ToolError"""
     metadata = read_metadata(cluster)
     return {
         "cluster_id": metadata.cluster_id,
@@ -27,7 +27,7 @@ def brokers_view(cluster: ShownCluster, _: PageArguments) -> dict[str, Any]:
 def broker_rows(cluster: ShownCluster, metadata: MetadataResponse) -> list[dict[str, Any]]:
     """A row for each live broker.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     directories = read_log_directories(cluster).by_broker
     leaders: dict[int, int] = {}
@@ -76,7 +76,7 @@ def missing_brokers(metadata: MetadataResponse) -> list[int]:
 
 
 def broker_view(cluster: ShownCluster, arguments: PageArguments) -> dict[str, Any]:
-    """raises  ToolError, ClientError"""
+    """raises  ToolError"""
     metadata = read_metadata(cluster)
     node_id = arguments.number("broker", -1, 0, 2**31 - 1)
     rows = [row for row in broker_rows(cluster, metadata) if row["id"] == node_id]

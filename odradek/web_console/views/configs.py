@@ -11,7 +11,7 @@ from odradek.protocol.messages.describe_configs import (
 )
 from odradek.tools.client import Client
 from odradek.tools.configs.resources import BROKER, SOURCES, TOPIC
-from odradek.tools.errors import refused
+from odradek.tools.errors import check
 from odradek.web_console.cluster import ShownCluster
 
 __all__ = ["BROKER", "TOPIC", "read_configs"]
@@ -24,7 +24,7 @@ def read_configs(cluster: ShownCluster, kind: int, name: str) -> list[dict[str, 
     """The configs of a resource: those that were set first, then by name.
 
     kind    BROKER or TOPIC
-    raises  ToolError, ClientError
+    raises  ToolError
     """
 
     def ask(client: Client) -> DescribeConfigsResponse:
@@ -36,8 +36,7 @@ def read_configs(cluster: ShownCluster, kind: int, name: str) -> list[dict[str, 
         return connection.request(request, DescribeConfigsResponse)
 
     (result,) = cluster.call(ask).results
-    if result.error_code:
-        raise refused(result.error_code, result.error_message)
+    check(result)
     rows = [
         {
             "name": row.name,

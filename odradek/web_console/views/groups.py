@@ -26,7 +26,7 @@ GROUPS_AGE_S = 1.0
 def read_groups(cluster: ShownCluster) -> list[ListedGroup]:
     """All groups, up to GROUPS_AGE_S old.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     return cluster.remembered("groups", GROUPS_AGE_S, list_groups)
 
@@ -34,7 +34,7 @@ def read_groups(cluster: ShownCluster) -> list[ListedGroup]:
 def groups_view(cluster: ShownCluster, arguments: PageArguments) -> dict[str, Any]:
     """A page of groups, with their lag.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     query = arguments.text("q").lower()
     groups = [group for group in read_groups(cluster) if query in group.group_id.lower()]
@@ -89,7 +89,7 @@ def ends_of(
 ) -> dict[TopicPartition, int]:
     """High watermarks of the partitions that exist and have a leader.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     live = {broker.node_id for broker in metadata.brokers}
     led = {
@@ -105,7 +105,7 @@ def ends_of(
 def group_view(cluster: ShownCluster, arguments: PageArguments) -> dict[str, Any]:
     """A group with its members, and a page of its partitions.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     name = arguments.required_raw("id")
     metadata = read_metadata(cluster)

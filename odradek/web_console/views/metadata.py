@@ -47,7 +47,7 @@ class DirectoriesShown(NamedTuple):
 def read_metadata(cluster: ShownCluster) -> MetadataResponse:
     """Brokers and all topics, up to METADATA_AGE_S old.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     return cluster.remembered("metadata", METADATA_AGE_S, _ask_metadata)
 
@@ -70,7 +70,7 @@ def find_topic(metadata: MetadataResponse, name: str) -> MetadataResponseTopic:
 def read_log_directories(cluster: ShownCluster, age_s: float = LOG_DIRS_AGE_S) -> DirectoriesShown:
     """Directories and sizes of logs, up to `age_s` old.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     metadata = read_metadata(cluster)
     return cluster.remembered("log directories", age_s, partial(_ask_log_directories, metadata))
@@ -81,7 +81,7 @@ def _ask_log_directories(metadata: MetadataResponse, client: Client) -> Director
     sizes: dict[TopicPartition, int] = {}
     for broker in metadata.brokers:
         try:
-            response = client.connection(broker.node_id, broker.host, broker.port).request(
+            response = client.connection(broker).request(
                 DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse
             )
         except ClientError as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from odradek.tools.client import ClientError
 from odradek.tools.errors import ToolError
 from odradek.web_console.arguments import PageArguments
 from odradek.web_console.cluster import ShownCluster
@@ -27,7 +26,7 @@ def clusters_view(clusters: Sequence[ShownCluster]) -> dict[str, Any]:
         }
         try:
             metadata = read_metadata(cluster)
-        except (ToolError, ClientError) as error:
+        except ToolError as error:
             row["error"] = str(error)
         else:
             row |= {
@@ -40,7 +39,7 @@ def clusters_view(clusters: Sequence[ShownCluster]) -> dict[str, Any]:
 
 
 def overview_view(cluster: ShownCluster, history: RateHistory) -> dict[str, Any]:
-    """raises  ToolError, ClientError"""
+    """raises  ToolError"""
     points = list(history.points)
     return {
         **brokers_view(cluster, PageArguments({})),

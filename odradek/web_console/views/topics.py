@@ -27,7 +27,7 @@ SORTS: Final = ("name", "partitions", "size", "unhealthy")
 def topics_view(cluster: ShownCluster, arguments: PageArguments) -> dict[str, Any]:
     """A page of topics.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     metadata = read_metadata(cluster)
     sizes = read_log_directories(cluster).sizes
@@ -93,7 +93,7 @@ def topic_row(
 def topic_view(cluster: ShownCluster, arguments: PageArguments) -> dict[str, Any]:
     """A topic with a page of its partitions.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     name = arguments.required("topic")
     metadata = read_metadata(cluster)
@@ -146,7 +146,7 @@ def _read_ranges(
 
 
 def topic_configs_view(cluster: ShownCluster, arguments: PageArguments) -> dict[str, Any]:
-    """raises  ToolError, ClientError"""
+    """raises  ToolError"""
     name = arguments.required("topic")
     topic = find_topic(read_metadata(cluster), name)
     return {"topic": {"name": topic.name}, "configs": read_configs(cluster, TOPIC, name)}
@@ -168,7 +168,7 @@ def health(metadata: MetadataResponse) -> dict[str, int]:
 def topic_change_view(cluster: ShownCluster, arguments: PageArguments) -> dict[str, Any]:
     """What the forms of a topic begin with.
 
-    raises  ToolError, ClientError
+    raises  ToolError
     """
     name = arguments.required("topic")
     metadata = read_metadata(cluster)

@@ -17,7 +17,6 @@ class BrokerRoutes:
         self._keep_data = keep_data
 
     def add_to(self, routes: Routes) -> None:
-        """Add the routes."""
         routes.add("GET", "/broker", "the id and the listeners of the broker", self.describe)
         routes.add(
             "POST",

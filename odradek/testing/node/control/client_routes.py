@@ -31,7 +31,6 @@ class ClientRoutes:
         self._requests = node.requests
 
     def add_to(self, routes: Routes) -> None:
-        """Add the routes."""
         routes.add(
             "GET",
             "/requests",

@@ -23,7 +23,6 @@ class ClockRoutes:
         self._is_advancing = False
 
     def add_to(self, routes: Routes) -> None:
-        """Add the routes."""
         routes.add("GET", "/clock", "the time, and how far it was advanced", self.show)
         routes.add(
             "POST",

@@ -27,7 +27,6 @@ def controlled_node(
 
 
 def _serve(node: ControlledNode, control: ControlListener, keep_data: Callable[[], None]) -> Server:
-    """Serve all routes."""
     # Imported here: a test that asks for nothing does not pay for them.
     from odradek.testing.node.control.broker_routes import BrokerRoutes
     from odradek.testing.node.control.calls import ControlCalls

@@ -23,7 +23,6 @@ class FaultRoutes:
         self._faults = node.faults
 
     def add_to(self, routes: Routes) -> None:
-        """Add the routes."""
         routes.add("POST", "/faults", "add a fault of requests", self.add, takes=FIELDS)
         routes.add("GET", "/faults", "the faults, with their hits", self.list)
         routes.add("DELETE", "/faults", "remove all faults, heal links and disk", self.clear)

@@ -31,13 +31,11 @@ class HeldReaders:
         return is_known
 
     def hold(self) -> None:
-        """Read nothing."""
         self._is_held = True
         for descriptor in self._readers:
             self._loop.remove_reader(descriptor)
 
     def release(self) -> None:
-        """Read again."""
         self._is_held = False
         for descriptor, callback in self._readers.items():
             self._loop.add_reader(descriptor, callback)

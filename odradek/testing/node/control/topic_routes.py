@@ -22,7 +22,6 @@ class TopicRoutes:
         self._node = node
 
     def add_to(self, routes: Routes) -> None:
-        """Add the routes."""
         routes.add("GET", "/topics", "all topics, each as below", self.describe_all)
         routes.add("GET", "/topics/{topic}", "its partitions: leaders, replicas", self.describe)
         routes.add(

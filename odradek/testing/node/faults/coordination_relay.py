@@ -118,12 +118,10 @@ class _Side(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Connected."""
         made: Any = transport
         self._transport = made
 
     def data_received(self, data: bytes) -> None:
-        """Pass on."""
         if self.pipe is not None:
             self.pipe.send(data)
 

@@ -24,7 +24,7 @@ from odradek.testing.node.faults.coordination_relay import CoordinationRelay
 from odradek.testing.node.faults.dispatch import FaultyDispatcher
 from odradek.testing.node.faults.files import SLOW_MAX_MS, DiskFaults, FaultyFileSystem
 from odradek.testing.node.faults.links import DELAY_MAX_MS, Direction, Link, Links
-from odradek.testing.node.faults.rule import FaultRefused
+from odradek.testing.node.faults.rule import FaultRefused, flag, whole
 from odradek.testing.node.faults.rules import Rules
 from odradek.testing.node.releases import ServedRelease
 
@@ -158,10 +158,10 @@ class Faults:
         """
         _check_fields(fields, LINK_FIELDS, "a link")
         link = self._link(fields.get("peer"))
-        is_cut = _flag(fields, "cut", default=False)
-        delay_ms = _whole(fields, "delay_ms", DELAY_MAX_MS)
+        is_cut = flag("cut", fields.get("cut", False))
+        delay_ms = whole("delay_ms", fields.get("delay_ms", 0), DELAY_MAX_MS)
         for name, direction in (("sends", link.outgoing), ("receives", link.incoming)):
-            if _flag(fields, name, default=True):
+            if flag(name, fields.get(name, True)):
                 direction.set(is_cut=is_cut, delay_ms=delay_ms)
 
     def _link(self, peer: Any) -> Link:
@@ -190,9 +190,9 @@ class Faults:
         folder = os.path.normpath(os.path.join(data, path))
         self._disk.strike(
             folder,
-            slow_ms=_whole(fields, "slow_ms", SLOW_MAX_MS),
-            is_full=_flag(fields, "full", default=False),
-            fails_syncs=_flag(fields, "fail_fsync", default=False),
+            slow_ms=whole("slow_ms", fields.get("slow_ms", 0), SLOW_MAX_MS),
+            is_full=flag("full", fields.get("full", False)),
+            fails_syncs=flag("fail_fsync", fields.get("fail_fsync", False)),
         )
 
     def listing(self) -> dict[str, Any]:
@@ -227,17 +227,3 @@ def _check_fields(fields: Mapping[str, Any], field_names: tuple[str, ...], what:
     for name in fields:
         if name not in field_names:
             raise FaultRefused(f"{what} has no {name!r}: it has {', '.join(field_names)}")
-
-
-def _flag(fields: Mapping[str, Any], name: str, *, default: bool) -> bool:
-    value = fields.get(name, default)
-    if isinstance(value, bool):
-        return value
-    raise FaultRefused(f"{name} is true or false, not {value!r:.80}")
-
-
-def _whole(fields: Mapping[str, Any], name: str, most: int) -> int:
-    value = fields.get(name, 0)
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most:
-        return value
-    raise FaultRefused(f"{name} is a whole number from 0 to {most}, not {value!r:.80}")

@@ -208,13 +208,11 @@ class _LinkedProtocol(asyncio.Protocol):
         self._error: Exception | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Connected."""
         made: Any = transport
         self._transport = made
         self._inner.connection_made(_LinkedTransport(made, self._outgoing, self._incoming))
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of the peer."""
         self._incoming.send(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -263,11 +261,9 @@ class _LinkedTransport(asyncio.Transport):
         self._incoming = incoming
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send over the link."""
         self._outgoing.send(bytes(data))
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Send over the link."""
         self._outgoing.send(b"".join(list_of_data))
 
     def abort(self) -> None:

@@ -123,7 +123,7 @@ def parse_rule(number: int, fields: Mapping[str, Any], served: Mapping[ApiKey, r
     api = _api(written["api"], served) if "api" in written else None
     if api is not None:
         written["api"] = api.camel_name
-    flags = {name: _flag(name, written.get(name, False)) for name in FLAG_FIELDS}
+    flags = {name: flag(name, written.get(name, False)) for name in FLAG_FIELDS}
     actions = [
         action
         for action in FaultAction
@@ -132,7 +132,7 @@ def parse_rule(number: int, fields: Mapping[str, Any], served: Mapping[ApiKey, r
     if len(actions) > 1:
         both = " and ".join(action.value for action in actions)
         raise FaultRefused(f"a fault has one action, not {both}")
-    delay_ms = _whole("delay_ms", written.get("delay_ms", 0), DELAY_MAX_MS)
+    delay_ms = whole("delay_ms", written.get("delay_ms", 0), DELAY_MAX_MS)
     if not actions and not delay_ms:
         kinds = ", ".join(action.value for action in FaultAction if action.value)
         raise FaultRefused(f"a fault has an action: one of {kinds}, or delay_ms")
@@ -144,10 +144,10 @@ def parse_rule(number: int, fields: Mapping[str, Any], served: Mapping[ApiKey, r
         action=actions[0] if actions else FaultAction.NONE,
         error=_error(written["error"]) if "error" in written else ErrorCode.NONE,
         delay_ms=delay_ms,
-        throttle_ms=_whole("throttle_ms", written.get("throttle_ms", 0), DELAY_MAX_MS),
+        throttle_ms=whole("throttle_ms", written.get("throttle_ms", 0), DELAY_MAX_MS),
         executed=flags["executed"],
-        times=_whole("times", written["times"], COUNT_MAX, least=1) if "times" in written else None,
-        skip=_whole("skip", written.get("skip", 0), COUNT_MAX),
+        times=whole("times", written["times"], COUNT_MAX, least=1) if "times" in written else None,
+        skip=whole("skip", written.get("skip", 0), COUNT_MAX),
         written=written,
     )
     if api is not None:
@@ -210,7 +210,7 @@ def _names(written: Mapping[str, Any]) -> dict[str, str | int]:
         if kind not in written:
             continue
         if kind == PARTITION:
-            names[kind] = _whole(kind, written[kind], 0x7FFFFFFF)
+            names[kind] = whole(kind, written[kind], 0x7FFFFFFF)
         else:
             names[kind] = _text(kind, written[kind])
     if PARTITION in names and TOPIC not in names:
@@ -224,13 +224,15 @@ def _text(name: str, value: Any) -> str:
     raise FaultRefused(f"{name} is a text of 1 to {TEXT_MAX} characters, not {value!r:.80}")
 
 
-def _whole(name: str, value: Any, most: int, *, least: int = 0) -> int:
+def whole(name: str, value: Any, most: int, *, least: int = 0) -> int:
+    """A field that is an integer; raises  FaultRefused."""
     if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
         return value
     raise FaultRefused(f"{name} is a whole number from {least} to {most}, not {value!r:.80}")
 
 
-def _flag(name: str, value: Any) -> bool:
+def flag(name: str, value: Any) -> bool:
+    """A field that is true or false; raises  FaultRefused."""
     if isinstance(value, bool):
         return value
     raise FaultRefused(f"{name} is true or false, not {value!r:.80}")

@@ -51,7 +51,6 @@ class Rules:
         self._rules.pop(number, None)
 
     def clear(self) -> None:
-        """Remove all rules."""
         self._rules.clear()
 
     def ends_sessions(self, api: ApiKey) -> bool:

@@ -11,11 +11,9 @@ from __future__ import annotations
 import os
 import random
 import re
-import signal
 import sys
 import time
 from collections.abc import Sequence
-from types import FrameType
 from typing import Any, Final
 
 from odradek.tools.console.consumer.formatters import (
@@ -40,7 +38,7 @@ from odradek.tools.console.errors import (
     TIMEOUT_EXCEPTION,
     AuthenticationError,
     ConsoleError,
-    exception_line,
+    exception_of,
     log,
 )
 from odradek.tools.console.library import LibraryMissingError, build
@@ -50,26 +48,20 @@ from odradek.tools.console.properties import (
     for_library,
     unknown_properties,
 )
+from odradek.tools.console.stop import Stop, stopped_by_signals
 from odradek.tools.java_patterns import compile_java_pattern
 from odradek.tools.options import Options, OptionsError, refuse
-from odradek.tools.run import KAFKA_VERSION
 
 POLL_S: Final = 0.1
 """Bound on the delay between a signal and the end."""
 RECORDS_AT_ONCE: Final = 2000
 """Bound on the records that are formatted before they are written."""
 LOGGER: Final = "org.apache.kafka.tools.consumer.ConsoleConsumer"
-SIGNAL_CODE: Final = 128
-"""Added to the number of the signal that ended the process, as in a shell."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print records until an end condition; returns the exit code."""
     try:
         options = parse_options(arguments)
-        if options.has("version"):
-            print(KAFKA_VERSION)
-            return 0
         check_values(options)
         # As in Kafka's tool; group ids of consumers that run at once should differ.
         properties = consumer_properties(options, f"console-consumer-{random.randrange(100_000)}")
@@ -141,29 +133,24 @@ def _run(options: Options, properties: dict[str, str], formatter: Formatter) -> 
         log("WARN", f"The configuration '{name}' is unknown and has no effect", CONSUMER)
     consumer = build(CONSUMER, configs)
     printer = RecordPrinter(consumer, formatter, options, commits=commits)
-    handlers = [(number, signal.signal(number, printer.stop)) for number in STOPPING]
-    try:
-        subscription = Subscription(
-            consumer,
-            topic=options.value("topic"),
-            pattern=compiled,
-            partition=options.number("partition"),
-            offset=first_offset(options),
-            refresh_s=int(properties.get("metadata.max.age.ms", "300000")) / 1000,
-            excludes_internal=properties.get("exclude.internal.topics", "true") != "false",
-        )
-        printer.run(subscription, idle_ms(options))
-    finally:
-        consumer.close()
-        print(f"Processed a total of {printer.count} messages", file=sys.stderr, flush=True)
-        for number, handler in handlers:
-            signal.signal(number, handler)
-        if options.has("enable-systest-events"):
-            printer.write([b"shutdown_complete\n"])
-    return printer.exit_code
-
-
-STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
+    with stopped_by_signals() as stop:
+        try:
+            subscription = Subscription(
+                consumer,
+                topic=options.value("topic"),
+                pattern=compiled,
+                partition=options.number("partition"),
+                offset=first_offset(options),
+                refresh_s=int(properties.get("metadata.max.age.ms", "300000")) / 1000,
+                excludes_internal=properties.get("exclude.internal.topics", "true") != "false",
+            )
+            printer.run(subscription, idle_ms(options), stop)
+        finally:
+            consumer.close()
+            print(f"Processed a total of {printer.count} messages", file=sys.stderr, flush=True)
+            if options.has("enable-systest-events"):
+                printer.write([b"shutdown_complete\n"])
+    return stop.exit_code or printer.exit_code
 
 
 class RecordPrinter:
@@ -179,22 +166,15 @@ class RecordPrinter:
         self._format = formatter
         self._options = options
         self._commits = commits
-        self._is_ending = False
 
-    def stop(self, number: int, _: FrameType | None) -> None:
-        """Signal handler: end after the current records.  A second signal ends the process."""
-        self._is_ending = True
-        self.exit_code = SIGNAL_CODE + number
-        signal.signal(number, signal.SIG_DFL)
-
-    def run(self, subscription: Subscription, timeout_ms: int | None) -> None:
+    def run(self, subscription: Subscription, timeout_ms: int | None, stop: Stop) -> None:
         """Print records until a limit, a signal or an error.
 
         raises  ConsoleError for a record that cannot be printed
         """
         limit = _limit(self._options)
         idle_since = time.monotonic()
-        while not self._is_ending and (limit == -1 or self.count < limit):
+        while not stop.exit_code and (limit == -1 or self.count < limit):
             try:
                 subscription.refresh()
                 count_max = RECORDS_AT_ONCE if limit == -1 else limit - self.count
@@ -239,8 +219,7 @@ class RecordPrinter:
             kind = "org.apache.kafka.common.errors.InvalidTopicException"
             raise ConsoleError(kind, f"Invalid topics: [{message.topic()}]")
         if error.fatal() or name == "_AUTO_OFFSET_RESET" or name.endswith("AUTHORIZATION_FAILED"):
-            kind, _, text = exception_line(error).partition(": ")
-            raise ConsoleError(kind, text)
+            raise ConsoleError(*exception_of(error))
         log("WARN", error.str(), "librdkafka")
 
     def _print(self, records: list[Any]) -> bool:

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from odradek.tools import options as command_line
-from odradek.tools.console.consumer.formatters import DEFAULT_FORMATTER
 from odradek.tools.console.errors import ConsoleError
 from odradek.tools.console.properties import load_properties, parse_pairs
-from odradek.tools.options import INT64_MAX, Flag, Options, OptionsError
+from odradek.tools.options import INT64_MAX, Options, OptionsError, read_flags
 
 WHAT_IT_DOES: Final = (
     "This tool helps to read data from Kafka topics and outputs it to standard output."
@@ -24,38 +23,8 @@ _OFFSET: Final = re.compile(r"\+?\d+")
 
 FLAGS: Final = (
     command_line.BOOTSTRAP_SERVER,
-    Flag("topic", "The topic to read.", "name"),
-    Flag("include", "Read all topics whose whole name matches.", "regular expression"),
-    Flag("whitelist", "The old name of --include, which takes precedence.", "regular expression"),
-    Flag("partition", "Read this partition only, from its end unless --offset is given.", "number"),
-    Flag("offset", "With --partition: earliest, latest, or the first offset.", "offset"),
-    Flag("from-beginning", "Start at the first record where no offset is committed."),
-    Flag("group", "The consumer group (default: a new one that commits no offsets).", "id"),
-    Flag("max-messages", "Stop after this number of records.", "number"),
-    Flag("timeout-ms", "Stop when no record arrives for this time.", "ms"),
-    Flag("isolation-level", "read_uncommitted (the default) or read_committed.", "level"),
-    Flag("skip-message-on-error", "Skip a record that cannot be printed."),
-    Flag("key-deserializer", "Kafka's class that converts keys to text.", "class"),
-    Flag("value-deserializer", "Kafka's class that converts values to text.", "class"),
-    Flag("formatter", f"The class that prints records (default: {DEFAULT_FORMATTER}).", "class"),
-    Flag(
-        "property",
-        "What is printed; may be repeated: print.timestamp, print.partition, print.offset, "
-        "print.headers, print.key, print.value (true or false), key.separator (a tab), "
-        "line.separator, headers.separator (a comma), null.literal, key.deserializer, "
-        "value.deserializer, headers.deserializer.",
-        "name=value",
-    ),
-    Flag("formatter-config", "A file of such properties; --property takes precedence.", "file"),
-    Flag("consumer-property", "A property of the consumer; may be repeated.", "name=value"),
-    Flag(
-        "consumer.config",
-        "A file of such properties; --consumer-property takes precedence.",
-        "file",
-    ),
-    Flag("command-config", "The name of --consumer.config in newer releases of Kafka.", "file"),
-    Flag("enable-systest-events", "Print `shutdown_complete` at the end."),
     *command_line.HELP_FLAGS,
+    *read_flags("console-consumer"),
 )
 
 
@@ -114,8 +83,7 @@ def _check_source(options: Options) -> None:
             )
     elif options.has("offset"):
         raise OptionsError("The partition is required when offset is specified.", shows_help=True)
-    if not options.has("bootstrap-server"):
-        raise OptionsError('Missing required argument "[bootstrap-server]"', shows_help=True)
+    command_line.require(options, "bootstrap-server")
 
 
 def included(options: Options) -> str | None:

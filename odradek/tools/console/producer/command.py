@@ -35,7 +35,6 @@ from odradek.tools.console.properties import (
 )
 from odradek.tools.console.topic_lookup import missing_topic_reason
 from odradek.tools.options import Options, OptionsError, refuse
-from odradek.tools.run import KAFKA_VERSION
 
 POLL_S: Final = 0.2
 """Bound on the delay of the report of a failed delivery, and of the end after Ctrl-C."""
@@ -46,13 +45,8 @@ OVERHEAD_BYTES: Final = 61 + 21
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Send the lines of standard input; returns the exit code."""
     try:
-        options = parse_options(arguments)
-        if options.has("version"):
-            print(KAFKA_VERSION)
-            return 0
-        return _run(options)
+        return _run(parse_options(arguments))
     except OptionsError as error:
         return refuse(error, FLAGS)
     except (ConsoleError, LibraryMissingError) as error:
@@ -61,8 +55,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(options: Options) -> int:
-    topic = options.value("topic")
-    assert topic is not None, "parse_options requires a topic"
+    topic = options.required("topic")
     properties = producer_properties(options)
     check_properties(PRODUCER, properties)
     configs = for_library(PRODUCER, properties)

@@ -10,55 +10,15 @@ from typing import Final
 
 from odradek.tools import options as command_line
 from odradek.tools.console.properties import load_properties, parse_pairs
-from odradek.tools.options import INT32_MAX, INT64_MAX, Flag, Options, OptionsError
+from odradek.tools.options import INT32_MAX, INT64_MAX, Options, OptionsError, read_flags
 
 WHAT_IT_DOES: Final = "This tool helps to read data from standard input and publish it to Kafka."
 LINE_READER: Final = "kafka.tools.ConsoleProducer$LineMessageReader"
 
 FLAGS: Final = (
     command_line.BOOTSTRAP_SERVER,
-    Flag(
-        "broker-list",
-        "The old name of --bootstrap-server, which takes precedence.",
-        "host:port,host:port",
-    ),
-    Flag("topic", "The topic to write to.", "name"),
-    Flag("sync", "Wait for the acknowledgement of a record before reading the next line."),
-    Flag(
-        "compression-codec",
-        "none, gzip, snappy, lz4 or zstd; gzip without a value.",
-        "codec",
-        may_lack_value=True,
-    ),
-    Flag("batch-size", "Bytes of a batch; --max-partition-memory-bytes takes precedence.", "bytes"),
-    Flag("message-send-max-retries", "How often a failed request is retried.", "number"),
-    Flag("retry-backoff-ms", "Time before a retry.", "ms"),
-    Flag("timeout", "How long a record waits for others to share its batch.", "ms"),
-    Flag("request-required-acks", "Required acknowledgements: all or -1, 1, 0.", "acks"),
-    Flag("request-timeout-ms", "Timeout of a request.", "ms"),
-    Flag("metadata-expiry-ms", "Time after which metadata is refreshed.", "ms"),
-    Flag("max-block-ms", "How long a line may wait for its topic or for memory.", "ms"),
-    Flag("max-memory-bytes", "Memory for records that are not sent yet.", "bytes"),
-    Flag("max-partition-memory-bytes", "Bytes of a batch.", "bytes"),
-    Flag("line-reader", f"The class that reads lines; only {LINE_READER} is supported.", "class"),
-    Flag("socket-buffer-size", "Bytes of the socket's send buffer.", "bytes"),
-    Flag(
-        "property",
-        "How a line is parsed; may be repeated: parse.key, parse.headers, ignore.error (true or "
-        "false), key.separator (a tab), headers.delimiter (a tab), headers.separator (a comma), "
-        "headers.key.separator (a colon), null.marker (the text for null). With both keys and "
-        "headers a line is `header:value,header:value<tab>key<tab>value`.",
-        "name=value",
-    ),
-    Flag("reader-config", "A file of such properties; --property takes precedence.", "file"),
-    Flag("producer-property", "A property of the producer; may be repeated.", "name=value"),
-    Flag(
-        "producer.config",
-        "A file of such properties; --producer-property takes precedence.",
-        "file",
-    ),
-    Flag("command-config", "The name of --producer.config in newer releases of Kafka.", "file"),
     *command_line.HELP_FLAGS,
+    *read_flags("console-producer"),
 )
 
 PROPERTIES: Final = (
@@ -78,19 +38,12 @@ PROPERTIES: Final = (
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
-    """Parse and check the command line.
-
-    raises  OptionsError; HelpRequested for --help
-    """
     options = command_line.parse(
         FLAGS, arguments, WHAT_IT_DOES, may_be_empty=True, wrong_shows_help=True
     )
-    if options.has("version"):
-        return options
     if not options.has("bootstrap-server") and not options.has("broker-list"):
         raise OptionsError("Missing required option(s) [bootstrap-server]", shows_help=True)
-    if not options.has("topic"):
-        raise OptionsError('Missing required argument "[topic]"', shows_help=True)
+    command_line.require(options, "topic")
     options.value("topic")
     if not _are_addresses(servers_of(options)):
         raise OptionsError(

@@ -49,7 +49,6 @@ class _InterruptibleFile(io.RawIOBase):
         self._woken = woken
 
     def readable(self) -> bool:
-        """Always true."""
         return True
 
     def readinto(self, buffer: memoryview, /) -> int:  # type: ignore[override]
