@@ -1,7 +1,7 @@
-"""The controller listener of a controller that stands by.
+"""The controller listener of a controller that stands by, or has TLS or SASL on it.
 
 Health checks connect to the port of each controller.  Each connection is accepted and closed: the
-coordination is on another node, whose address all nodes know.
+coordination is on another node, whose address all nodes know, or no other node can join.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class StandbyListener:
     """Listens at once, and until `close`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, settings: BrokerSettings) -> None:
-        """Without a controller that stands by it does nothing.
+        """Without such a controller it does nothing.
 
         raises  StartError when the address is in use or not of this machine
         """

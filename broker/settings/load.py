@@ -228,7 +228,7 @@ def coordination_values(
             if connection_timeout_ms is None
             else connection_timeout_ms,
         }
-    connect = None if quorum.tree_listener is not None else quorum.coordinator.address
+    connect = None if quorum.coordinates else quorum.coordinator.address
     attributes = {
         "zookeeper_connect": connect,
         "zookeeper_session_timeout_ms": session_timeout_ms

@@ -36,6 +36,7 @@ BOOTSTRAP_SERVERS: Final = "controller.quorum.bootstrap.servers"
 CONTROLLER_NAMES: Final = "controller.listener.names"
 PROTOCOL_MAP: Final = "listener.security.protocol.map"
 TREE_LISTENER: Final = "odradek.embedded.zookeeper.listener"
+CLUSTER_WAY: Final = "several nodes with TLS and SASL have a ZooKeeper ensemble (zookeeper.connect)"
 ANY_HOST: Final = ("", "0.0.0.0", "::")
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
@@ -66,16 +67,24 @@ class QuorumConfig(NamedTuple):
     coordinator: QuorumNode
     controller_count: int
     """How many controllers the settings name."""
+    coordinates: bool
+    """Whether this node is `coordinator`, which the others join."""
     tree_listener: Listener | None
-    """The listener on which this node serves the coordination; None: it joins `coordinator`."""
+    """The listener on which this node serves the coordination; None: on none."""
     standby_listener: Listener | None
-    """The listener of a controller that joins `coordinator`; None for other nodes."""
+    """The listener of a controller that serves nothing on it; None for other nodes."""
     controller_listeners: tuple[str, ...]
     """Names of listeners that are not for clients."""
 
     @property
     def warning(self) -> str | None:
-        """A line for the operator who expects that several controllers replicate the metadata."""
+        """A line for the operator who expects that several controllers replicate the metadata, or
+        that others can join a node whose controller has a listener with TLS or SASL."""
+        if self.coordinates and self.tree_listener is None:
+            return (
+                f"nothing is served on the controller's listener {self.standby_listener}, which "
+                "is not PLAINTEXT: no other node can join this one"
+            )
         if self.controller_count < 2:
             return None
         return (
@@ -161,8 +170,7 @@ def quorum_config(
     if not is_kraft(written):
         return None
     roles: tuple[str, ...] = values[ROLES]
-    shown_roles = ",".join(roles)
-    _require(len(dict.fromkeys(roles)) == len(roles), ROLES, shown_roles, "Each role stands once")
+    _require(len({*roles}) == len(roles), ROLES, ",".join(roles), "Each role stands once")
     _check_contradictions(written, values)
     node_id: int = values[NODE_ID]
     voters = parse_voters(values[VOTERS])
@@ -180,35 +188,53 @@ def quorum_config(
     else:
         _check_broker(node_id, voters, names, listeners, protocols, values)
     own = next((listener for listener in listeners if listener.name == names[0]), None)
-    _check_plaintext(names, protocols)
     if voters:
         coordinator = voters[0]
-        serves = is_controller and coordinator.node_id == node_id
+        coordinates = is_controller and coordinator.node_id == node_id
     else:
         coordinator = QuorumNode(None, *addresses[0])
-        serves = is_controller and _is_first(addresses, own, values, protocols, is_own_address)
-        if serves:
+        coordinates = is_controller and _is_first(addresses, own, values, protocols, is_own_address)
+        if coordinates:
             coordinator = coordinator._replace(node_id=node_id)
-    if not serves:
-        key = VOTERS if voters else BOOTSTRAP_SERVERS
-        allowed = "0.0.0.0 is not an address that other nodes can connect to"
-        _require(coordinator.host not in ANY_HOST, key, coordinator.address, allowed)
+    if not coordinates:
+        _check_reachable(VOTERS if voters else BOOTSTRAP_SERVERS, coordinator)
+    controller_count = len(voters) or len(addresses)
+    is_alone = is_broker and coordinates and controller_count == 1
+    is_plaintext = _is_plaintext(names, protocols, is_alone=is_alone)
     return QuorumConfig(
         node_id=node_id,
         is_broker=is_broker,
         is_controller=is_controller,
         coordinator=coordinator,
-        controller_count=len(voters) or len(addresses),
-        tree_listener=own if serves else None,
-        standby_listener=own if is_controller and not serves else None,
+        controller_count=controller_count,
+        coordinates=coordinates,
+        tree_listener=own if coordinates and is_plaintext else None,
+        standby_listener=own if is_controller and not (coordinates and is_plaintext) else None,
         controller_listeners=names,
     )
 
 
-def _check_plaintext(names: Sequence[str], protocols: Mapping[str, str]) -> None:
+def _check_reachable(name: str, coordinator: QuorumNode) -> None:
+    allowed = "0.0.0.0 is not an address that other nodes can connect to"
+    _require(coordinator.host not in ANY_HOST, name, coordinator.address, allowed)
+
+
+def _is_plaintext(names: Sequence[str], protocols: Mapping[str, str], *, is_alone: bool) -> bool:
+    """Whether the coordination may be served on the listeners of the controller.
+
+    is_alone  the node is the only controller and a broker: it needs no listener
+    raises    InvalidValueError
+    """
     for name in names:
-        allowed = f"Only PLAINTEXT is served on the listeners of the controller ({name})"
-        _require(protocols[name] == "PLAINTEXT", PROTOCOL_MAP, protocols[name], allowed)
+        if protocols[name] != "PLAINTEXT":
+            allowed = (
+                f"Only PLAINTEXT is served on the listeners of the controller ({name}); TLS and "
+                f"SASL are taken where {ROLES} is broker,controller and no other controller is "
+                f"named, for a node that none joins; {CLUSTER_WAY}"
+            )
+            _require(is_alone, PROTOCOL_MAP, protocols[name], allowed)
+            return False
+    return True
 
 
 def _require(holds: bool, name: str, value: object, allowed: str) -> None:

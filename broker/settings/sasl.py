@@ -47,19 +47,19 @@ def with_jaas_file(
 ) -> dict[str, str]:
     """Settings, and for each mechanism of a listener without its sasl.jaas.config that of the file.
 
-    java_options  the environment's KAFKA_OPTS, which may name a file
+    java_options  the environment's KAFKA_OPTS, which may name a file; the last one counts
     read          the text of a file; may raise OSError
     raises        OSError, InvalidValueError
     """
     completed = dict(written)
-    matched = re.search(rf"(?:^|\s)[\"']?-D{re.escape(JAAS_FILE)}==?([^\s\"']+)", java_options)
+    paths = re.findall(rf"(?:^|\s)[\"']?-D{re.escape(JAAS_FILE)}==?([^\s\"']+)", java_options)
     protocols = written.get("listeners", "") + written.get("listener.security.protocol.map", "")
-    if matched is None or "SASL" not in protocols.upper():
+    if not paths or "SASL" not in protocols.upper():
         return completed
     try:
-        sections = parse_sections(read(matched[1]))
+        sections = parse_sections(read(paths[-1]))
     except JaasError as error:
-        raise InvalidValueError(JAAS_FILE, matched[1], str(error)) from None
+        raise InvalidValueError(JAAS_FILE, paths[-1], str(error)) from None
     for listener in re.findall(r"([^,\s]+?)://", written.get("listeners", "")):
         name = listener.lower()
         section = sections.get(f"{name}.{SERVER_SECTION}", sections.get(SERVER_SECTION))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,9 @@ MOUNTED_CERTIFICATES: Final = ("/bitnami/kafka/config/certs/",)
 """Where users of Bitnami's image put certificates, besides `BITNAMI_CERTIFICATES`."""
 DEFAULT: Final = "/etc/odradek/server.properties"
 FILE_NAME: Final = "server.properties"
+BITNAMI_CONFIG: Final = "/opt/bitnami/kafka/config"
+JAAS_FILE_NAME: Final = "kafka_jaas.conf"
+"""In the folders of a settings file, and in that of Bitnami's image."""
 FILE_BYTES_MAX: Final = 4 << 20
 COMMAND_TIMEOUT_S: Final = 60.0
 OUTPUT_MAX: Final = 10_000
@@ -45,7 +49,7 @@ def read_config(environment: Mapping[str, str], default: str = DEFAULT) -> Conta
     folders = (environment.get("KAFKA_MOUNTED_CONF_DIR"), *MOUNTED)
     paths = (Path(folder, FILE_NAME) for folder in folders if folder)
     mounted = next((path for path in paths if path.is_file()), None)
-    return container_config(
+    config = container_config(
         environment,
         texts,
         mounted=None if mounted is None else read_properties(str(mounted)),
@@ -53,6 +57,28 @@ def read_config(environment: Mapping[str, str], default: str = DEFAULT) -> Conta
         hostname=os.uname().nodename,
         certificates=certificates,
     )
+    jaas = (Path(folder, JAAS_FILE_NAME) for folder in (*folders, BITNAMI_CONFIG) if folder)
+    return _with_login_modules(config, next((path for path in jaas if path.is_file()), None))
+
+
+def _with_login_modules(config: ContainerConfig, path: Path | None) -> ContainerConfig:
+    """The settings with the login modules of a mounted JAAS file, where they have none.
+
+    raises  EnvironmentRefused, InvalidValueError
+    """
+    if path is None:
+        return config
+    # Imported only where there is such a file.
+    from odradek.broker.settings.sasl import JAAS_FILE, with_jaas_file
+
+    def read(name: str) -> str:
+        return read_file(name, FILE_BYTES_MAX).decode(errors="replace")
+
+    try:
+        settings = with_jaas_file(config.settings, f"-D{JAAS_FILE}={path}", read)
+    except OSError as error:
+        raise EnvironmentRefused(str(path), JAAS_FILE, system_error_text(error)) from error
+    return replace(config, settings=settings)
 
 
 def read_properties(path: str) -> dict[str, str]:

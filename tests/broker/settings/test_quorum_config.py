@@ -41,6 +41,8 @@ CONTROLLER = {
     "listeners": "CONTROLLER://:9093",
 }
 
+SECURED = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_SSL"}
+
 
 def without(settings: Mapping[str, str], *names: str) -> dict[str, str]:
     return {name: text for name, text in settings.items() if name not in names}
@@ -144,6 +146,16 @@ def test_first_controller_serves_the_coordination_and_others_join_it(
         assert "ZooKeeper ensemble" in str(quorum.warning)
 
 
+@pytest.mark.parametrize("by", ["controller.quorum.voters", "controller.quorum.bootstrap.servers"])
+def test_secured_listener_of_the_only_controller_serves_nothing(by: str) -> None:
+    address = "1@localhost:9093" if by == "controller.quorum.voters" else "localhost:9093"
+    made = make_settings({**without(COMBINED, "controller.quorum.voters"), **SECURED, by: address})
+    quorum = quorum_of(made)
+    assert (quorum.coordinates, quorum.tree_listener, made.zookeeper_connect) == (True, None, None)
+    assert quorum.standby_listener == Listener("CONTROLLER", "", 9093, "SASL_SSL")
+    assert "no other node can join this one" in str(quorum.warning)
+
+
 def test_listeners_of_the_controller_are_not_for_clients() -> None:
     made = make_settings(
         {**COMBINED, "advertised.listeners": "PLAINTEXT://localhost:9092,CONTROLLER://here:9093"}
@@ -222,8 +234,23 @@ REFUSED = [
     ({**COMBINED, "odradek.embedded.zookeeper.listener": "1"}, "odradek.embedded", False),
     ({**BROKER, "controller.quorum.voters": "1@0.0.0.0:9093"}, "0.0.0.0:9093", False),
     (
-        {**COMBINED, "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SSL"},
-        "SSL for configuration listener.security.protocol.map",
+        {**COMBINED, **SECURED, "controller.quorum.voters": THREE},
+        "SASL_SSL for configuration listener.security.protocol.map: Only PLAINTEXT is served",
+        False,
+    ),
+    (
+        {**CONTROLLER, **SECURED, "controller.quorum.voters": "1@localhost:9093"},
+        "SASL_SSL for configuration listener.security.protocol.map: Only PLAINTEXT is served",
+        False,
+    ),
+    (
+        {**DYNAMIC, **SECURED, "controller.quorum.bootstrap.servers": "b:9093"},
+        "SASL_SSL for configuration listener.security.protocol.map: Only PLAINTEXT is served",
+        False,
+    ),
+    (
+        {**BROKER, **SECURED, "controller.quorum.voters": "1@localhost:9093"},
+        "where process.roles is broker,controller and no other controller is named",
         False,
     ),
     (

@@ -272,15 +272,17 @@ def test_volume_of_apache_kafka_with_zookeeper_is_taken_over(tmp_path: Path) -> 
             assert process.stop(timeout_s=30) == 0
 
 
-@pytest.mark.parametrize("has_file", [False, True])
-def test_users_of_bitnami_and_of_a_jaas_file_log_in(tmp_path: Path, *, has_file: bool) -> None:
+@pytest.mark.parametrize("named_by", ["users", "KAFKA_OPTS", "mounted"])
+def test_users_of_bitnami_and_of_a_jaas_file_log_in(named_by: str, tmp_path: Path) -> None:
     users = {"KAFKA_CLIENT_USERS": "alice,bob", "KAFKA_CLIENT_PASSWORDS": "of-alice,of-bob"}
-    if has_file:
-        jaas = tmp_path / "jaas.conf"
+    if named_by != "users":
+        jaas = tmp_path / "kafka_jaas.conf"
         module = "org.apache.kafka.common.security.plain.PlainLoginModule"
         options = 'user_alice="of-alice" user_bob="of-bob"'
         jaas.write_text(f"client.KafkaServer {{ {module} required {options}; }};\n")
         users = {"KAFKA_OPTS": f"-Xmx1g -Djava.security.auth.login.config={jaas}"}
+    if named_by == "mounted":
+        users = {"KAFKA_MOUNTED_CONF_DIR": str(tmp_path)}
     ports = {"CLIENT": free_port(), "INTERNAL": free_port()}
     listeners = ",".join(f"{name}://localhost:{port}" for name, port in ports.items())
     environment = {
@@ -336,7 +338,7 @@ def test_users_of_scram_are_stored_before_the_start(coordination: str, tmp_path:
         "KAFKA_CFG_LISTENERS": listeners,
         "KAFKA_CFG_ADVERTISED_LISTENERS": listeners,
         "KAFKA_CFG_LISTENER_SECURITY_PROTOCOL_MAP": "CLIENT:SASL_PLAINTEXT,"
-        "INTERNAL:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "INTERNAL:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
         "KAFKA_CFG_INTER_BROKER_LISTENER_NAME": "INTERNAL",
         "KAFKA_CFG_SASL_ENABLED_MECHANISMS": "SCRAM-SHA-256,SCRAM-SHA-512",
         "KAFKA_CFG_SASL_MECHANISM_INTER_BROKER_PROTOCOL": "SCRAM-SHA-512",
@@ -357,6 +359,9 @@ def test_users_of_scram_are_stored_before_the_start(coordination: str, tmp_path:
             environment["KAFKA_CFG_CONTROLLER_QUORUM_VOTERS"] = f"1@{controller}"
             environment["KAFKA_CFG_PROCESS_ROLES"] = "broker,controller"
             environment["KAFKA_CFG_NODE_ID"] = "1"
+            environment["KAFKA_CFG_SASL_MECHANISM_CONTROLLER_PROTOCOL"] = "PLAIN"
+            environment["KAFKA_CONTROLLER_USER"] = "controllers"
+            environment["KAFKA_CONTROLLER_PASSWORD"] = "of-controllers"
         for start in ("first", "again"):
             log = tmp_path / f"{start}.log"
             command = [*COMMAND, "container-start"]
