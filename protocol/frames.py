@@ -192,6 +192,17 @@ class FrameReader:
                 return []
             return [memoryview(large)[: self._large_size]]
         scratch = self._scratch.memory
+        if not self._carry and count > 4:
+            (size,) = _SIZE.unpack_from(scratch)
+            if (
+                size == count - 4
+                and size <= self._frame_bytes_max
+                and self._scratch.taken_count < TAKEN_MAX
+            ):
+                # One whole frame, as most clients send: nothing to split or to keep.
+                self._expects_large = False
+                self._lent_bytes = count
+                return [scratch[4:count]]
         end = len(self._carry) + count
         position = 0
         frames: list[memoryview] = []

@@ -70,9 +70,10 @@ class Transmitter:
     def add(self, parts: Parts) -> None:
         for part in parts:
             self.queue.append(part)
-            self.queued_bytes += len(part)
+            size = len(part)
+            self.queued_bytes += size
             if type(part) is not bytes:
-                self._slices_bytes += len(part)
+                self._slices_bytes += size
 
     def held_bytes(self) -> int:
         """The bytes of the queue in memory, slices of files not included."""
@@ -86,13 +87,23 @@ class Transmitter:
         queue = self.queue
         try:
             while queue:
-                if type(queue[0]) is bytes:
-                    self._send_bytes()
-                elif queue[0].is_truncated:
+                first = queue[0]
+                if type(first) is bytes:
+                    if len(queue) > 1 or self._sent:
+                        self._send_bytes()
+                        continue
+                    # One response, as after most turns: nothing of it is left behind.
+                    sent = self._socket.send(first)
+                    if sent == len(first):
+                        queue.clear()
+                        self.queued_bytes = 0
+                    else:
+                        self._advance(sent)
+                elif first.is_truncated:
                     raise OSError(CUT)
                 elif self._is_cold():
                     return TransmitResult.COLD
-                elif len(queue[0]) <= SHORT_SLICE_BYTES and not self._sent:
+                elif len(first) <= SHORT_SLICE_BYTES and not self._sent:
                     self._read(0)
                 else:
                     self._send_slice()
@@ -102,27 +113,21 @@ class Transmitter:
 
     def _send_bytes(self) -> None:
         queue = self.queue
-        if len(queue) == 1:
-            first = queue[0]
-            sent = self._socket.send(memoryview(first)[self._sent :] if self._sent else first)
-            self._advance(sent)
-            return
         chunks: Parts = []
         flags = 0
         for number in range(len(queue)):
             piece = queue[number]
-            if type(piece) is bytes:
-                pass
-            elif (
-                len(piece) <= SHORT_SLICE_BYTES
-                and not piece.is_truncated
-                and is_in_memory(piece.fileno(), piece.position, len(piece))
-            ):
-                self._read(number)
-            else:
-                flags = socket.MSG_MORE
-                break
-            chunks.append(queue[number])
+            if type(piece) is not bytes:
+                size = len(piece)
+                if (
+                    size > SHORT_SLICE_BYTES
+                    or piece.is_truncated
+                    or not is_in_memory(piece.fileno(), piece.position, size)
+                ):
+                    flags = socket.MSG_MORE
+                    break
+                piece = self._read(number)
+            chunks.append(piece)
             if len(chunks) == CHUNKS_MAX:
                 break
         if self._sent:
@@ -137,8 +142,8 @@ class Transmitter:
             )
         return not self._warm
 
-    def _read(self, number: int) -> None:
-        """Replace a slice by its bytes."""
+    def _read(self, number: int) -> bytes:
+        """Replace a slice by its bytes, and return them."""
         piece = self.queue[number]
         size = len(piece)
         content = os.pread(piece.fileno(), size, piece.position)
@@ -147,6 +152,7 @@ class Transmitter:
         self.queue[number] = content
         self._slices_bytes -= size
         piece.release()
+        return content
 
     def _send_slice(self) -> None:
         piece = self.queue[0]
