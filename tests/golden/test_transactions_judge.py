@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -85,23 +86,43 @@ def test_both_brokers_see_the_same_transactions_in_one_directory(tmp_path: Path)
             end(apache.address)
 
 
-def test_both_brokers_write_the_same_indexes_of_aborted_transactions(tmp_path: Path) -> None:
-    ours, apaches = tmp_path / "ours", tmp_path / "apaches"
-    with odradek_broker(ours, overrides=SETTINGS) as broker:
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A directory that Apache Kafka has written, and the ZooKeeper that knows its topics."""
+
+    data: Path
+    zookeeper: str
+    seen: dict[str, Any]
+    indexes: dict[str, bytes]
+
+    def settings(self, data: Path) -> dict[str, str]:
+        """Those of a broker on a copy of the directory."""
+        return {**SETTINGS, "log.dirs": str(data), "zookeeper.connect": self.zookeeper}
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
+    """The directory; tests damage copies of it."""
+    folder = tmp_path_factory.mktemp("apaches")
+    with zookeeper(folder / "zookeeper") as coordinator:
+        address = f"{coordinator}/one"
+        with apache_kafka(folder, zookeeper_address=address, overrides=SETTINGS) as apache:
+            history = TransactionHistory()
+            begin(history, apache.address)
+            contents = go_on(history, apache.address)
+        yield Written(folder / "data", address, contents, transaction_indexes(folder / "data"))
+
+
+def test_both_brokers_write_the_same_indexes_of_aborted_transactions(
+    tmp_path: Path, written: Written
+) -> None:
+    with odradek_broker(tmp_path, overrides=SETTINGS) as broker:
         history = TransactionHistory()
         begin(history, broker.address)
         go_on(history, broker.address)
         assert broker.stop() == 0
-    with (
-        zookeeper(tmp_path / "zookeeper") as coordinator,
-        apache_kafka(apaches, zookeeper_address=coordinator, overrides=SETTINGS) as apache,
-    ):
-        history = TransactionHistory()
-        begin(history, apache.address)
-        go_on(history, apache.address)
-    written = transaction_indexes(apaches / "data")
-    assert len(written) > PARTITIONS
-    assert transaction_indexes(ours / "data") == written
+    assert len(written.indexes) > PARTITIONS
+    assert transaction_indexes(tmp_path / "data") == written.indexes
 
 
 def damage_indexes(folder: Path) -> None:
@@ -113,26 +134,34 @@ def damage_indexes(folder: Path) -> None:
         path.write_bytes(b"\xff" * 999)
 
 
-def test_both_brokers_rebuild_the_same_indexes_of_aborted_transactions(tmp_path: Path) -> None:
-    with zookeeper(tmp_path / "zookeeper") as coordinator:
-        address = f"{coordinator}/one"
-        settings = {**SETTINGS, "log.dirs": str(tmp_path / "data")}
-        with apache_kafka(tmp_path, zookeeper_address=address, overrides=settings) as apache:
-            history = TransactionHistory()
-            begin(history, apache.address)
-            written = go_on(history, apache.address)
-        stored = transaction_indexes(tmp_path / "data")
-        assert len(stored) > PARTITIONS
-        damage_indexes(tmp_path / "data")
-        shutil.copytree(tmp_path / "data", tmp_path / "copy")
-        with apache_kafka(tmp_path, zookeeper_address=address, overrides=settings) as apache:
-            assert shown(Talk(apache.address)) == written
-        assert transaction_indexes(tmp_path / "data") == stored
-        ours = {**settings, "log.dirs": str(tmp_path / "copy"), "zookeeper.connect": address}
-        with odradek_broker(tmp_path / "ours", overrides=ours) as broker:
-            assert shown(Talk(broker.address)) == written
-            assert broker.stop() == 0
-        assert transaction_indexes(tmp_path / "copy") == stored
+def test_both_brokers_rebuild_the_same_indexes_of_aborted_transactions(
+    tmp_path: Path, written: Written
+) -> None:
+    for name in ("apaches", "ours"):
+        shutil.copytree(written.data, tmp_path / name)
+        damage_indexes(tmp_path / name)
+    assert seen_by_apache(written, tmp_path) == written.seen
+    assert transaction_indexes(tmp_path / "apaches") == written.indexes
+    assert seen_by_us(written, tmp_path) == written.seen
+    assert transaction_indexes(tmp_path / "ours") == written.indexes
+
+
+def seen_by_apache(written: Written, folder: Path) -> dict[str, Any]:
+    """What Apache Kafka shows of `folder/apaches`."""
+    settings = written.settings(folder / "apaches")
+    with apache_kafka(
+        folder / "apache", zookeeper_address=written.zookeeper, overrides=settings
+    ) as apache:
+        return shown(Talk(apache.address))
+
+
+def seen_by_us(written: Written, folder: Path) -> dict[str, Any]:
+    """What our broker shows of `folder/ours`."""
+    settings = written.settings(folder / "ours")
+    with odradek_broker(folder / "broker", overrides=settings) as broker:
+        contents = shown(Talk(broker.address))
+        assert broker.stop() == 0
+        return contents
 
 
 def delete(path: Path) -> None:
@@ -150,26 +179,17 @@ def drop_last_entry(path: Path) -> None:
 DAMAGES = (delete, empty, drop_last_entry)
 
 
-def test_neither_broker_misses_entries_of_a_transaction_index_alone(tmp_path: Path) -> None:
+def test_neither_broker_misses_entries_of_a_transaction_index_alone(
+    tmp_path: Path, written: Written
+) -> None:
     """A segment without aborted transactions has no such file, or an empty one."""
-    with zookeeper(tmp_path / "zookeeper") as coordinator:
-        address = f"{coordinator}/one"
-        settings = {**SETTINGS, "log.dirs": str(tmp_path / "data")}
-        with apache_kafka(tmp_path, zookeeper_address=address, overrides=settings) as apache:
-            history = TransactionHistory()
-            begin(history, apache.address)
-            go_on(history, apache.address)
-        stored = transaction_indexes(tmp_path / "data")
-        assert len(stored) >= len(DAMAGES)
-        for number, name in enumerate(stored):
-            DAMAGES[number % len(DAMAGES)](tmp_path / "data" / name)
-        left = transaction_indexes(tmp_path / "data")
-        shutil.copytree(tmp_path / "data", tmp_path / "copy")
-        with apache_kafka(tmp_path, zookeeper_address=address, overrides=settings) as apache:
-            apaches = shown(Talk(apache.address))
-        assert transaction_indexes(tmp_path / "data") == left != stored
-        ours = {**settings, "log.dirs": str(tmp_path / "copy"), "zookeeper.connect": address}
-        with odradek_broker(tmp_path / "ours", overrides=ours) as broker:
-            assert shown(Talk(broker.address)) == apaches
-            assert broker.stop() == 0
-        assert transaction_indexes(tmp_path / "copy") == left
+    assert len(written.indexes) >= len(DAMAGES)
+    for folder in ("apaches", "ours"):
+        shutil.copytree(written.data, tmp_path / folder)
+        for number, name in enumerate(written.indexes):
+            DAMAGES[number % len(DAMAGES)](tmp_path / folder / name)
+    left = transaction_indexes(tmp_path / "ours")
+    apaches = seen_by_apache(written, tmp_path)
+    assert transaction_indexes(tmp_path / "apaches") == left != written.indexes
+    assert seen_by_us(written, tmp_path) == apaches
+    assert transaction_indexes(tmp_path / "ours") == left
