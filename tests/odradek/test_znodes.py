@@ -14,6 +14,7 @@ from odradek.tools.znodes import DATA_WIDTH
 from tests.odradek.cluster_tools import our_tool
 from tests.odradek.topics_tools import as_kafka_exits
 from tests.support.broker_process import odradek_broker
+from tests.support.class_archives import SMALL, ZOOKEEPER, options
 from tests.support.ports import free_port
 from tests.support.zookeeper import JARS, zookeeper
 
@@ -51,7 +52,7 @@ def server(
 
 def shell_command(address: str, *words: str) -> list[str]:
     """The command line of ZooKeeper's shell."""
-    command = ["java", "-Xmx64m", "-cp", ":".join(JARS)]
+    command = ["java", "-Xmx64m", *SMALL, *options(ZOOKEEPER), "-cp", ":".join(JARS)]
     command += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
     return [*command, SHELL, "-server", f"{address}/kafka", *words]
 
