@@ -158,7 +158,7 @@ def test_started_container_prints_the_lines_others_wait_for_and_creates_its_topi
         configs = described.result(60)
         assert configs["cleanup.policy"].value == "compact"
         assert configs["retention.ms"].value == "77"
-        assert process.stop(timeout_s=10) == 0
+        assert process.stop() == 0
     assert not [line for line in process.lines() if re.search("Traceback|CRITICAL", line)]
 
 
@@ -183,7 +183,7 @@ def test_node_with_roles_is_formatted_and_another_cluster_id_is_refused(tmp_path
             admin = AdminClient({"bootstrap.servers": f"localhost:{port}"})
             assert str(admin.list_topics(timeout=60).cluster_id) == environment["CLUSTER_ID"]
             process.wait_for_line(re.escape(settings), timeout_s=READY_TIMEOUT_S)
-            assert process.stop(timeout_s=10) == 0
+            assert process.stop() == 0
     before = contents(tmp_path / "data")
     other = "abcdefghijklmnopqrstuv"
     line = refused_start({**environment, "CLUSTER_ID": other})
@@ -197,7 +197,7 @@ def test_node_with_roles_is_formatted_and_another_cluster_id_is_refused(tmp_path
         environment={**environment, "CLUSTER_ID": other},
     ) as process:
         process.wait_for_line(r"\[KafkaServer id=3\] started", timeout_s=READY_TIMEOUT_S)
-        assert process.stop(timeout_s=10) == 0
+        assert process.stop() == 0
 
 
 def refused_start(environment: Mapping[str, str]) -> str:

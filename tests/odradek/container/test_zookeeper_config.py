@@ -70,7 +70,7 @@ def test_server_keeps_what_a_client_of_zookeeper_has_written(tmp_path: Path) -> 
             assert client.get("/node")[0] == b"text"
             client.stop()
             client.close()
-            assert process.stop(timeout_s=10) == 0
+            assert process.stop() == 0
 
 
 def test_data_of_apache_zookeeper_are_refused_and_left_as_they_are(tmp_path: Path) -> None:
