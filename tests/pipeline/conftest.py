@@ -12,6 +12,7 @@ from tests.support import maven
 from tests.support.broker_process import BrokerProcess
 from tests.support.class_archives import small_spark
 from tests.support.prepare import SPARK_VERSION
+from tests.support.tool_cache import PROJECT
 
 START_AND_FETCH_TIMEOUT_S = 900
 SMALL = {
@@ -25,6 +26,8 @@ SMALL = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
     ),
+    "spark.python.daemon.module": "tests.support.pyspark_daemon",
+    "spark.executorEnv.PYTHONPATH": str(PROJECT),
 }
 
 

@@ -28,6 +28,8 @@ FEW_ROWS = (
     "-Dspark.sql.adaptive.enabled=false",
 )
 """Settings of Spark: a few rows are computed sooner than code for them is compiled."""
+CODE = "-XX:ReservedCodeCacheSize=192m"
+"""Spark's compiled code fills the 48 MiB of such a JVM: it would be dropped and compiled again."""
 SPARK = "spark"
 NEWEST_SPARK = "newest-spark"
 ZOOKEEPER = "zookeeper"
@@ -54,4 +56,4 @@ def small_spark() -> dict[str, str]:
 
 def spark_environment(arguments: Sequence[str]) -> dict[str, str]:
     """The environment of Spark in a small JVM with further arguments, on its own settings."""
-    return {"SPARK_LOCAL_IP": "127.0.0.1", "JDK_JAVA_OPTIONS": " ".join((*SMALL, *arguments))}
+    return {"SPARK_LOCAL_IP": "127.0.0.1", "JDK_JAVA_OPTIONS": " ".join((*SMALL, CODE, *arguments))}
