@@ -387,6 +387,8 @@ def read_all(client: Mapping[str, str], topic: str) -> list[Stored]:
             "group.id": "odradek-mirror",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            # The end is reported by a response without records.
+            "fetch.wait.max.ms": 10,
             "log_level": 2,
         }
     )

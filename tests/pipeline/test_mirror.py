@@ -45,12 +45,13 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.class_archives import SMALL
 
 TRANSLATE_OFFSETS = Path(__file__).parent / "java" / "TranslateOffsets.java"
+SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 
 
 @pytest.fixture(scope="module")
 def east(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """The source."""
-    process = BrokerProcess(tmp_path_factory.mktemp("east")).start()
+    process = BrokerProcess(tmp_path_factory.mktemp("east"), overrides=SETTINGS).start()
     yield process
     process.stop()
 
@@ -58,7 +59,7 @@ def east(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 @pytest.fixture(scope="module")
 def west(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """The target."""
-    process = BrokerProcess(tmp_path_factory.mktemp("west")).start()
+    process = BrokerProcess(tmp_path_factory.mktemp("west"), overrides=SETTINGS).start()
     yield process
     process.stop()
 
