@@ -55,7 +55,6 @@ class LogConfig:
     message_timestamp_before_max_ms: int = _LONG_MAX
     message_timestamp_after_max_ms: int = _LONG_MAX
     min_insync_replicas: int = 1
-    unclean_leader_election_enable: bool = False
 
     @property
     def segment_age_max_ms(self) -> int:

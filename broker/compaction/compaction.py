@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Executor
 from time import monotonic_ns
 from typing import Final
@@ -117,11 +117,6 @@ class Compaction:
         outcome = self._requested.setdefault(log, outcome)
         self._wake.set()
         return outcome
-
-    @property
-    def uncleanable(self) -> Mapping[str, str]:
-        """The logs that are skipped, by folder, and why."""
-        return {log.directory: reason for log, reason in self.failures.uncleanable.items()}
 
     async def _run(self) -> None:
         try:

@@ -250,7 +250,6 @@ class NetworkClients:
         host: str,
         port: int,
         client_id: str,
-        on_closed: Callable[[Disconnected], None] = lambda reason: None,
     ) -> NetworkClient:
         """A client that connects at its first request."""
         return NetworkClient(
@@ -261,7 +260,6 @@ class NetworkClients:
             connect_timeout_ms=self._connect_timeout_ms,
             request_timeout_ms=self._request_timeout_ms,
             wheel=self._wheel,
-            on_closed=on_closed,
             after=self._after,
             loop_watch=self._loop_watch,
             open_connection=self._open_connection,

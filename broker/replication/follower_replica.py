@@ -24,7 +24,6 @@ class FollowerReplica:
 
     __slots__ = (
         "broker_epoch",
-        "broker_id",
         "last_caught_up_ms",
         "last_fetch_leader_end_offset",
         "last_fetch_ms",
@@ -32,8 +31,7 @@ class FollowerReplica:
         "log_start_offset",
     )
 
-    def __init__(self, broker_id: int) -> None:
-        self.broker_id = broker_id
+    def __init__(self) -> None:
         self.broker_epoch = NO_BROKER_EPOCH
         self.log_start_offset = UNKNOWN_OFFSET
         self.log_end_offset = UNKNOWN_OFFSET

@@ -101,7 +101,7 @@ class PartitionLeader:
         for broker in dict.fromkeys((*replicas, *self.in_sync.committed)):
             if broker != replica_id:
                 follower = (
-                    FollowerReplica(broker)
+                    FollowerReplica()
                     if broker not in previous_followers
                     else previous_followers[broker]
                 )

@@ -68,7 +68,6 @@ class BrokerSettings:
     max_incremental_fetch_session_cache_slots: int
     max_request_partition_size_limit: int
     fetch_max_bytes: int
-    compression_type: str
     delegation_token_secret_key: str | None
     """None or empty: there are no delegation tokens, unless the former name has a value."""
     delegation_token_master_key: str | None

@@ -191,5 +191,4 @@ def log_config(values: Mapping[str, Any], producer_id_expiration_ms: int) -> Log
         message_timestamp_before_max_ms=difference_ms if before_ms == LONG_MAX else before_ms,
         message_timestamp_after_max_ms=difference_ms if after_ms == LONG_MAX else after_ms,
         min_insync_replicas=values["min.insync.replicas"],
-        unclean_leader_election_enable=values["unclean.leader.election.enable"],
     )

@@ -161,15 +161,13 @@ def _inner_entries(entry: LegacyEntry, output_bytes_max: int) -> list[LegacyEntr
     )
 
 
-def record_checksums(
-    view: memoryview, *, output_bytes_max: int = OUTPUT_BYTES_MAX
-) -> Iterator[int]:
+def record_checksums(view: memoryview) -> Iterator[int]:
     """The checksum of each record that `decode_legacy_records` yields, and its errors."""
     for entry in iterate_entries(view):
         if entry.codec == 0:
             yield entry.checksum
         else:
-            yield from (inner.checksum for inner in _inner_entries(entry, output_bytes_max))
+            yield from (inner.checksum for inner in _inner_entries(entry, OUTPUT_BYTES_MAX))
 
 
 def _record(entry: LegacyEntry, offset: int, timestamp_ms: int) -> Record:

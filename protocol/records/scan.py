@@ -29,8 +29,6 @@ class RecordsSummary(NamedTuple):
 
     max_timestamp_ms: int
     """The greatest, or -1."""
-    max_timestamp_delta: int
-    """Offset delta of the first record that carries it."""
     has_consecutive_offsets: bool
     """Whether the offset deltas are 0, 1, 2 and so on."""
 
@@ -45,7 +43,6 @@ def scan_records(batch: RecordBatch, data: bytes, visit: Visitor | None = None) 
     append_time_ms = batch.max_timestamp_ms if batch.attributes & LOG_APPEND_TIME else None
     base_timestamp_ms = batch.base_timestamp_ms
     max_timestamp_ms = NO_TIMESTAMP
-    max_timestamp_delta = 0
     is_consecutive = True
     position = 0
     try:
@@ -66,7 +63,6 @@ def scan_records(batch: RecordBatch, data: bytes, visit: Visitor | None = None) 
             )
             if timestamp_ms > max_timestamp_ms:
                 max_timestamp_ms = timestamp_ms
-                max_timestamp_delta = offset_delta
             if visit is not None:
                 visit(index, timestamp_ms, key_size >= 0)
             position = end
@@ -74,7 +70,7 @@ def scan_records(batch: RecordBatch, data: bytes, visit: Visitor | None = None) 
         raise invalid_record("Incorrect declared batch size, premature EOF reached") from None
     if position != len(data):
         raise invalid_record("Incorrect declared batch size, records still remaining in file")
-    return RecordsSummary(max_timestamp_ms, max_timestamp_delta, is_consecutive)
+    return RecordsSummary(max_timestamp_ms, is_consecutive)
 
 
 def _check_rest(data: bytes, position: int, end: int) -> None:

@@ -86,7 +86,7 @@ class FlushLog(NamedTuple):
     """For the report; not used in the thread."""
     flush: LogFlush
     started_at: FlushStart
-    """`Log.flush_started_at` of this flush."""
+    """`FlushState.started_at` of this flush."""
     is_new: bool = False
     """The log's folder is not known to be durable: it is made so first."""
 

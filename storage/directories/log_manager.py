@@ -236,10 +236,6 @@ class LogManager:
         """Every log, copies on their way included."""
         return [*self._logs.values(), *self._future_logs.values()]
 
-    def of_topic(self, topic: str) -> list[Log]:
-        """The logs of a topic, copies included: where a new configuration goes to."""
-        return [log for log in self.all() if log.topic == topic]
-
     def topic_id(self, topic: str, partition: int) -> UUID | None:
         """What partition.metadata says, None when the partition has none or is not here."""
         log = self._logs.get((topic, partition))

@@ -45,11 +45,9 @@ SEGMENTS_PER_STEP: Final = 32
 class RetentionRound:
     """What retention did."""
 
-    __slots__ = ("damaged", "deletion_count")
+    __slots__ = ("damaged",)
 
     def __init__(self) -> None:
-        self.deletion_count = 0
-        """How often segments were taken out, each time one or more of a log."""
         self.damaged: tuple[str, ...] = ()
         """Logs that were skipped, because a segment is damaged; for the operator."""
 
@@ -65,12 +63,10 @@ class Upkeep:
 
     # Retention.
 
-    def delete_old_segments(
-        self, *, now_ms: int, logs: Sequence[Log] | None = None
-    ) -> RetentionRound:
+    def delete_old_segments(self, *, now_ms: int) -> RetentionRound:
         """`retention_steps`, all at once."""
         done = RetentionRound()
-        for _ in self.retention_steps(done, now_ms=now_ms, logs=logs):
+        for _ in self.retention_steps(done, now_ms=now_ms):
             pass
         return done
 
@@ -107,7 +103,6 @@ class Upkeep:
                     # They are being rebuilt; the next round goes on here.
                     break
                 self.set_aside(log, removed)
-                done.deletion_count += len(removed)
                 if not removed:
                     break
                 yield
@@ -150,7 +145,7 @@ class Upkeep:
             return None
         directory = self._manager.directory_of(log)
         is_new = log.directory in directory.new_folders
-        job = FlushLog(directory.path, log, flush, log.flush_started_at, is_new)
+        job = FlushLog(directory.path, log, flush, log.flush_state.started_at, is_new)
         self._flushing[log] = job
         return job
 
@@ -212,8 +207,8 @@ class Upkeep:
         if isinstance(job, FlushLog):
             del self._flushing[job.log]
             # A truncation during the flush may have been followed by appends of other records at
-            # the same offsets; then `flush_started_at` has changed.
-            if not job.log.is_offline and job.log.flush_started_at == job.started_at:
+            # the same offsets; then `FlushState.started_at` has changed.
+            if not job.log.is_offline and job.log.flush_state.started_at == job.started_at:
                 job.log.mark_flushed(job.flush.end_offset)
         elif isinstance(job, WriteCheckpoint):
             directory = self._manager.directories[job.directory]
@@ -267,7 +262,7 @@ class Upkeep:
         elif isinstance(job, FinishTruncation):
             self.truncations.postpone(job)
         elif isinstance(job, FlushLog):
-            job.log.postpone_flush()
+            job.log.flush_state.postpone()
         elif isinstance(job, SyncNewFolders):
             directory.on_folders_not_synced(job)
         elif isinstance(job, RemoveFolder | RemoveFiles) and directory.is_online:

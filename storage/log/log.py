@@ -39,7 +39,7 @@ from odradek.storage.indexes.txn_index import AbortedTransaction
 from odradek.storage.log import reading
 from odradek.storage.log.appending import append_as_follower, append_batches
 from odradek.storage.log.awaited_flush import AwaitedFlush
-from odradek.storage.log.flush import FlushStart, FlushState, LogFlush
+from odradek.storage.log.flush import FlushState, LogFlush
 from odradek.storage.log.head import Appended, Head
 from odradek.storage.log.log_truncation import LogTruncation, UnfinishedTruncation
 from odradek.storage.log.lookup_budget import UNLIMITED, LookupBudget
@@ -71,9 +71,9 @@ class Log:
     """One partition's log; `open_log` makes it."""
 
     __slots__ = (
-        "_flush_state",
         "awaited_flush",
         "directory",
+        "flush_state",
         "gaps",
         "head",
         "high_watermark",
@@ -104,7 +104,7 @@ class Log:
         self.topic = topic
         self.partition = partition
         self.head = Head(loaded, topic, partition, config)
-        self._flush_state = FlushState(
+        self.flush_state = FlushState(
             loaded.segments,
             loaded.snapshots,
             loaded.epochs,
@@ -173,7 +173,7 @@ class Log:
     @property
     def recovery_point(self) -> int:
         """Exclusive: the records below it are on disk, with their indexes."""
-        return self._flush_state.recovery_point
+        return self.flush_state.recovery_point
 
     @property
     def truncation_count(self) -> int:
@@ -185,21 +185,11 @@ class Log:
         """The first gap between segments that may be a loss (`gaps`)."""
         return self.gaps.first(self.log_start_offset)
 
-    @property
-    def flush_started_at(self) -> FlushStart:
-        """When the last flush was prepared; a truncation changes it."""
-        return self._flush_state.started_at
-
     def size_bytes(self) -> int:
         """Bytes of all batches, without indexes."""
         return self.segments.size_bytes()
 
     # High watermark and last stable offset.
-
-    @property
-    def first_unstable_offset(self) -> int | None:
-        """First offset of a transaction that is open, or whose marker is not replicated yet."""
-        return self.head.producer_states.first_unstable_offset
 
     @property
     def last_stable_offset(self) -> int:
@@ -417,19 +407,13 @@ class Log:
         rebuilding = self.shared.rebuilding
         return bool(rebuilding) and self.segments[self.segments.number_of(offset)] in rebuilding
 
-    def aborted_transactions(self, start_offset: int, up_to_offset: int) -> list[tuple[int, int]]:
-        """(producer id, first offset) of aborted transactions that overlap [start, up to).
+    def aborted_within(self, start_offset: int, records: FileSlice) -> list[tuple[int, int]]:
+        """(producer id, first offset) of the aborted transactions that overlap what was read, and
+        of some that begin soon after it.
 
         raises  OSError; BrokerError CORRUPT_MESSAGE
         source  KIP-98
         """
-        try:
-            return reading.aborted_transactions(self.segments, start_offset, up_to_offset)
-        except CorruptBatch as error:
-            raise self._damaged(error) from error
-
-    def aborted_within(self, start_offset: int, records: FileSlice) -> list[tuple[int, int]]:
-        """`aborted_transactions` that overlap what was read; some that begin soon after it, too."""
         with self.damage_reported():
             end = reading.bound_of(self.segments, start_offset, records, self.end_offset)
             return reading.aborted_transactions(self.segments, start_offset, end)
@@ -605,7 +589,7 @@ class Log:
     def _on_truncated(self, end_offset: int) -> None:
         """The segments end at `end_offset` now."""
         self.head.on_truncated(end_offset)
-        self._flush_state.on_truncated(end_offset)
+        self.flush_state.on_truncated(end_offset)
         self.high_watermark = max(min(self.high_watermark, end_offset), self.log_start_offset)
         self.awaited_flush.truncate_to(end_offset)
         self.truncation.on_cut()
@@ -655,11 +639,11 @@ class Log:
 
     def unflushed_messages(self) -> int:
         """Records after what the last flush included."""
-        return self.head.end_offset - self._flush_state.started_at.end_offset
+        return self.head.end_offset - self.flush_state.started_at.end_offset
 
     def is_flush_due(self, *, now_ms: int) -> bool:
         """By flush.messages, by flush.ms, or because a segment was rolled since the last flush."""
-        return self._flush_state.is_due(self.end_offset, self.config, now_ms)
+        return self.flush_state.is_due(self.end_offset, self.config, now_ms)
 
     def prepare_flush(self, *, now_ms: int | None = None) -> LogFlush:
         """What to sync so that everything appended so far is on disk.
@@ -668,16 +652,12 @@ class Log:
         next flush is prepared.  When `run` fails the log must go offline: a failed fsync is never
         retried.
         """
-        return self._flush_state.prepare(self.end_offset, now_ms)
+        return self.flush_state.prepare(self.end_offset, now_ms)
 
     def mark_flushed(self, end_offset: int) -> None:
         """A flush has succeeded; `end_offset` is that of its `LogFlush`."""
-        self._flush_state.complete(end_offset)
-        self.awaited_flush.flushed(self._flush_state.started_at.end_offset)
-
-    def postpone_flush(self) -> None:
-        """A flush found no descriptor for a file; the next one syncs all."""
-        self._flush_state.postpone()
+        self.flush_state.complete(end_offset)
+        self.awaited_flush.flushed(self.flush_state.started_at.end_offset)
 
     def close(self, now_ms: int) -> None:
         """Write what the next start needs and close all files: a clean shutdown.
@@ -686,7 +666,7 @@ class Log:
 
         raises  OSError: the shutdown is not clean; the files are closed all the same
         """
-        flush_state, head = self._flush_state, self.head
+        flush_state, head = self.flush_state, self.head
         try:
             if head.is_truncating and not head.is_offline:
                 raise OSError(f"a truncation of {self.directory} has not ended")

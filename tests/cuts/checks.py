@@ -23,6 +23,7 @@ from odradek.storage.files.names import SNAPSHOT as SNAPSHOT_SUFFIX
 from odradek.storage.files.names import folder_name
 from odradek.storage.log.head import Appended
 from odradek.storage.log.log import Log
+from odradek.storage.log.reading import aborted_transactions
 from odradek.storage.log_config import LogConfig
 from odradek.storage.producers.producer_snapshot import encode_snapshot
 from tests.cuts.promises import Content, Derived, LogPromise, Sent, derive, parse
@@ -268,7 +269,7 @@ def check_producers(log: Log, promise: LogPromise, data: Sequence[bytes]) -> Non
                 producer is not None and producer.epoch >= entry.producer_epoch
                 for producer in former
             )
-    aborted = set(log.aborted_transactions(log.log_start_offset, log.end_offset))
+    aborted = set(aborted_transactions(log.segments, log.log_start_offset, log.end_offset))
     missing = whole.aborted - aborted
     for producer_id, first in aborted:
         if is_before(log, first):

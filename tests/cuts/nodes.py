@@ -235,7 +235,7 @@ def check_node_log(log: Log, promise: LogPromise) -> None:
 def node_view(node: StoredNode) -> object:
     """What a client may see, but for epochs that grow with each start."""
     return [
-        (name, topic.topic_id, [log.end_offset for log in node.logs.of_topic(name)])
+        (name, topic.topic_id, [log.end_offset for log in node.logs.all() if log.topic == name])
         for name, topic in sorted(node.controller.image.topics.items())
     ]
 

@@ -129,7 +129,6 @@ class Replacement:
     """A static member with its new member id, and its former values in case the record fails."""
 
     ticket: Ticket
-    instance_id: str
     old_member_id: str
     new_member_id: str
     old_protocols: Protocols

@@ -17,10 +17,9 @@ Source: KIP-62, KIP-345, KIP-394, KIP-559, KIP-814; Kafka's GroupCoordinator.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from odradek.broker.group.append_errors import AppendPurpose, response_error
-from odradek.broker.group.classic import admission
 from odradek.broker.group.classic.events import (
     Join,
     JoinResult,
@@ -46,7 +45,12 @@ from odradek.broker.group.classic.rebalance import (
     try_complete_join,
 )
 from odradek.broker.group.classic.records import group_value
-from odradek.broker.group.classic.state import ClassicGroup, ClassicMember, GroupState
+from odradek.broker.group.classic.state import (
+    ClassicGroup,
+    ClassicMember,
+    GroupState,
+    protocols_bytes,
+)
 from odradek.broker.group.limits import GroupLimits, Now
 from odradek.protocol.errors import ErrorCode
 
@@ -74,9 +78,7 @@ def join(group: ClassicGroup, event: Join, limits: GroupLimits, now: Now) -> Eff
     5. A member joins again.
     """
     effects: Effects = []
-    if not _has_capacity(group, event.member_id, limits) or not admission.fits(
-        group, event, limits
-    ):
+    if not _has_capacity(group, event.member_id, limits) or not _fits(group, event, limits):
         expel(group, event.member_id, effects)
         refuse_join(event, ErrorCode.GROUP_MAX_SIZE_REACHED, effects, member_id="")
     elif group.state is GroupState.DEAD:
@@ -213,7 +215,6 @@ def _replace_static_member(
     old_member_id = member.member_id
     replacement = Replacement(
         ticket=event.ticket,
-        instance_id=event.instance_id,
         old_member_id=old_member_id,
         new_member_id=event.new_member_id,
         old_protocols=member.protocols,
@@ -235,6 +236,46 @@ def _replace_static_member(
             begin_rebalance(group, limits, now, effects)
         case state:
             assert state is GroupState.PREPARING, f"{state} has no members"
+
+
+def _fits(group: ClassicGroup, event: Join, limits: GroupLimits) -> bool:
+    """Whether there is memory for the member."""
+    return group.memory.fits(
+        event.client_host, group.member_bytes, _more_bytes(group, event), limits.members_bytes_max
+    )
+
+
+def _more_bytes(group: ClassicGroup, event: Join) -> int:
+    """By how much a join changes the memory of its member."""
+    member = group.members.get(event.member_id)
+    former_bytes = 0 if member is None else protocols_bytes(member.protocols)
+    return protocols_bytes(event.protocols) - former_bytes
+
+
+def reclaim_memory(group: ClassicGroup, event: Join, limits: GroupLimits) -> None:
+    """Before a join: remove members that have never completed one, if memory is short.
+
+    The rules are those of `MemberMemory`.
+    """
+    group.memory.reclaim(
+        event.client_host, group.member_bytes, _more_bytes(group, event), limits.members_bytes_max
+    )
+
+
+def note_join(group: ClassicGroup, event: Join, remove: Callable[[str], None]) -> None:
+    """After a join: note a pending member, or a member that has not sent a SyncGroup yet.
+
+    remove  removes one of them by its member id
+    """
+    memory, member_id = group.memory, event.member_id or event.new_member_id
+    if member_id in group.pending:
+        memory.pending.add(member_id, group.group_id, lambda: remove(member_id))
+    member = group.members.get(member_id)
+    if member is not None and not member.has_synced:
+        memory.note_joined(member)
+        memory.add_unjoined(
+            member, member.client_host, member.size_bytes(), lambda: remove(member_id)
+        )
 
 
 # Sync.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from odradek.broker.group.classic import admission, offsets, protocol
+from odradek.broker.group.classic import offsets, protocol
 from odradek.broker.group.classic.events import (
     Effect,
     Join,
@@ -56,14 +56,14 @@ class ClassicGroups:
 
     def reclaim_memory(self, group: ClassicGroup, event: Join) -> None:
         """Before a join: remove unjoined members, of any group, if memory is short."""
-        admission.reclaim(group, event, self._context.limits)
+        protocol.reclaim_memory(group, event, self._context.limits)
 
     def join(self, group: ClassicGroup, event: Join) -> Pending[JoinResult]:
         """A JoinGroup request."""
         pending = self._joins[event.ticket] = Pending()
         effects = protocol.join(group, event, self._context.limits, self._context.now())
         self._finish(group, effects)
-        admission.note_join(group, event, lambda member_id: self._remove(group, member_id))
+        protocol.note_join(group, event, lambda member_id: self._remove(group, member_id))
         return pending
 
     def _remove(self, group: ClassicGroup, member_id: str) -> None:

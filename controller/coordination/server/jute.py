@@ -29,9 +29,9 @@ class JuteReader:
 
     __slots__ = ("_content", "_position")
 
-    def __init__(self, content: bytes, position: int = 0) -> None:
+    def __init__(self, content: bytes) -> None:
         self._content = content
-        self._position = position
+        self._position = 0
 
     def int32(self) -> int:
         """A signed integer of four bytes."""

@@ -94,7 +94,7 @@ def test_worker_that_dies_is_replaced_after_growing_pauses(tmp_path: Path, comma
                 await made.compaction.run_now("orders", 0)
             await made.until("two deaths", lambda: made.metrics.compaction_worker_deaths == 2)
             assert made.worker.start_count == 2
-            assert made.compaction.uncleanable == {}
+            assert made.compaction.failures.uncleanable == {}
             made.worker._command = COMMAND
             await made.until("its end", lambda: checkpointed(log) == log.active.base_offset)
 
@@ -125,8 +125,8 @@ def test_uncleanable_log_is_skipped_and_the_others_are_cleaned(tmp_path: Path) -
             file.close()
             made.compaction.start(made.supervisor)
             await made.until("a cleaning", lambda: checkpointed(other) == other.active.base_offset)
-            await made.until("giving up", lambda: made.compaction.uncleanable)
-            assert list(made.compaction.uncleanable) == [log.directory]
+            await made.until("giving up", lambda: made.compaction.failures.uncleanable)
+            assert list(made.compaction.failures.uncleanable) == [log]
             assert made.metrics.compaction_uncleanable_logs == 1
             assert checkpointed(log) is None
             assert made.stored.manager.offline_directories == ()
@@ -146,7 +146,7 @@ def test_passing_error_is_retried(tmp_path: Path, number: int) -> None:
             made.log("orders")
             made.compaction.start(made.supervisor)
             await made.until("two attempts", lambda: len(made.done) == 2)
-            assert made.compaction.uncleanable == {}
+            assert made.compaction.failures.uncleanable == {}
             assert made.stored.manager.offline_directories == ()
 
     run(test())
@@ -315,7 +315,7 @@ def test_log_that_changes_while_others_are_judged_is_judged_again(
             of_log = [(offset, end) for folder, offset, end in ends if folder == dirty.directory]
             assert all(offset <= end for offset, end in of_log), "nothing beyond its end"
             assert bool(of_log) == (event == "cut")
-            assert made.compaction.uncleanable == {}
+            assert made.compaction.failures.uncleanable == {}
 
     run(test())
 
@@ -343,7 +343,7 @@ def test_failure_on_a_changed_log_has_no_consequence(
             made.worker.clean = change_and_fail  # type: ignore[method-assign]
             made.compaction.start(made.supervisor)
             await made.until("an end", lambda: made.done)
-            assert made.compaction.uncleanable == {}
+            assert made.compaction.failures.uncleanable == {}
             assert [record for record in caplog.records if record.levelname != "INFO"] == []
 
     run(test())

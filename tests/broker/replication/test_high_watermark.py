@@ -43,8 +43,8 @@ def test_leader_that_becomes_a_follower_keeps_its_high_watermark() -> None:
     assert partition.high_watermark == 100
     replicas.checkpoint()
     assert read_offsets(replicas.files, CHECKPOINT) == {KEY: 100}
-    done = replicas.stored.upkeep.delete_old_segments(now_ms=NOW_MS)
-    assert done.deletion_count > 0, "retention works on followers"
+    replicas.stored.upkeep.delete_old_segments(now_ms=NOW_MS)
+    assert partition.log.log_start_offset > 0, "retention works on followers"
     assert partition.log.last_stable_offset == 100, "so does the cleaner"
     replicas.lead(in_sync=(BROKER_ID, 2))
     assert partition.high_watermark == 100

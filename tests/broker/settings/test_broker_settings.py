@@ -496,7 +496,7 @@ def test_dynamic_settings_take_precedence_level_by_level() -> None:
             {"num.io.threads": "10"},
         ),
     )
-    assert (changed.raw["num.io.threads"], changed.compression_type) == (10, "gzip")
+    assert (changed.raw["num.io.threads"], changed.raw["compression.type"]) == (10, "gzip")
     assert changed.log_retention_ms == 77
     assert changed.raw["log.retention.hours"] == 168
     assert changed.static == settings.static
@@ -533,7 +533,7 @@ def test_stored_setting_that_cannot_be_used_is_left_out_with_a_warning(
 def test_valid_stored_settings_apply_beside_an_invalid_one() -> None:
     settings = make_settings({})
     dynamic = DynamicSettings({"num.io.threads": "x", "compression.type": "zstd"}, {})
-    assert with_dynamic(settings, dynamic).compression_type == "zstd"
+    assert with_dynamic(settings, dynamic).raw["compression.type"] == "zstd"
 
 
 def test_only_the_level_that_contradicts_the_rest_is_left_out() -> None:
@@ -541,7 +541,7 @@ def test_only_the_level_that_contradicts_the_rest_is_left_out() -> None:
     default = {"compression.type": "zstd"}
     changed = with_dynamic(settings, DynamicSettings(default, {"log.roll.ms": "0"}))
     assert changed.dynamic == DynamicSettings(default, {})
-    assert changed.compression_type == "zstd"
+    assert changed.raw["compression.type"] == "zstd"
     changed = with_dynamic(settings, DynamicSettings({"log.roll.ms": "0"}, default))
     assert changed.dynamic == DynamicSettings({}, default)
 

@@ -96,7 +96,6 @@ def test_every_override_reaches_the_log() -> None:
         message_timestamp_before_max_ms=115,
         message_timestamp_after_max_ms=116,
         min_insync_replicas=2,
-        unclean_leader_election_enable=True,
     )
 
 

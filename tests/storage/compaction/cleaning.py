@@ -13,6 +13,7 @@ from odradek.runtime.files import FileSystem
 from odradek.storage.compaction.clean_log import clean
 from odradek.storage.compaction.job import CleaningJob, CleaningResult, active_producers
 from odradek.storage.log.log import Log
+from odradek.storage.log.reading import aborted_transactions
 from tests.support.logs import NOW_MS, read_all
 
 RETENTION_MS = 1_000
@@ -152,7 +153,8 @@ def final_state(records: Sequence[Record]) -> dict[bytes, bytes]:
 def committed_records(log: Log) -> list[Record]:
     """What a read_committed consumer gets when it reads everything (KIP-98)."""
     waiting = sorted(
-        log.aborted_transactions(log.log_start_offset, log.end_offset), key=lambda each: each[1]
+        aborted_transactions(log.segments, log.log_start_offset, log.end_offset),
+        key=lambda each: each[1],
     )
     aborted: set[int] = set()
     records: list[Record] = []

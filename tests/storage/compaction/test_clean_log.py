@@ -15,6 +15,7 @@ from odradek.storage.compaction.offset_map import digest
 from odradek.storage.files import names
 from odradek.storage.files.batch_scan import CorruptBatch
 from odradek.storage.log.log import Log
+from odradek.storage.log.reading import aborted_transactions
 from odradek.storage.log_config import LogConfig
 from tests.storage.compaction.cleaning import (
     RETENTION_MS,
@@ -211,7 +212,7 @@ def test_aborted_data_is_removed_and_its_marker_later(folder: LogFolder) -> None
     append(log, keyed((b"a", b"good")), transaction((b"a", b"bad"), (b"b", b"bad")))
     append_closed(log, marker(producer_id=1, is_commit=False))
     append_closed(log, transaction((b"z", b"1"), sequence=2), marker(producer_id=1, is_commit=True))
-    assert log.aborted_transactions(0, 10) == [(1, 1)]
+    assert aborted_transactions(log.segments, 0, 10) == [(1, 1)]
     assert clean_log(folder.files, log).end_offset == 6
     assert kinds(batches_of(log)) == [
         (0, "data", 1),
@@ -219,7 +220,7 @@ def test_aborted_data_is_removed_and_its_marker_later(folder: LogFolder) -> None
         (4, "data", 1),
         (5, "marker", 1),
     ]
-    assert log.aborted_transactions(0, 10) == [(1, 1)]
+    assert aborted_transactions(log.segments, 0, 10) == [(1, 1)]
     # No data of the aborted one is left: its marker gets a time to live.
     clean_log(folder.files, log, now_ms=NOW_MS + 1)
     assert [batch.delete_horizon_ms for batch in batches_of(log)] == [
@@ -228,7 +229,7 @@ def test_aborted_data_is_removed_and_its_marker_later(folder: LogFolder) -> None
         None,
         None,
     ]
-    assert log.aborted_transactions(0, 10) == []
+    assert aborted_transactions(log.segments, 0, 10) == []
     clean_log(folder.files, log, now_ms=NOW_MS + 1 + RETENTION_MS)
     assert kinds(batches_of(log)) == [(0, "data", 1), (4, "data", 1), (5, "marker", 1)]
     assert [record.value for record in committed_records(log)] == [b"good", b"1"]

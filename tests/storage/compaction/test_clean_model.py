@@ -14,6 +14,7 @@ from odradek.protocol.records.record import decode_records
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.compaction import offset_map
 from odradek.storage.log.log import Log
+from odradek.storage.log.reading import aborted_transactions
 from odradek.storage.log_config import LogConfig
 from tests.storage.compaction.cleaning import (
     RETENTION_MS,
@@ -224,4 +225,4 @@ def test_random_histories_contain_every_kind_of_batch() -> None:
         3,
         4,
     }
-    assert log.aborted_transactions(0, log.end_offset)
+    assert aborted_transactions(log.segments, 0, log.end_offset)

@@ -19,6 +19,7 @@ from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.compaction.job import CleaningResult
 from odradek.storage.files.descriptors import Descriptors
 from odradek.storage.log.log import Log, open_log
+from odradek.storage.log.reading import aborted_transactions
 from odradek.storage.log_config import LogConfig
 from tests.storage.compaction.cleaning import batches_of, clean_log, uncleanable_offset
 from tests.storage.compaction.workload import Workload, apply
@@ -131,7 +132,7 @@ def contents(
 ) -> tuple[list[tuple[object, ...]], list[int], list[tuple[int, int]]]:
     """Batches, bases of segments, aborted transactions."""
     with opened(folder, now_ms) as log:
-        aborted = sorted(log.aborted_transactions(0, log.end_offset))
+        aborted = sorted(aborted_transactions(log.segments, 0, log.end_offset))
         return [fields_of(batch) for batch in batches_of(log)], log.base_offsets, aborted
 
 

@@ -10,6 +10,7 @@ from odradek.protocol.records.batch import RecordBatch, set_log_append_time
 from odradek.storage.files import names
 from odradek.storage.log.head import Appended
 from odradek.storage.log.log import Log
+from odradek.storage.log.reading import aborted_transactions
 from odradek.storage.log.rolling import roll_jitter_ms
 from odradek.storage.log_config import LogConfig
 from tests.support.logs import FOLDER, NOW_MS, LogFolder, append, batch, marker, read_all
@@ -171,10 +172,10 @@ def test_transaction_and_its_marker_are_appended_in_one_call() -> None:
         log, batch(1), data, marker(producer_id=5, is_commit=False), batch(2), sequenced(1)
     )
     assert [result.base_offset for result in results] == [0, 1, 2, 3, 4]
-    assert log.aborted_transactions(0, 5) == [(5, 1)]
-    assert log.first_unstable_offset == 1
+    assert aborted_transactions(log.segments, 0, 5) == [(5, 1)]
+    assert log.producer_states.first_unstable_offset == 1
     log.producer_states.on_high_watermark(5)
-    assert log.first_unstable_offset is None
+    assert log.producer_states.first_unstable_offset is None
 
 
 def test_result_has_the_append_time_with_log_append_time() -> None:

@@ -11,6 +11,7 @@ from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import RecordBatch, iterate_batches
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.log.log import Log
+from odradek.storage.log.reading import aborted_transactions
 from odradek.storage.log_config import LogConfig
 from tests.support.logs import (
     NOW_MS,
@@ -67,7 +68,7 @@ def aborted_in(data: bytes) -> list[tuple[int, int]]:
 def check_and_read_all(log: Log) -> bytes:
     log.check()
     data = read_all(log)
-    assert log.aborted_transactions(0, log.end_offset) == aborted_in(data)
+    assert aborted_transactions(log.segments, 0, log.end_offset) == aborted_in(data)
     return data
 
 
@@ -275,7 +276,7 @@ def test_aborted_transaction_is_known_when_any_one_operation_after_the_start_fai
                 break
         folder.files._failures.clear()
         assert log.end_offset == 2
-        assert log.aborted_transactions(0, 2) == [(5, 0)], number
+        assert aborted_transactions(log.segments, 0, 2) == [(5, 0)], number
         log.check()
     assert failures > 1
 

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from odradek.protocol.records.batch import RecordBatch
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
+from odradek.storage.log.reading import aborted_transactions
 from odradek.storage.log_config import LogConfig
 from tests.support.logs import (
     NOW_MS,
@@ -363,7 +364,7 @@ class LogMachine(RuleBasedStateMachine):
     @invariant()
     def aborted_transactions_equal_the_model(self) -> None:
         first = self.log.first_base_offset
-        aborted = self.log.aborted_transactions(first, self.end)
+        aborted = aborted_transactions(self.log.segments, first, self.end)
         assert len(set(aborted)) == len(aborted)
         surely = {entry[:2] for entry in self.aborted if entry[1] >= first}
         assert surely <= set(aborted)

@@ -12,6 +12,7 @@ from odradek.storage.files import names
 from odradek.storage.files.descriptors import FileSlice
 from odradek.storage.log.log import Log
 from odradek.storage.log.lookup_budget import OUTPUT_BYTES_MAX, LookupBudget, TooLong
+from odradek.storage.log.reading import aborted_transactions
 from odradek.storage.log.time_lookup import TimeLookup
 from odradek.storage.log_config import LogConfig
 from tests.support.logs import (
@@ -231,9 +232,9 @@ def test_aborted_transactions_are_found_over_segments() -> None:
         if producer_id % 2:
             expected.append((producer_id, data.base_offset))
     assert len(log.segments) > 3
-    assert log.aborted_transactions(0, log.end_offset) == expected
-    assert log.aborted_transactions(0, 1) == expected[:1]
-    assert log.aborted_transactions(3, 6) == []
+    assert aborted_transactions(log.segments, 0, log.end_offset) == expected
+    assert aborted_transactions(log.segments, 0, 1) == expected[:1]
+    assert aborted_transactions(log.segments, 3, 6) == []
     log.close(NOW_MS)
 
 
@@ -252,13 +253,13 @@ def test_aborted_transactions_of_a_read_are_those_up_to_the_next_index_entry() -
         assert records is not None
         aborted = log.aborted_within(start_offset, records)
         records.release()
-        expected = log.aborted_transactions(start_offset, start_offset + 1)
+        expected = aborted_transactions(log.segments, start_offset, start_offset + 1)
         assert expected == [(start_offset // 2 + 1, start_offset // 2 * 2)]
         assert aborted[:1] == expected
         assert len(aborted) < 6
     records = log.read(0, 1 << 20, up_to_offset=log.end_offset)
     assert records is not None
-    assert log.aborted_within(0, records) == log.aborted_transactions(0, log.end_offset)
+    assert log.aborted_within(0, records) == aborted_transactions(log.segments, 0, log.end_offset)
     records.release()
     log.close(NOW_MS)
 

@@ -8,6 +8,7 @@ import pytest
 
 from odradek.runtime.testing.memory_files import MemoryFileSystem
 from odradek.storage.checkpoints.leader_epochs import EpochEntry
+from odradek.storage.log.reading import aborted_transactions
 from odradek.storage.producers.producer_snapshot import encode_snapshot
 from odradek.storage.producers.producer_state import (
     BatchMetadata,
@@ -115,9 +116,9 @@ def test_directory_of_kafka_opens(is_clean: bool) -> None:
     assert broker.manager.topic_id("orders", 0) == TOPIC_ID
     assert log.leader_epochs.entries == (EpochEntry(3, 41), EpochEntry(5, 46))
     assert log.leader_epochs.end_offset_for(4, log.end_offset) == (3, 46)
-    assert log.aborted_transactions(41, 50) == [(1000, 46)]
+    assert aborted_transactions(log.segments, 41, 50) == [(1000, 46)]
     log.producer_states.on_high_watermark(49)
-    assert log.first_unstable_offset == 49
+    assert log.producer_states.first_unstable_offset == 49
     entry = log.producer_states.entries[1000]
     assert (entry.last_sequence, entry.current_txn_first_offset) == (8, 49)
     resent = parsed_data(producer_id=1000, producer_epoch=0, base_sequence=8, is_transactional=True)

@@ -13,6 +13,7 @@ from odradek.runtime.testing.memory_files import MemoryFileSystem
 from odradek.storage.checkpoints.leader_epochs import LEADER_EPOCH_FILE
 from odradek.storage.files import names
 from odradek.storage.log.log import Log
+from odradek.storage.log.reading import aborted_transactions
 from odradek.storage.log_config import LogConfig
 from odradek.storage.recovery.torn_segments import UnsupportedFormat
 from tests.support.logs import FOLDER, NOW_MS, LogFolder, append, batch, flush, marker, read_all
@@ -52,8 +53,8 @@ def facts(log: Log) -> tuple[object, ...]:
         log.end_offset,
         log.leader_epochs.entries,
         producer_facts(log),
-        log.first_unstable_offset,
-        log.aborted_transactions(log.first_base_offset, log.end_offset),
+        log.producer_states.first_unstable_offset,
+        aborted_transactions(log.segments, log.first_base_offset, log.end_offset),
         log.max_timestamp(),
         read_all(log),
     )
@@ -411,14 +412,14 @@ def test_damaged_transaction_index_does_not_keep_a_log_from_being_appended_to(
     name = names.file_name(LAST_BASE, names.TXN_INDEX)
     folder = restored(dict(CONTENT))
     log = folder.open()
-    expected = log.aborted_transactions(0, log.end_offset)
+    expected = aborted_transactions(log.segments, 0, log.end_offset)
     assert expected
     log.close(NOW_MS)
     path = f"{FOLDER}/{name}"
     folder.files.replace(path, folder.files.read(path) + damage)
     log = folder.open(was_clean=True)
     assert bool(folder.warnings()) == bool(damage)
-    assert log.aborted_transactions(0, log.end_offset) == expected
+    assert aborted_transactions(log.segments, 0, log.end_offset) == expected
     append(log, batch(NOW_MS), leader_epoch=log.leader_epochs.latest_epoch)
     log.close(NOW_MS)
 
@@ -432,13 +433,13 @@ def test_any_damaged_entry_of_the_last_transaction_index_is_found_after_a_clean_
             batch(producer_id=7, producer_epoch=0, base_sequence=sequence, is_transactional=True),
         )
         append(log, marker(producer_id=7, is_commit=False))
-    expected = log.aborted_transactions(0, log.end_offset)
+    expected = aborted_transactions(log.segments, 0, log.end_offset)
     log.close(NOW_MS)
     path = f"{FOLDER}/{names.file_name(0, names.TXN_INDEX)}"
     folder.files.replace(path, b"#" + folder.files.read(path)[1:])
     log = folder.open(was_clean=True)
     assert folder.warnings()
-    assert log.aborted_transactions(0, log.end_offset) == expected
+    assert aborted_transactions(log.segments, 0, log.end_offset) == expected
 
 
 def test_index_files_without_a_segment_are_removed() -> None:

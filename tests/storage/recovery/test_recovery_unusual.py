@@ -8,6 +8,7 @@ import pytest
 
 from odradek.protocol.records.batch import RecordBatch
 from odradek.storage.files import names
+from odradek.storage.log.reading import aborted_transactions
 from odradek.storage.log_config import LogConfig
 from tests.storage.recovery.test_log_loader import CONTENT, ENDS, path, restored
 from tests.support.logs import NOW_MS, LogFolder, append, batch, marker, read_all, truncate_log
@@ -106,7 +107,7 @@ def test_transaction_that_is_repeated_counts_once() -> None:
     folder.files.replace(path, content + content)
     log = folder.open()
     assert [text for text in folder.warnings() if "2 batches repeat offsets" in text]
-    assert log.aborted_transactions(0, log.end_offset) == [(7, 0)]
+    assert aborted_transactions(log.segments, 0, log.end_offset) == [(7, 0)]
     assert log.last_stable_offset == log.high_watermark
     append(log, batch(producer_id=7, producer_epoch=0, base_sequence=1, is_transactional=True))
 

@@ -20,6 +20,7 @@ from odradek.storage.checkpoints.meta_properties import read_meta_properties
 from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.files.descriptors import Descriptors
 from odradek.storage.log.head import Appended
+from odradek.storage.log.reading import aborted_transactions
 from odradek.storage.log_config import LogConfig
 from tests.support.apache import ApacheBroker, apache_kafka
 from tests.support.stored_batches import data_bytes
@@ -131,7 +132,7 @@ def test_apache_kafka_and_this_storage_take_turns_on_one_directory(tmp_path: Pat
         ]
         transactional = manager.get("transactional", 0)
         assert transactional is not None
-        assert len(transactional.aborted_transactions(0, transactional.end_offset)) == 1
+        assert len(aborted_transactions(transactional.segments, 0, transactional.end_offset)) == 1
 
         view = memoryview(bytearray(data_bytes(value=b"ours", timestamp_ms=1_750_000_000_000)))
         epoch = log.leader_epochs.latest_epoch

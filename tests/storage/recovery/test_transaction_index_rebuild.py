@@ -10,6 +10,7 @@ import pytest
 from odradek.storage.files import names
 from odradek.storage.indexes.txn_index import ENTRY
 from odradek.storage.log.log import Log
+from odradek.storage.log.reading import aborted_transactions
 from odradek.storage.log_config import LogConfig
 from tests.support.logs import FOLDER, NOW_MS, LogFolder, append, batch, flush, marker
 
@@ -73,7 +74,7 @@ def indexes_of(folder: LogFolder) -> dict[int, bytes]:
 
 
 def aborted_of(log: Log) -> list[tuple[int, ...]]:
-    return [tuple(entry) for entry in log.aborted_transactions(0, log.end_offset)]
+    return [tuple(entry) for entry in aborted_transactions(log.segments, 0, log.end_offset)]
 
 
 def test_history_has_aborted_transactions_that_begin_in_earlier_segments() -> None:
