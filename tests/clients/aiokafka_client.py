@@ -24,8 +24,8 @@ async def find_position(consumer: Any, partition: TopicPartition, start: str) ->
     kind, number = start.split(":")
     if kind == "offset":
         return int(number)
-    found = (await consumer.offsets_for_times({partition: int(number)}))[partition]
-    return end if found is None else int(found.offset)
+    position = (await consumer.offsets_for_times({partition: int(number)}))[partition]
+    return end if position is None else int(position.offset)
 
 
 class AioKafkaReader:

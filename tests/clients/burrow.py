@@ -70,9 +70,9 @@ class Burrow:
             raise
         partitions = response["topics"].get(topic, [])
         return {
-            number: one["current-lag"]
-            for number, one in enumerate(partitions)
-            if any(one["offsets"])
+            number: partition["current-lag"]
+            for number, partition in enumerate(partitions)
+            if any(partition["offsets"])
         }
 
 

@@ -51,8 +51,8 @@ class ConfluentReader:
             self.position = int(number)
             if kind == "time":
                 asked = TopicPartition(topic, partition, int(number))
-                found = self._consumer.offsets_for_times([asked], timeout=WAIT_S)[0].offset
-                self.position = high if found == OFFSET_END else found
+                offset = self._consumer.offsets_for_times([asked], timeout=WAIT_S)[0].offset
+                self.position = high if offset == OFFSET_END else offset
             place = self.position
         if start == LATEST:
             place = self.position

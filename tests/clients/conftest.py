@@ -48,16 +48,16 @@ def client(
 ) -> Iterator[Callable[[str], Client]]:
     """Client libraries by name, kept for the whole run."""
     folder = tmp_path_factory.mktemp("clients")
-    known: dict[str, Client] = {}
+    clients: dict[str, Client] = {}
 
     def find(name: str) -> Client:
-        if name not in known:
-            known[name] = connect(name, bootstrap, folder)
-        return known[name]
+        if name not in clients:
+            clients[name] = connect(name, bootstrap, folder)
+        return clients[name]
 
     yield find
-    for one in known.values():
-        one.close()
+    for connected in clients.values():
+        connected.close()
 
 
 @pytest.fixture(scope="session")

@@ -41,7 +41,7 @@ NEW_PROTOCOL = "consumer"
 T = TypeVar("T")
 
 
-class Wanted(NamedTuple):
+class Membership(NamedTuple):
     """The arguments of the command `group`."""
 
     topic: str
@@ -122,22 +122,22 @@ class KafkaPythonMember(Member, kafka.ConsumerRebalanceListener):  # type: ignor
         ),
     }
 
-    def __init__(self, address: str, wanted: Wanted) -> None:
+    def __init__(self, address: str, membership: Membership) -> None:
         super().__init__()
-        self._topic = wanted.topic
+        self._topic = membership.topic
         self._consumer: Any = kafka.KafkaConsumer(
             bootstrap_servers=address,
-            group_id=wanted.group,
-            group_instance_id=wanted.instance_id,
-            partition_assignment_strategy=[self.ASSIGNORS[wanted.assignor]],
+            group_id=membership.group,
+            group_instance_id=membership.instance_id,
+            partition_assignment_strategy=[self.ASSIGNORS[membership.assignor]],
             auto_offset_reset="earliest",
             enable_auto_commit=False,
-            session_timeout_ms=wanted.session_ms,
-            heartbeat_interval_ms=wanted.heartbeat_ms,
+            session_timeout_ms=membership.session_ms,
+            heartbeat_interval_ms=membership.heartbeat_ms,
             max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
             reconnect_backoff_max_ms=200,
         )
-        self._consumer.subscribe([wanted.topic], listener=self)
+        self._consumer.subscribe([membership.topic], listener=self)
 
     on_partitions_assigned = Member.assigned
     on_partitions_revoked = Member.revoked
@@ -154,7 +154,10 @@ class KafkaPythonMember(Member, kafka.ConsumerRebalanceListener):  # type: ignor
             coordinator.rejoin_needed = True
             coordinator.ensure_active_group(timeout_ms=MAX_POLL_INTERVAL_MS)
         polled = self._consumer.poll(POLL_MS)
-        return {each.partition: [one.offset for one in found] for each, found in polled.items()}
+        return {
+            each.partition: [record.offset for record in records]
+            for each, records in polled.items()
+        }
 
     def commit(self, offsets: Mapping[int, int]) -> None:
         """Commit with one request."""
@@ -178,28 +181,28 @@ class KafkaPythonMember(Member, kafka.ConsumerRebalanceListener):  # type: ignor
 class ConfluentMember(Member):
     """confluent-kafka, a binding of librdkafka."""
 
-    def __init__(self, address: str, wanted: Wanted) -> None:
+    def __init__(self, address: str, membership: Membership) -> None:
         super().__init__()
-        self._topic = wanted.topic
+        self._topic = membership.topic
         settings: dict[str, Any] = {
             "bootstrap.servers": address,
-            "group.id": wanted.group,
+            "group.id": membership.group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             "max.poll.interval.ms": MAX_POLL_INTERVAL_MS,
             "reconnect.backoff.max.ms": 200,
         }
-        if wanted.assignor == NEW_PROTOCOL:
+        if membership.assignor == NEW_PROTOCOL:
             settings["group.protocol"] = NEW_PROTOCOL
         else:
-            settings["partition.assignment.strategy"] = wanted.assignor
-            settings["session.timeout.ms"] = wanted.session_ms
-            settings["heartbeat.interval.ms"] = wanted.heartbeat_ms
-        if wanted.instance_id is not None:
-            settings["group.instance.id"] = wanted.instance_id
+            settings["partition.assignment.strategy"] = membership.assignor
+            settings["session.timeout.ms"] = membership.session_ms
+            settings["heartbeat.interval.ms"] = membership.heartbeat_ms
+        if membership.instance_id is not None:
+            settings["group.instance.id"] = membership.instance_id
         self._consumer: Any = confluent_kafka.Consumer(settings)
         self._consumer.subscribe(
-            [wanted.topic],
+            [membership.topic],
             on_assign=lambda _, given: self.assigned(given),
             on_revoke=lambda _, taken: self.revoked(taken),
             on_lost=lambda _, taken: self.lost(taken),
@@ -247,26 +250,26 @@ class AioKafkaMember(Member, aiokafka.ConsumerRebalanceListener):  # type: ignor
         "roundrobin": aiokafka.coordinator.assignors.roundrobin.RoundRobinPartitionAssignor,
     }
 
-    def __init__(self, address: str, wanted: Wanted) -> None:
+    def __init__(self, address: str, membership: Membership) -> None:
         super().__init__()
-        self._topic = wanted.topic
+        self._topic = membership.topic
         self._loop = asyncio.new_event_loop()
-        self._consumer: Any = self._run(self._start(address, wanted))
+        self._consumer: Any = self._run(self._start(address, membership))
 
-    async def _start(self, address: str, wanted: Wanted) -> Any:
+    async def _start(self, address: str, membership: Membership) -> Any:
         consumer: Any = aiokafka.AIOKafkaConsumer(
             bootstrap_servers=address,
-            group_id=wanted.group,
-            group_instance_id=wanted.instance_id,
-            partition_assignment_strategy=[self.ASSIGNORS[wanted.assignor]],
+            group_id=membership.group,
+            group_instance_id=membership.instance_id,
+            partition_assignment_strategy=[self.ASSIGNORS[membership.assignor]],
             auto_offset_reset="earliest",
             enable_auto_commit=False,
-            session_timeout_ms=wanted.session_ms,
-            heartbeat_interval_ms=wanted.heartbeat_ms,
+            session_timeout_ms=membership.session_ms,
+            heartbeat_interval_ms=membership.heartbeat_ms,
             max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
         )
         self._consumer = consumer
-        consumer.subscribe([wanted.topic], listener=self)
+        consumer.subscribe([membership.topic], listener=self)
         await consumer.start()
         return consumer
 
@@ -279,7 +282,10 @@ class AioKafkaMember(Member, aiokafka.ConsumerRebalanceListener):  # type: ignor
     def poll(self) -> Mapping[int, list[int]]:
         """Poll for a moment."""
         polled = self._run(self._consumer.getmany(timeout_ms=POLL_MS))
-        return {each.partition: [one.offset for one in found] for each, found in polled.items()}
+        return {
+            each.partition: [record.offset for record in records]
+            for each, records in polled.items()
+        }
 
     def commit(self, offsets: Mapping[int, int]) -> None:
         """Commit with one request."""
@@ -365,9 +371,9 @@ def main() -> None:
         name, topic, group, assignor, instance, session_ms = line.split(" ")
         assert name == "group", line
         instance_id = None if instance == "-" else instance
-        wanted = Wanted(topic, group, assignor, instance_id, int(session_ms))
+        membership = Membership(topic, group, assignor, instance_id, int(session_ms))
         try:
-            live(LIBRARIES[library](address, wanted), commands)
+            live(LIBRARIES[library](address, membership), commands)
         except REFUSALS as failure:
             report(error=repr(failure))
         else:

@@ -39,8 +39,8 @@ class KafkaPythonReader:
         kind, number = start.split(":")
         if kind == "offset":
             return int(number)
-        found = self._consumer.offsets_for_times({self._partition: int(number)})[self._partition]
-        return end if found is None else int(found.offset)
+        position = self._consumer.offsets_for_times({self._partition: int(number)})[self._partition]
+        return end if position is None else int(position.offset)
 
     def messages(self) -> list[Message]:
         """Read the requested records, then close the consumer."""

@@ -82,10 +82,10 @@ class Membership:
     @property
     def committed(self) -> dict[int, int]:
         """The last successful commit of each partition."""
-        found: dict[int, int] = {}
+        offsets: dict[int, int] = {}
         for event in self.of_kind("committed"):
-            found.update({int(number): at for number, at in event.fields["committed"].items()})
-        return found
+            offsets.update({int(number): at for number, at in event.fields["committed"].items()})
+        return offsets
 
     @property
     def failure(self) -> str | None:
@@ -193,7 +193,7 @@ class Member:
         if self._child.stdin is not None:
             self._child.stdin.close()
 
-    def said(self) -> str:
+    def last_lines(self) -> str:
         """The last lines of the member, for the report of a failing test."""
         events = [] if self._now is None else [each.fields for each in self._now.events]
         shown = "\n".join(json.dumps(each)[:300] for each in events[-25:])
@@ -231,7 +231,7 @@ class Crew:
             while not condition():
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    lines = "\n".join(member.said() for member in self._busy)
+                    lines = "\n".join(member.last_lines() for member in self._busy)
                     raise AssertionError(f"not in {wait_s} s: {what}\n{lines}")
                 self._news.wait(left)
 
@@ -278,8 +278,8 @@ class Crew:
 
 def owners(members: Iterable[Member], partitions: int) -> list[int]:
     """The number of owners of each partition, by the members' reports."""
-    found = Counter(number for member in members for number in member.now.owned)
-    return [found[number] for number in range(partitions)]
+    counts = Counter(number for member in members for number in member.now.owned)
+    return [counts[number] for number in range(partitions)]
 
 
 def is_shared(members: Sequence[Member], partitions: int) -> bool:

@@ -46,10 +46,12 @@ def expect(sent: list[Message], got: list[Message], *, first_offset: int, timed:
 
     timed  whether the sender has set the timestamps
     """
-    wanted = [replace(message, offset=first_offset + number) for number, message in enumerate(sent)]
+    expected = [
+        replace(message, offset=first_offset + number) for number, message in enumerate(sent)
+    ]
     if not timed:
-        wanted = [
+        expected = [
             replace(message, timestamp_ms=other.timestamp_ms)
-            for message, other in zip(wanted, got, strict=True)
+            for message, other in zip(expected, got, strict=True)
         ]
-    assert got == wanted
+    assert got == expected

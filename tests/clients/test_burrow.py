@@ -52,8 +52,8 @@ def test_burrow_reports_the_true_lag_of_a_group(
         def wait_for(lags: dict[int, int], commit_again: list[int]) -> None:
             """Commit repeatedly: Burrow ignores commits before it knows the end offset."""
             deadline = time.monotonic() + WAIT_S
-            while (found := watcher.lags(group, topic)) != lags:
-                assert time.monotonic() < deadline, (found, lags, watcher.process.tail())
+            while (current_lags := watcher.lags(group, topic)) != lags:
+                assert time.monotonic() < deadline, (current_lags, lags, watcher.process.tail())
                 commit(commit_again)
                 select.select([], [], [], LOOK_AGAIN_S)
 

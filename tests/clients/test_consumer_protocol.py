@@ -152,7 +152,7 @@ def test_java_group_is_upgraded_and_downgraded_between_protocols(
     for leaving in old:
         team.dismiss(leaving)
         past.append(leaving)
-        mixed = [one for one in mixed if one is not leaving]
+        mixed = [member for member in mixed if member is not leaving]
         go_on(mixed)
     back = add(strategy, mixed)
     team.dismiss(mixed[0])
@@ -217,18 +217,18 @@ def test_apaches_tool_and_log_dump_read_the_group(
         done = apache_tools(version).run(tool, words)
         assert done.exit_code == 0, done.errors
         for kind in ("3", "5", "6", "7", "8"):
-            found = re.search(
+            match = re.search(
                 rf'"type":"{kind}".*?"groupId":"{group}".*?payload: \{{"version"', done.output
             )
-            assert found, f"{version} shows no record of type {kind}"
+            assert match, f"{version} shows no record of type {kind}"
 
 
 def test_subscription_by_regular_expression_receives_matching_topics(
     own_broker: BrokerProcess, topic: str
 ) -> None:
-    wanted = {f"{topic}-x{number}" for number in range(2)}
-    fillings = [Filling(own_broker.address, name, 2) for name in (*sorted(wanted), f"{topic}-y")]
-    found: set[str] = set()
+    expected = {f"{topic}-x{number}" for number in range(2)}
+    fillings = [Filling(own_broker.address, name, 2) for name in (*sorted(expected), f"{topic}-y")]
+    topics: set[str] = set()
     consumer = Consumer(
         {
             "bootstrap.servers": own_broker.address,
@@ -238,13 +238,14 @@ def test_subscription_by_regular_expression_receives_matching_topics(
         }
     )
     consumer.subscribe(
-        [f"^{topic}-x.*"], on_assign=lambda _, given: found.update(one.topic for one in given)
+        [f"^{topic}-x.*"],
+        on_assign=lambda _, given: topics.update(partition.topic for partition in given),
     )
     try:
         deadline = time.monotonic() + WAIT_S
         # A topic that the broker has just made may come later than the other.
-        while found != wanted:
+        while topics != expected:
             consumer.poll(0.1)
-            assert time.monotonic() < deadline, found
+            assert time.monotonic() < deadline, topics
     finally:
         consumer.close()

@@ -34,10 +34,10 @@ def written(
     client: Callable[[str], Client], topic_names: Iterator[str]
 ) -> Callable[[str], Written]:
     """Topics by the name of the library that wrote them, each written once."""
-    known: dict[str, Written] = {}
+    topics: dict[str, Written] = {}
 
     def find(name: str) -> Written:
-        if name not in known:
+        if name not in topics:
             topic = next(topic_names)
             client("kafka-python").create_topic(topic, len(CODECS))
             writer = client(name)
@@ -46,8 +46,8 @@ def written(
                 if codec in writer.abilities.codecs:
                     sent[partition] = build_messages(PLAIN, partition)
                     writer.produce(topic, sent[partition], How(codec=codec))
-            known[name] = Written(topic, sent, writer.abilities.chooses_timestamps)
-        return known[name]
+            topics[name] = Written(topic, sent, writer.abilities.chooses_timestamps)
+        return topics[name]
 
     return find
 

@@ -33,10 +33,10 @@ def committed(address: str, topic: str, group: str, wait_s: float = WAIT_S) -> i
     """The committed offset; -1001 for none."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": group})
     try:
-        (found,) = consumer.committed([TopicPartition(topic, 0)], timeout=wait_s)
+        (partition,) = consumer.committed([TopicPartition(topic, 0)], timeout=wait_s)
     finally:
         consumer.close()
-    offset: int = found.offset
+    offset: int = partition.offset
     return offset
 
 

@@ -117,7 +117,7 @@ def test_thousand_groups_work_on_one_broker(broker: BrokerProcess, filling: Fill
             alive = HeartbeatRequest(group_id=name, generation_id=1, member_id=member_id)
             assert wire.call(alive, 3).error_code == ErrorCode.NONE
         described = wire.call(DescribeGroupsRequest(groups=names), 5).groups
-        assert {(one.group_state, len(one.members)) for one in described} == {("Stable", 1)}
+        assert {(group.group_state, len(group.members)) for group in described} == {("Stable", 1)}
         assert broker.process.rss_bytes() - before_bytes < 24 * MIB
         broker.kill()
         broker.start()

@@ -21,7 +21,7 @@ PLAIN = Abilities(null_headers=False)
 
 def make_topic(bootstrap: str, topic: str, partitions: int, codec: str) -> None:
     config = CreatableTopicConfig(name="compression.type", value=codec)
-    wanted = CreatableTopic(
+    creatable = CreatableTopic(
         name=topic,
         num_partitions=partitions,
         replication_factor=1,
@@ -29,7 +29,7 @@ def make_topic(bootstrap: str, topic: str, partitions: int, codec: str) -> None:
         configs=[config],
     )
     with Wire(bootstrap) as wire:
-        response = wire.call(CreateTopicsRequest(topics=[wanted], timeout_ms=60_000), 7)
+        response = wire.call(CreateTopicsRequest(topics=[creatable], timeout_ms=60_000), 7)
     assert response.topics[0].error_code == 0
 
 

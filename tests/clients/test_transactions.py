@@ -48,10 +48,10 @@ def test_committed_records_are_read_and_aborted_ones_are_not(
     bootstrap: str, client: Callable[[str], Client], library: str
 ) -> None:
     topic = f"transactions-{library}"
-    one = client(library)
-    one.create_topic(topic, 1)
+    producing = client(library)
+    producing.create_topic(topic, 1)
     for is_commit in (True, False, True):
-        one.transact(f"tx-{library}", topic, COUNT, is_commit=is_commit)
+        producing.transact(f"tx-{library}", topic, COUNT, is_commit=is_commit)
     committed = transacted(f"tx-{library}", COUNT, is_commit=True)
     assert committed_values(bootstrap, topic) == committed + committed
 
@@ -133,8 +133,8 @@ def state_of(address: str, transactional_id: str) -> str:
 def wait_for_state(address: str, transactional_id: str, state: str) -> None:
     """Wait until a transactional id has a state."""
     deadline_s = monotonic() + WAIT_S
-    while (found := state_of(address, transactional_id)) != state:
-        assert monotonic() < deadline_s, f"{transactional_id} is {found}"
+    while (current := state_of(address, transactional_id)) != state:
+        assert monotonic() < deadline_s, f"{transactional_id} is {current}"
         pause()
 
 
@@ -194,7 +194,9 @@ def test_producer_that_was_paused_is_fenced(tmp_path: Path, timeout_ms: int) -> 
                 wait_for_state(broker.address, "tx", "CompleteAbort")
             os.kill(zombie.pid, signal.SIGCONT)
             zombie.wait_for_line("^over", timeout_s=WAIT_S)
-            said = {line for line in zombie.lines() if line.startswith(("refused", "committed"))}
-        assert said & {"refused _FENCED", "refused INVALID_PRODUCER_EPOCH"}, said
-        assert "committed" not in said
+            outcomes = {
+                line for line in zombie.lines() if line.startswith(("refused", "committed"))
+            }
+        assert outcomes & {"refused _FENCED", "refused INVALID_PRODUCER_EPOCH"}, outcomes
+        assert "committed" not in outcomes
         assert committed_values(broker.address, "t") == expected

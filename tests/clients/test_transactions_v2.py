@@ -49,12 +49,12 @@ def java(
     folder = tmp_path_factory.mktemp("clients")
     clients: dict[str, ProgramClient] = {}
     for name in (NEWEST, OLDER):
-        one = connect(name, broker.address, folder)
-        assert isinstance(one, ProgramClient)
-        clients[name] = one
+        java_client = connect(name, broker.address, folder)
+        assert isinstance(java_client, ProgramClient)
+        clients[name] = java_client
     yield clients
-    for one in clients.values():
-        one.close()
+    for java_client in clients.values():
+        java_client.close()
 
 
 def epoch_of(address: str, transactional_id: str) -> int:
@@ -67,8 +67,8 @@ def epoch_of(address: str, transactional_id: str) -> int:
 
 def committed_offset(address: str, topic: str, group: str) -> int:
     """Of the only partition, when no transaction is open."""
-    wanted = OffsetFetchRequestTopics(name=topic, partition_indexes=[0])
-    asked = OffsetFetchRequestGroup(group_id=group, topics=[wanted])
+    topic_request = OffsetFetchRequestTopics(name=topic, partition_indexes=[0])
+    asked = OffsetFetchRequestGroup(group_id=group, topics=[topic_request])
     with Wire(address) as wire:
         response = wire.call(OffsetFetchRequest(groups=[asked], require_stable=True), 8)
     return int(response.groups[0].topics[0].partitions[0].committed_offset)
@@ -76,7 +76,7 @@ def committed_offset(address: str, topic: str, group: str) -> int:
 
 def values(transactional_id: str, count: int) -> list[bytes]:
     """What `transactions` commits: every third transaction is aborted."""
-    return [f"{transactional_id}-{one}".encode() for one in range(count) if one % 3 != 2]
+    return [f"{transactional_id}-{number}".encode() for number in range(count) if number % 3 != 2]
 
 
 def test_epoch_rises_with_each_transaction_of_the_newest_client_only(

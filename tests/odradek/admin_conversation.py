@@ -111,7 +111,9 @@ class Scene:
         """Committed offsets and topics."""
         row = ConsumerGroupTopicPartitions(self.group)
         described = self.admin.list_consumer_group_offsets([row])[self.group].result(TIMEOUT_S)
-        partitions = sorted(described.topic_partitions, key=lambda one: (one.topic, one.partition))
+        partitions = sorted(
+            described.topic_partitions, key=lambda partition: (partition.topic, partition.partition)
+        )
         topics = self.admin.list_topics(timeout=TIMEOUT_S).topics
         names = sorted(name for name in topics if name.startswith(self.prefix))
         return [f"{row.topic}-{row.partition}: {row.offset}" for row in partitions] + names
@@ -157,21 +159,21 @@ def sorted_lines(lines: list[str]) -> list[str]:
 
 def play(tool: Tool, scene: Scene) -> str:
     """Run all command lines; returns each with its outcome, without prefix, address and folder."""
-    said = []
+    lines = []
     for line in COMMAND_LINES.read_text("utf-8").splitlines():
-        said.append(line if line.startswith("#") else f"$ {line}")
+        lines.append(line if line.startswith("#") else f"$ {line}")
         words = line.replace("@", scene.prefix).replace("ADDR", scene.address)
         name, *arguments = shlex.split(words.replace("FOLDER", str(scene.folder)))
         if name == "state":
-            said += [f"  {row}" for row in scene.state()]
+            lines += [f"  {row}" for row in scene.state()]
         elif name == "member":
             scene.join()
         elif name != "#":
             result = tool(name, arguments, "")
-            said += [f"  {shown(row)}" for row in sorted_lines(result.output.splitlines())]
-            said += [f"  ! {line}" for line in error_lines(result.errors)]
-            said.append(f"  exit code {as_kafka_exits(result.exit_code)}")
-    text = "\n".join(said).replace(str(scene.folder), "FOLDER").replace(scene.prefix, "@")
+            lines += [f"  {shown(row)}" for row in sorted_lines(result.output.splitlines())]
+            lines += [f"  ! {line}" for line in error_lines(result.errors)]
+            lines.append(f"  exit code {as_kafka_exits(result.exit_code)}")
+    text = "\n".join(lines).replace(str(scene.folder), "FOLDER").replace(scene.prefix, "@")
     return text.replace(scene.address, "ADDR") + "\n"
 
 

@@ -64,25 +64,25 @@ def outcome(result: ToolResult) -> list[str]:
     if result.output.startswith("usage: "):
         # The text of the help is each tool's own.
         lines = [" ".join(lines[0].split()[:2])]
-    said = [f"  {output_line(line)}" for line in lines]
+    shown = [f"  {output_line(line)}" for line in lines]
     wrong = USAGE_ERROR.search(result.errors)
     if wrong is not None:
         # argparse4j breaks lines anywhere, and stretches them with blanks.
-        said.append(f"  ! {wrong[1]}: error: {''.join(wrong[2].split())}")
+        shown.append(f"  ! {wrong[1]}: error: {''.join(wrong[2].split())}")
     else:
-        said += [f"  ! {line}" for line in stderr_lines(result.errors)]
-    return [*said, f"  exit code {as_kafka_exits(result.exit_code)}"]
+        shown += [f"  ! {line}" for line in stderr_lines(result.errors)]
+    return [*shown, f"  exit code {as_kafka_exits(result.exit_code)}"]
 
 
 def play(tool: Tool, address: str, prefix: str) -> str:
     """Run all command lines; returns each with its outcome, without prefix and address."""
-    said = []
+    conversation = []
     for line in COMMAND_LINES.read_text("utf-8").splitlines():
-        said.append(line if line.startswith("#") else f"$ {line}")
+        conversation.append(line if line.startswith("#") else f"$ {line}")
         if not line.startswith("#"):
             name, *arguments = shlex.split(line.replace("@", prefix).replace("ADDR", address))
-            said += outcome(tool(name, arguments, ""))
-    return "\n".join(said).replace(prefix, "@").replace(address, "ADDR") + "\n"
+            conversation += outcome(tool(name, arguments, ""))
+    return "\n".join(conversation).replace(prefix, "@").replace(address, "ADDR") + "\n"
 
 
 def main() -> None:

@@ -140,17 +140,17 @@ def play(tool: Tool, cluster: TestCluster, name: str, files: Path) -> str:
     files    a folder for the files that the conversation writes
     returns  a text that does not depend on addresses and folders
     """
-    said: list[str] = []
+    lines_shown: list[str] = []
     with Client(cluster.bootstrap) as client:
         for line in (CONVERSATIONS / f"{name}.txt").read_text().splitlines():
-            said.append(f"$ {line}")
+            lines_shown.append(f"$ {line}")
             try:
-                said += _step(tool, cluster, client, line, files)
+                lines_shown += _step(tool, cluster, client, line, files)
             except AssertionError as error:
-                last = "\n".join(said[-LINES_SHOWN:])
+                last = "\n".join(lines_shown[-LINES_SHOWN:])
                 raise AssertionError(f"{error} after\n{last}") from error
     settle(cluster)
-    text = masked(_with_places("\n".join(said), cluster, files))
+    text = masked(_with_places("\n".join(lines_shown), cluster, files))
     text = CLUSTER_ID.sub("Cluster ID: ID", text)
     return COORDINATOR.sub("ADDRESS (ID)", text) + "\n"
 
@@ -266,8 +266,10 @@ def produce(client: Client, topic: str, partition: int, count: int, size: int) -
 
 def _is_stored(client: Client, topic: str, partition: int, request: ProduceRequest) -> bool:
     """Whether the leader has stored the batch; nothing is stored by a broker that is not it."""
-    (found,) = client.metadata([topic]).topics
-    leaders = [one.leader_id for one in found.partitions if one.partition_index == partition]
+    (described,) = client.metadata([topic]).topics
+    leaders = [
+        state.leader_id for state in described.partitions if state.partition_index == partition
+    ]
     if not leaders or leaders[0] < 0:
         return False
     connection = client.broker(leaders[0])
@@ -306,10 +308,20 @@ def _image(client: Client, broker_id: int) -> list[Any] | None:
     response = client.broker(broker_id).request(request, MetadataResponse)
     image: list[Any] = [len(response.brokers)]
     for topic in sorted(response.topics, key=lambda topic: topic.name or ""):
-        for one in sorted(topic.partitions, key=lambda one: one.partition_index):
-            if sorted(one.isr_nodes) != sorted(one.replica_nodes) or one.leader_id < 0:
+        for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index):
+            if (
+                sorted(partition.isr_nodes) != sorted(partition.replica_nodes)
+                or partition.leader_id < 0
+            ):
                 return None
-            image.append((topic.name, one.partition_index, one.leader_id, one.replica_nodes))
+            image.append(
+                (
+                    topic.name,
+                    partition.partition_index,
+                    partition.leader_id,
+                    partition.replica_nodes,
+                )
+            )
     return image
 
 
@@ -323,10 +335,10 @@ def _is_replicated(client: Client, topic: str, partition: int, replicas: str) ->
         for broker in client.metadata([]).brokers
     ]
     return all(
-        ",".join(map(str, one.replica_nodes)) == replicas
+        ",".join(map(str, state.replica_nodes)) == replicas
         for response in responses
-        for one in response.topics[0].partitions
-        if one.partition_index == partition
+        for state in response.topics[0].partitions
+        if state.partition_index == partition
     )
 
 
@@ -348,7 +360,7 @@ def _is_configured(client: Client, entity: str, name: str, value: str, count: st
         response = client.broker(broker).request(request, DescribeConfigsResponse)
         rows = response.results[0].configs
         synonyms = rows[0].synonyms if rows else []
-        sources = ["null" if one.value is None else one.value for one in synonyms]
+        sources = ["null" if synonym.value is None else synonym.value for synonym in synonyms]
         if len(sources) != int(count) or sources[:1] not in ([], [value]):
             return False
     return True

@@ -46,5 +46,5 @@ def _sorted_arrays(value: Any) -> Any:
     return value
 
 
-def _sorted_list(found: re.Match[str]) -> str:
-    return ",".join(sorted(re.split(", ?", found[0])))
+def _sorted_list(match: re.Match[str]) -> str:
+    return ",".join(sorted(re.split(", ?", match[0])))

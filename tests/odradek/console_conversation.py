@@ -22,13 +22,13 @@ AT_ONCE = 3
 
 def sections() -> dict[str, list[str]]:
     """Command lines by the comment above them; sections do not share topics."""
-    found: dict[str, list[str]] = {}
+    lines_of_sections: dict[str, list[str]] = {}
     for line in COMMAND_LINES.read_text("utf-8").splitlines():
         if line.startswith("# "):
-            found[line[2:]] = lines = []
+            lines_of_sections[line[2:]] = lines = []
         else:
             lines.append(line)
-    return found
+    return lines_of_sections
 
 
 def play_all(
@@ -43,8 +43,8 @@ def play_all(
     with ThreadPoolExecutor(at_once) as pool:
         played = [pool.submit(play, tool, tool, address, lines, prefix) for lines in rest]
         instead = tool if first is None else first
-        said = play(instead, instead, address, start, prefix)
-        return said + "".join(one.result() for one in played)
+        text = play(instead, instead, address, start, prefix)
+        return text + "".join(result.result() for result in played)
 
 
 def main() -> None:

@@ -127,7 +127,7 @@ def play(producer: Tool, consumer: Tool, address: str, lines: Sequence[str], pre
     prefix   replaces `@`, so that several runs can use one broker
     returns  a text that does not depend on prefix, time and address
     """
-    said = []
+    conversation = []
     for line in lines:
         words, _, standard_input = line.partition(" <<< ")
         lexer = shlex.shlex(words.replace("@", prefix).replace("ADDR", address), posix=True)
@@ -141,14 +141,14 @@ def play(producer: Tool, consumer: Tool, address: str, lines: Sequence[str], pre
             result = producer(PRODUCER, arguments, text)
         else:
             result = consumer(CONSUMER, arguments, text)
-        said.append(f"$ {line}")
+        conversation.append(f"$ {line}")
         output = CLOCK.sub(r"\1:TIME", result.output)
-        said += [f"  {line}" for line in output.split("\n")[:-1]]
+        conversation += [f"  {line}" for line in output.split("\n")[:-1]]
         if not output.endswith("\n") and output:
-            said.append(f"  {output.rpartition(chr(10))[2]}(no end of line)")
-        said += [f"  ! {line}" for line in stderr_lines(result.errors)]
-        said.append(f"  exit code {as_kafka_exits(result.exit_code)}")
-    return "\n".join(said).replace(prefix, "@").replace(address, "ADDR") + "\n"
+            conversation.append(f"  {output.rpartition(chr(10))[2]}(no end of line)")
+        conversation += [f"  ! {line}" for line in stderr_lines(result.errors)]
+        conversation.append(f"  exit code {as_kafka_exits(result.exit_code)}")
+    return "\n".join(conversation).replace(prefix, "@").replace(address, "ADDR") + "\n"
 
 
 def stderr_lines(errors: str) -> list[str]:

@@ -131,7 +131,7 @@ def _make_topics(wire: Wire) -> None:
     _until(
         lambda: wire.call(asked, 9),
         lambda response: all(
-            not topic.error_code and all(one.leader_id >= 0 for one in topic.partitions)
+            not topic.error_code and all(partition.leader_id >= 0 for partition in topic.partitions)
             for topic in response.topics
         ),
     )
@@ -185,7 +185,9 @@ def _commit(wire: Wire, group: str, offsets: Offsets) -> None:
     _until(
         lambda: wire.call(request, 7),
         lambda response: (
-            not any(one.error_code for topic in response.topics for one in topic.partitions)
+            not any(
+                partition.error_code for topic in response.topics for partition in topic.partitions
+            )
         ),
     )
 

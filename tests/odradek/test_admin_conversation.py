@@ -24,10 +24,10 @@ def test_our_tools_print_the_same_as_apaches(tmp_path: Path) -> None:
         scene = Scene(broker.address, "zz0zz", tmp_path)
         scene.build()
         try:
-            said = play(our_tool_here, scene)
+            output = play(our_tool_here, scene)
         finally:
             scene.close()
-    assert said.splitlines() == RECORDED.read_text("utf-8").splitlines()
+    assert output.splitlines() == RECORDED.read_text("utf-8").splitlines()
 
 
 def test_subscriptions_of_a_kraft_cluster_are_set_listed_described_and_deleted(

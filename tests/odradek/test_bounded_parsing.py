@@ -183,19 +183,19 @@ def test_reader_raises_its_own_error_only(name: str, tmp_path: Path) -> None:
     read, errors = READERS[name]
     for what, text in json_documents().items():
         for document in (text, b"a = " + text, b"broker.id=" + text, b"0\n1\na 0 " + text + b"\n"):
-            found = outcome(partial(read, document, tmp_path), errors)
-            assert not found.startswith("UNEXPECTED"), (what, found)
-            assert len(found) < 2_000, what
+            result = outcome(partial(read, document, tmp_path), errors)
+            assert not result.startswith("UNEXPECTED"), (what, result)
+            assert len(result) < 2_000, what
 
 
 @pytest.mark.parametrize("name", VALID)
 def test_znode_with_an_odd_value_is_decoded_or_refused(name: str) -> None:
     decode = DECODERS[name]
     for what, document in variants(encoded(name)).items():
-        found = outcome(partial(decode, document), (CoordinationError,))
-        assert not found.startswith("UNEXPECTED"), (what, found)
-        assert len(found) < 2_000, what
-        assert found != "read" or not any(what.startswith(value) for value in JSON_VALUES), what
+        result = outcome(partial(decode, document), (CoordinationError,))
+        assert not result.startswith("UNEXPECTED"), (what, result)
+        assert len(result) < 2_000, what
+        assert result != "read" or not any(what.startswith(value) for value in JSON_VALUES), what
 
 
 @pytest.mark.parametrize("value", JSON_VALUES)

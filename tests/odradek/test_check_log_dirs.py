@@ -51,8 +51,8 @@ def fill(address: str) -> None:
 
 def listing(folder: Path) -> list[tuple[str, int, int]]:
     """Names, sizes and times of change of everything, the folder itself included."""
-    found = [folder, *sorted(folder.rglob("*"))]
-    return [(str(one), (stat := one.stat()).st_size, stat.st_mtime_ns) for one in found]
+    paths = [folder, *sorted(folder.rglob("*"))]
+    return [(str(path), (stat := path.stat()).st_size, stat.st_mtime_ns) for path in paths]
 
 
 def flip_record(data: Path) -> None:
@@ -99,7 +99,11 @@ def test_running_is_refused_stopped_is_clean_killed_is_repaired_and_damage_is_na
         before = listing(broker.data)
         damaged = check("--json", broker.data)
         assert damaged.returncode == DAMAGED
-        (batch,) = [one for one in json.loads(damaged.stdout)["findings"] if one["kind"] == "batch"]
+        (batch,) = [
+            finding
+            for finding in json.loads(damaged.stdout)["findings"]
+            if finding["kind"] == "batch"
+        ]
         assert (batch["severity"], batch["partition"]) == ("damage", "plain-0")
         assert listing(broker.data) == before
     finally:
@@ -109,11 +113,11 @@ def test_running_is_refused_stopped_is_clean_killed_is_repaired_and_damage_is_na
 def test_directory_that_may_not_be_written_is_checked(tmp_path: Path) -> None:
     (tmp_path / "plain-0").mkdir()
     (tmp_path / ".lock").touch()
-    for one in (tmp_path / ".lock", tmp_path / "plain-0", tmp_path):
-        os.chmod(one, 0o555)
-    found = check(tmp_path)
-    assert found.returncode == REPAIRED, found.stderr
-    assert sorted(one.name for one in tmp_path.iterdir()) == [".lock", "plain-0"]
+    for path in (tmp_path / ".lock", tmp_path / "plain-0", tmp_path):
+        os.chmod(path, 0o555)
+    result = check(tmp_path)
+    assert result.returncode == REPAIRED, result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "plain-0"]
 
 
 def test_missing_directory_and_wrong_words_are_not_checked(tmp_path: Path) -> None:
@@ -127,9 +131,9 @@ def test_missing_directory_and_wrong_words_are_not_checked(tmp_path: Path) -> No
 
 def test_names_that_are_no_text_are_printed(tmp_path: Path) -> None:
     os.mkdir(os.fsencode(tmp_path) + b"/caf\xe9-0")
-    found = check(tmp_path, environment={"PYTHONIOENCODING": "utf-8:strict"})
-    assert found.returncode == CLEAN, found
-    assert "caf\\udce9-0" in found.stdout, found
+    result = check(tmp_path, environment={"PYTHONIOENCODING": "utf-8:strict"})
+    assert result.returncode == CLEAN, result
+    assert "caf\\udce9-0" in result.stdout, result
 
 
 def test_check_that_fails_has_checked_nothing(
@@ -147,11 +151,11 @@ def test_directory_of_another_cluster_than_the_coordination_files_is_damage(tmp_
     try:
         assert broker.stop() == 0
         path = broker.data / "meta.properties"
-        (line,) = [one for one in path.read_text().splitlines() if one.startswith("cluster.id=")]
+        (line,) = [line for line in path.read_text().splitlines() if line.startswith("cluster.id=")]
         path.write_text(path.read_text().replace(line, "cluster.id=kVSgfurUQFGGpHMTBqBPiw"))
-        found = check(broker.data)
-        assert found.returncode == DAMAGED, found.stdout
-        assert f"damage: {path}: belongs to cluster 'kVSgfurUQFGGpHMTBqBPiw'" in found.stdout
+        result = check(broker.data)
+        assert result.returncode == DAMAGED, result.stdout
+        assert f"damage: {path}: belongs to cluster 'kVSgfurUQFGGpHMTBqBPiw'" in result.stdout
         with pytest.raises(ProcessFailed, match="belongs to cluster 'kVSgfurUQFGGpHMTBqBPiw'"):
             broker.start()
     finally:
@@ -160,10 +164,10 @@ def test_directory_of_another_cluster_than_the_coordination_files_is_damage(tmp_
 
 def test_damaged_coordination_files_are_named(tmp_path: Path) -> None:
     (tmp_path / f"coordination.snapshot.{5:020d}").write_bytes(b"\x00" * 40)
-    found = check(tmp_path)
-    assert found.returncode == DAMAGED, found.stdout
-    assert "coordination files: " in found.stdout
-    assert "odradek recover-metadata" in found.stdout
+    result = check(tmp_path)
+    assert result.returncode == DAMAGED, result.stdout
+    assert "coordination files: " in result.stdout
+    assert "odradek recover-metadata" in result.stdout
 
 
 def test_damaged_coordination_file_that_others_replace_is_named(tmp_path: Path) -> None:
@@ -172,9 +176,9 @@ def test_damaged_coordination_file_that_others_replace_is_named(tmp_path: Path) 
     for name in files.list(FOLDER):
         (tmp_path / name).write_bytes(files.read(f"{FOLDER}/{name}"))
     assert check(tmp_path).returncode == CLEAN
-    found = sorted(tmp_path.glob("coordination.*.*"))
-    assert len(found) >= 3
-    for damaged in (*found[:1], sorted(tmp_path.glob("coordination.snapshot.*"))[-1]):
+    coordination_files = sorted(tmp_path.glob("coordination.*.*"))
+    assert len(coordination_files) >= 3
+    for damaged in (*coordination_files[:1], sorted(tmp_path.glob("coordination.snapshot.*"))[-1]):
         content = damaged.read_bytes()
         middle = len(content) // 2
         damaged.write_bytes(content[:middle] + b"?" + content[middle + 1 :])

@@ -25,5 +25,5 @@ def our_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_our_tools_print_the_same_as_apaches(our_broker: str) -> None:
-    said = play(our_tool_here, our_broker, "zz0zz")
-    assert said.splitlines() == RECORDED.read_text("utf-8").splitlines()
+    output = play(our_tool_here, our_broker, "zz0zz")
+    assert output.splitlines() == RECORDED.read_text("utf-8").splitlines()

@@ -159,12 +159,16 @@ def test_stopped_follower_leaves_the_in_sync_replicas_and_others_stay() -> None:
         assert before.elapsed_ms == 8 * DAY_MS
         leader, replicas, in_sync = cluster.replicas(topic)
         assert sorted(in_sync) == sorted(replicas) == [0, 1, 2]
-        stopped = next(one for one in (2, 1) if one != leader)
+        stopped = next(broker_id for broker_id in (2, 1) if broker_id != leader)
         pause_process(cluster.brokers[stopped].pid)
         try:
             producer.produce(topic, b"two")
             assert producer.flush(WAIT_S) == 0
-            for broker in (one for one in cluster.brokers if one is not cluster.brokers[stopped]):
+            for broker in (
+                candidate
+                for candidate in cluster.brokers
+                if candidate is not cluster.brokers[stopped]
+            ):
                 broker.clock.advance(seconds=50)
             wait_for(
                 lambda: stopped not in cluster.replicas(topic).in_sync,

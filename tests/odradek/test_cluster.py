@@ -92,19 +92,19 @@ def round_trip(bootstrap: str, topic: str, count: int, *, group: str | None = No
         consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(3)])
     else:
         consumer.subscribe([topic])
-    found: list[bytes] = []
+    values: list[bytes] = []
 
     def all_read() -> bool:
         record = consumer.poll(1.0)
         if record is not None and record.error() is None:
             value = record.value()
             assert isinstance(value, bytes)
-            found.append(value)
-        return len(found) == count
+            values.append(value)
+        return len(values) == count
 
     wait_until("all records are read", all_read, timeout_s=WAIT_S)
     consumer.close()
-    assert sorted(found) == sorted(sent)
+    assert sorted(values) == sorted(sent)
 
 
 def is_open(address: str) -> bool:
@@ -140,9 +140,12 @@ def test_cluster_serves_clients_restarts_killed_brokers_and_stops_in_order(tmp_p
         bootstrap = ",".join(brokers)
         create_topic(bootstrap, "spread", 3)
         described = AdminClient({"bootstrap.servers": bootstrap}).list_topics("spread", WAIT_S)
-        leaders = {one.leader for one in described.topics["spread"].partitions.values()}
+        leaders = {partition.leader for partition in described.topics["spread"].partitions.values()}
         assert leaders == {0, 1, 2}
-        assert all(len(one.replicas) == 3 for one in described.topics["spread"].partitions.values())
+        assert all(
+            len(partition.replicas) == 3
+            for partition in described.topics["spread"].partitions.values()
+        )
         round_trip(bootstrap, "spread", 300, group="readers")
 
         pid = broker_pid(2, data)
@@ -230,9 +233,9 @@ def test_brokers_share_the_tree_of_broker_0_and_have_ports_in_a_row() -> None:
     ports, zookeeper_port = ports_of(9_092, None, 3)
     assert (ports, zookeeper_port) == ([9_092, 9_093, 9_094], 2_181)
     settings = [broker_settings(number, ports, 2_181, Path("/d")) for number in range(3)]
-    assert [one["broker.id"] for one in settings] == ["0", "1", "2"]
+    assert [setting["broker.id"] for setting in settings] == ["0", "1", "2"]
     assert settings[0]["odradek.embedded.zookeeper.listener"] == "127.0.0.1:2181"
-    assert {one.get("zookeeper.connect") for one in settings[1:]} == {"127.0.0.1:2181"}
+    assert {setting.get("zookeeper.connect") for setting in settings[1:]} == {"127.0.0.1:2181"}
     assert settings[2]["listeners"] == "PLAINTEXT://127.0.0.1:9094"
     assert settings[2]["log.dirs"] == "/d/broker-2"
     assert len({*ports_of(0, None, 3)[0]}) == 3
@@ -252,7 +255,7 @@ def test_files_of_make_cluster_start_an_ensemble_and_three_brokers(tmp_path: Pat
     ports = {port: str(free_port()) for port in written_ports()}
     for file in (ROOT / "config" / "cluster").iterdir():
         text = re.sub(
-            r"(?<=:)\d{4}\b|(?<=clientPort=)\d{4}", lambda one: ports[one[0]], file.read_text()
+            r"(?<=:)\d{4}\b|(?<=clientPort=)\d{4}", lambda match: ports[match[0]], file.read_text()
         )
         (tmp_path / file.name).write_text(text)
     with running(tmp_path, "-m", "odradek.tools.cluster.ensemble", str(tmp_path)) as cluster:
@@ -274,12 +277,12 @@ def test_files_of_make_cluster_start_an_ensemble_and_three_brokers(tmp_path: Pat
 
 def written_ports() -> list[str]:
     """All ports in the files of `make cluster`."""
-    found: dict[str, None] = {}
+    ports: dict[str, None] = {}
     for file in sorted((ROOT / "config" / "cluster").iterdir()):
-        found.update(
+        ports.update(
             dict.fromkeys(re.findall(r"(?:(?<=:)|(?<=clientPort=))\d{4}\b", file.read_text()))
         )
-    return list(found)
+    return list(ports)
 
 
 def registered_since(client: KazooClient, epoch: int) -> bool:

@@ -116,8 +116,8 @@ def test_size_is_rounded_down(size_bytes: int, text: str) -> None:
 def test_command_line_that_leads_to_no_cluster_is_an_error(
     arguments: list[str], code: int, text: str
 ) -> None:
-    found, printed = run(*arguments)
-    assert found == code
+    exit_code, printed = run(*arguments)
+    assert exit_code == code
     assert text in printed
 
 
@@ -140,12 +140,12 @@ def test_screen_of_a_lone_broker(kind: str, tmp_path: Path) -> None:
     with apache_node(tmp_path) if kind == "apache" else odradek_broker(tmp_path) as broker:
         fill(broker.address)
         code, printed = run("--bootstrap-server", broker.address)
-        found = re.sub(r"\d+ replicas, \d+ B; .* free", "N replicas", printed)
-        found = re.sub(r"Cluster: \S{22}\n", "Cluster: ID\n", found)
-        found = re.sub(r"Partitions: \d+ of 3", "Partitions: N of 3", found)
-        found = found.replace(str(broker.data), "DATA")
+        screen = re.sub(r"\d+ replicas, \d+ B; .* free", "N replicas", printed)
+        screen = re.sub(r"Cluster: \S{22}\n", "Cluster: ID\n", screen)
+        screen = re.sub(r"Partitions: \d+ of 3", "Partitions: N of 3", screen)
+        screen = screen.replace(str(broker.data), "DATA")
     assert code == 0
-    assert found == (
+    assert screen == (
         "Cluster: ID\n"
         "Controller: broker 0\n"
         "Brokers: 1\n"

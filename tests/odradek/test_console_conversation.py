@@ -27,8 +27,8 @@ def our_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_our_tools_print_the_same_as_apaches(our_broker: str) -> None:
-    said = play_all(our_tool, our_broker, "zz0zz", at_once=AT_ONCE, first=our_tool_here)
-    assert said.splitlines() == RECORDED.read_text("utf-8").splitlines()
+    output = play_all(our_tool, our_broker, "zz0zz", at_once=AT_ONCE, first=our_tool_here)
+    assert output.splitlines() == RECORDED.read_text("utf-8").splitlines()
 
 
 @pytest.mark.judge
@@ -36,8 +36,8 @@ def test_records_of_our_producer_are_read_by_apaches_consumer(
     our_broker: str, apache_tools: ApacheTools
 ) -> None:
     lines = [line for title in WITH_RECORDS for line in sections()[title]]
-    said = play(our_tool, apache_tools, our_broker, lines, "zz1zz")
-    assert said == recorded_sections()
+    output = play(our_tool, apache_tools, our_broker, lines, "zz1zz")
+    assert output == recorded_sections()
 
 
 @pytest.mark.judge
@@ -50,12 +50,12 @@ def test_records_of_apaches_producer_are_read_by_our_consumer(
 
 def recorded_sections() -> str:
     """The recorded sections named in WITH_RECORDS."""
-    wanted = {line for title in WITH_RECORDS for line in sections()[title]}
+    lines_of_sections = {line for title in WITH_RECORDS for line in sections()[title]}
     is_wanted = False
     lines = []
     for line in RECORDED.read_text("utf-8").splitlines(keepends=True):
         if line.startswith("$ "):
-            is_wanted = line[2:].rstrip("\n") in wanted
+            is_wanted = line[2:].rstrip("\n") in lines_of_sections
         if is_wanted:
             lines.append(line)
     return "".join(lines)

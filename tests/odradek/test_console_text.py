@@ -91,8 +91,8 @@ def test_bytes_are_printed_unchanged(data: bytes) -> None:
 def test_former_name_of_a_formatter_prints_the_json_of_the_new_one(
     former: str, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = find_formatter(f"kafka.coordinator.{former}Formatter", {})
-    assert found is STORED_FORMATTERS[name]
+    formatter = find_formatter(f"kafka.coordinator.{former}Formatter", {})
+    assert formatter is STORED_FORMATTERS[name]
     assert f"Please use org.apache.kafka.tools.consumer.{name} instead" in capsys.readouterr().err
 
 

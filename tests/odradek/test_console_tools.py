@@ -205,12 +205,12 @@ def test_committed_offsets_and_groups_are_printed_as_apache_prints_them(
     assert our_tool(CONSUMER, [*at, *group]).output == "one\n"
     at = ["--bootstrap-server", broker, "--topic", "__consumer_offsets", "--partition", "0"]
     words = [*at, "--offset", "earliest", "--formatter", STORED + formatter]
-    found = our_tool(CONSUMER, [*words, "--timeout-ms", "2000"])
-    count = found.errors.rpartition("a total of ")[2].partition(" ")[0]
+    ours = our_tool(CONSUMER, [*words, "--timeout-ms", "2000"])
+    count = ours.errors.rpartition("a total of ")[2].partition(" ")[0]
     apaches = apache_tools(CONSUMER, [*words, "--max-messages", count], "")
-    assert found.output == apaches.output
-    assert f'"group":"a-{formatter}"' in found.output
-    assert found.exit_code == apaches.exit_code == 0
+    assert ours.output == apaches.output
+    assert f'"group":"a-{formatter}"' in ours.output
+    assert ours.exit_code == apaches.exit_code == 0
 
 
 @pytest.mark.judge

@@ -73,7 +73,7 @@ def broker_of(
 ) -> Any:
     """A scripted broker that is the coordinator of all groups."""
     served = VERSIONS | dict(versions or {})
-    full = {ApiKey.FIND_COORDINATOR: [found()]} | dict(script)
+    full = {ApiKey.FIND_COORDINATOR: [coordinator_response()]} | dict(script)
     rows = [
         ApiVersion(api_key=key, min_version=0, max_version=served[key])
         for key in (ApiKey.API_VERSIONS, ApiKey.METADATA, *full)
@@ -91,7 +91,7 @@ def says(body: Any) -> ScriptedResponse:
     return partial(_say, body)
 
 
-def found(error_code: int = 0, group: str = "g") -> ScriptedResponse:
+def coordinator_response(error_code: int = 0, group: str = "g") -> ScriptedResponse:
     """FindCoordinator responses with the broker itself, for requests of one key and of several."""
 
     def response(request: Request) -> bytes:
@@ -126,12 +126,12 @@ def dead(error_code: int = 0) -> ScriptedResponse:
 
 def asked(broker: ScriptedBroker) -> list[ApiKey]:
     """The APIs of the received requests, in order, without ApiVersions."""
-    return [one.key for one in broker.requests if one.key is not ApiKey.API_VERSIONS]
+    return [request.key for request in broker.requests if request.key is not ApiKey.API_VERSIONS]
 
 
 def test_loading_coordinator_is_retried_and_a_moved_one_looked_up() -> None:
     responses = [dead(LOADING), dead(NOT_COORDINATOR), dead()]
-    coordinators = [found(LOADING), found()]
+    coordinators = [coordinator_response(LOADING), coordinator_response()]
     script = {ApiKey.DESCRIBE_GROUPS: responses, ApiKey.FIND_COORDINATOR: coordinators}
     words = ["--describe", "--group", "g", "--state"]
     with broker_of(script) as broker:
@@ -264,7 +264,7 @@ def test_offsets_are_fetched_from_a_broker_without_batched_groups() -> None:
 )
 def test_error_of_offset_fetch_is_raised(coordinator: int, fetch: int, problem: str) -> None:
     script = {
-        ApiKey.FIND_COORDINATOR: [found(coordinator)],
+        ApiKey.FIND_COORDINATOR: [coordinator_response(coordinator)],
         ApiKey.OFFSET_FETCH: [fetched(fetch)],
     }
     with broker_of(script) as broker:

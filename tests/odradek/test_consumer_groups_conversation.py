@@ -30,8 +30,8 @@ Apache = tuple[str, Path]
 
 def test_our_tool_with_our_broker_prints_the_recorded_lines(tmp_path: Path) -> None:
     with odradek_broker(tmp_path, overrides=NO_DELAY) as broker, scene(broker.address, tmp_path):
-        said = play(our_tool, broker.address, command_lines(), tmp_path)
-    assert comparable(said) == comparable(RECORDED.read_text())
+        output = play(our_tool, broker.address, command_lines(), tmp_path)
+    assert comparable(output) == comparable(RECORDED.read_text())
 
 
 @pytest.fixture(scope="module")
@@ -68,11 +68,11 @@ def test_both_tools_with_apache_kafka_read_and_write_equal_files_and_print_the_s
     assert len(exported(before)) == 15
     for ours_reads, scenario in ((True, "--to-latest"), (False, "--shift-by -1")):
         reader, writer = (our_tool, tool) if ours_reads else (tool, our_tool)
-        said = play(writer, address, [f"{export} {scenario}"], folder)
-        (folder / "exported.csv").write_text("\n".join(exported(said)))
+        output = play(writer, address, [f"{export} {scenario}"], folder)
+        (folder / "exported.csv").write_text("\n".join(exported(output)))
         taken = f"--reset-offsets {groups} --from-file @/exported.csv --execute --export"
-        assert exported(play(reader, address, [taken], folder)) == exported(said)
-        assert exported(play(writer, address, current, folder)) == exported(said)
+        assert exported(play(reader, address, [taken], folder)) == exported(output)
+        assert exported(play(writer, address, current, folder)) == exported(output)
     # Restore the offsets, from a file of a single group, which has no column for the group.
     for group in groups.replace("--group ", "").split():
         rows = [row.split(",", 1) for row in exported(before)]
@@ -81,5 +81,5 @@ def test_both_tools_with_apache_kafka_read_and_write_equal_files_and_print_the_s
         taken = f"--reset-offsets --group {group} --from-file @/exported.csv --execute"
         play(our_tool, address, [taken], folder)
     assert comparable(play(tool, address, current, folder)) == comparable(before)
-    said = play(our_tool, address, command_lines(), folder)
-    assert comparable(said) == comparable(RECORDED.read_text())
+    output = play(our_tool, address, command_lines(), folder)
+    assert comparable(output) == comparable(RECORDED.read_text())

@@ -72,8 +72,8 @@ def test_broker_describes_itself(broker: Broker) -> None:
 def test_wrong_request_is_refused_with_one_clear_line(
     broker: Broker, method: str, path: str, body: bytes | None, status: int, text: str
 ) -> None:
-    found, content = ask(broker, method, path, body)
-    assert found == status
+    code, content = ask(broker, method, path, body)
+    assert code == status
     assert text in content["error"]
     assert "\n" not in content["error"]
 
@@ -177,9 +177,9 @@ def test_connections_beyond_the_limit_are_closed_and_others_served() -> None:
             return connections.enter_context(socket.create_connection((host, int(port)), WAIT_S))
 
         held = [connected() for _ in range(CONNECTIONS_MAX)]
-        for one in held:
-            one.sendall(f"GET /broker HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
-        assert all(one.recv(100).startswith(b"HTTP/1.1 200") for one in held)
+        for connection in held:
+            connection.sendall(f"GET /broker HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
+        assert all(connection.recv(100).startswith(b"HTTP/1.1 200") for connection in held)
         assert connected().recv(100) == b""
 
 
@@ -221,8 +221,8 @@ def test_port_that_is_taken_ends_the_start_with_one_line() -> None:
 def test_segments_in_braces_are_arguments() -> None:
     routes = Routes()
     routes.add("DELETE", "/faults/{id}", "end it", lambda arguments: arguments.integer("id"))
-    route, found = routes.find("DELETE", "/faults/7")
-    assert route.run(Arguments(found)) == 7
+    route, values = routes.find("DELETE", "/faults/7")
+    assert route.run(Arguments(values)) == 7
     for path in ("/faults", "/faults/", "/faults/7/8"):
         with pytest.raises(ControlError) as error:
             routes.find("DELETE", path)

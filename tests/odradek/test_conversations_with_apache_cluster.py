@@ -38,8 +38,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
 def test_our_tools_with_apache_kafka_print_the_recorded_lines(
     cluster: TestCluster, tmp_path: Path, name: str
 ) -> None:
-    said = play(our_tool, cluster, name, tmp_path)
-    assert comparable(said) == comparable(recorded(name).read_text())
+    output = play(our_tool, cluster, name, tmp_path)
+    assert comparable(output) == comparable(recorded(name).read_text())
 
 
 @pytest.mark.slow
@@ -47,8 +47,8 @@ def test_our_tools_with_apache_kafka_print_the_recorded_lines(
 def test_apaches_tools_with_apache_kafka_print_the_recorded_lines(
     cluster: TestCluster, silent_apache_tools: ApacheTools, tmp_path: Path, name: str
 ) -> None:
-    said = play(silent_apache_tools, cluster, name, tmp_path)
-    assert comparable(said) == comparable(recorded(name).read_text())
+    output = play(silent_apache_tools, cluster, name, tmp_path)
+    assert comparable(output) == comparable(recorded(name).read_text())
 
 
 QUOTA_ENTITIES = (

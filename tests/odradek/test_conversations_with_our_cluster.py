@@ -50,17 +50,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
         yield cluster
 
 
-def _sorted_configs(found: re.Match[str]) -> str:
-    configs = re.split(r",(?=[a-z])", found[1] or "")
-    return " " + ",".join(sorted(one for one in configs if one != "min.insync.replicas=1"))
+def _sorted_configs(match: re.Match[str]) -> str:
+    configs = re.split(r",(?=[a-z])", match[1] or "")
+    return " " + ",".join(sorted(config for config in configs if config != "min.insync.replicas=1"))
 
 
 @pytest.mark.parametrize("name", SERVED)
 def test_our_tools_with_our_brokers_print_the_recorded_lines(
     cluster: TestCluster, tmp_path: Path, name: str
 ) -> None:
-    said = play(our_tool, cluster, name, tmp_path)
-    assert comparable(as_our_brokers_say_it(said)) == comparable(
+    output = play(our_tool, cluster, name, tmp_path)
+    assert comparable(as_our_brokers_say_it(output)) == comparable(
         as_our_brokers_say_it(recorded(name).read_text())
     )
 
@@ -70,8 +70,8 @@ def test_our_tools_with_our_brokers_print_the_recorded_lines(
 def test_apaches_tools_with_our_brokers_print_the_recorded_lines(
     cluster: TestCluster, silent_apache_tools: ApacheTools, tmp_path: Path, name: str
 ) -> None:
-    said = play(silent_apache_tools, cluster, name, tmp_path)
-    assert comparable(as_our_brokers_say_it(said)) == comparable(
+    output = play(silent_apache_tools, cluster, name, tmp_path)
+    assert comparable(as_our_brokers_say_it(output)) == comparable(
         as_our_brokers_say_it(recorded(name).read_text())
     )
 

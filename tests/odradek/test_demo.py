@@ -54,10 +54,15 @@ def test_isr_cut_prints_offsets_while_the_network_is_cut_and_passes(tmp_path: Pa
     lines = done.stdout.splitlines()
     assert (done.returncode, lines[-1]) == (0, "PASS"), done.stdout + done.stderr
     seen = [
-        (one["network"], one["isr"], int(one["hw"]), [int(end) for end in one["ends"].split(":")])
+        (
+            match["network"],
+            match["isr"],
+            int(match["hw"]),
+            [int(end) for end in match["ends"].split(":")],
+        )
         for line in lines
         if (
-            one := re.search(
+            match := re.search(
                 r"network (?P<network>\w+) +ISR (?P<isr>\S+) +HW +(?P<hw>\d+) +LEO 0:(?P<ends>\S+)",
                 line,
             )

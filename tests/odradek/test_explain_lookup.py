@@ -96,8 +96,8 @@ def test_random_lookups_in_the_files_of_a_running_broker_equal_a_scan(log: Log) 
         offset = chance.randrange(len(log.records) + 20)
         assert log_lookup.look_up_offset(log.folder, offset).offset == log.at_offset(offset)
         time_ms = chance.randrange(first, last)
-        found = log_lookup.look_up_time(log.folder, time_ms)
-        assert found.offset == log.at_time(time_ms), (time_ms, found.hops)
+        result = log_lookup.look_up_time(log.folder, time_ms)
+        assert result.offset == log.at_time(time_ms), (time_ms, result.hops)
 
 
 def test_random_lookups_over_the_wire_equal_a_scan(log: Log) -> None:
@@ -106,8 +106,8 @@ def test_random_lookups_over_the_wire_equal_a_scan(log: Log) -> None:
     client = Client(log.address)
     for _ in range(WIRE_LOOKUPS // 2):
         offset = chance.randrange(len(log.records) + 20)
-        found = wire_lookup.look_up_offset(client, partition, offset)
-        assert found.offset == log.at_offset(offset)
+        result = wire_lookup.look_up_offset(client, partition, offset)
+        assert result.offset == log.at_offset(offset)
         time_ms = chance.randrange(log.records[0][1], log.records[-1][1] + 500)
         assert wire_lookup.look_up_time(client, partition, time_ms).offset == log.at_time(time_ms)
     client.close()

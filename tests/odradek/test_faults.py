@@ -57,7 +57,7 @@ def new_topic(kafka: Broker | Cluster) -> str:
 
 def brokers_known_to(broker: Broker) -> list[int]:
     return broker.with_client(
-        lambda client: sorted(one.node_id for one in client.metadata().brokers)
+        lambda client: sorted(broker.node_id for broker in client.metadata().brokers)
     )
 
 
@@ -78,10 +78,10 @@ def test_fault_over_plain_http(broker: Broker) -> None:
     path = f"/faults/{added['id']}"
     assert http(broker, "GET", f"{path}/wait?timeout_ms=1")[0] == 504
     assert produced(broker, topic) == KafkaError.POLICY_VIOLATION
-    status, found = http(broker, "GET", f"{path}/wait?hits=1&timeout_ms=60000")
-    assert (status, found["hits"], found["used_up"]) == (200, 1, True)
-    assert http(broker, "GET", "/faults")[1] == {"requests": [found], "links": [], "disk": {}}
-    assert http(broker, "DELETE", path) == (200, found)
+    status, fault = http(broker, "GET", f"{path}/wait?hits=1&timeout_ms=60000")
+    assert (status, fault["hits"], fault["used_up"]) == (200, 1, True)
+    assert http(broker, "GET", "/faults")[1] == {"requests": [fault], "links": [], "disk": {}}
+    assert http(broker, "DELETE", path) == (200, fault)
     assert http(broker, "GET", path)[0] == http(broker, "DELETE", path)[0] == 404
     assert produced(broker, topic) == 0
     fields = {"api": "CreateTopics", "topic": "a", "partition": 0, "error": "INVALID_REQUEST"}
@@ -170,8 +170,10 @@ def producer_epochs(broker: Broker, topic: str) -> set[int]:
         ],
     )
     with Wire(broker.bootstrap_servers) as wire:
-        (found,) = wire.call(request, 11).responses[0].partitions
-    return {batch.producer_epoch for batch in iterate_batches(found.records, allow_partial=True)}
+        (partition,) = wire.call(request, 11).responses[0].partitions
+    return {
+        batch.producer_epoch for batch in iterate_batches(partition.records, allow_partial=True)
+    }
 
 
 def test_slow_disk_delays_acknowledgements(broker: Broker) -> None:

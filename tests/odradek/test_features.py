@@ -69,6 +69,6 @@ def test_refused_update_exits_with_1_and_says_why(address: str) -> None:
     ],
 )
 def test_command_line_that_is_wrong_is_refused(words: list[str], code: int, text: str) -> None:
-    found, printed = run("localhost:1", *words)
-    assert found == code
+    exit_code, printed = run("localhost:1", *words)
+    assert exit_code == code
     assert text in printed

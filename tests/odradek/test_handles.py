@@ -39,9 +39,9 @@ def test_requests_are_counted_by_api_version_and_client(broker: Broker) -> None:
     broker.forget_requests()
     for _ in range(3):
         produce(broker.bootstrap_servers, topic, (b"k", b"v"), client_id="counter")
-    found = broker.requests("Produce", client_id="counter")
-    assert sum(found.values()) == 3
-    ((api, version, client_id),) = found
+    counts = broker.requests("Produce", client_id="counter")
+    assert sum(counts.values()) == 3
+    ((api, version, client_id),) = counts
     assert (api, client_id) == ("Produce", "counter")
     assert version >= 3
     assert broker.requests("list_offsets", client_id="counter").total() == 0

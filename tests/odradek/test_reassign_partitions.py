@@ -39,12 +39,14 @@ def brokers(*racks: str | None) -> list[BrokerImage]:
 def test_proposal_keeps_partitions_and_replication_factor(count: int, factor: int) -> None:
     current = {TopicPartition("orders", index): [9] * factor for index in range(count)}
     proposed = propose({**current, BILLS: [7]}, brokers(None, None, None, None))
-    assert {one: len(replicas) for one, replicas in proposed.items()} == {
+    assert {partition: len(replicas) for partition, replicas in proposed.items()} == {
         **dict.fromkeys(current, factor),
         TopicPartition("bills", 0): 1,
     }
     assert all(len(set(replicas)) == len(replicas) for replicas in proposed.values())
-    leaders = [replicas[0] for one, replicas in proposed.items() if one.topic == "orders"]
+    leaders = [
+        replicas[0] for partition, replicas in proposed.items() if partition.topic == "orders"
+    ]
     assert max(map(leaders.count, leaders)) - min(map(leaders.count, range(4))) <= 1
 
 

@@ -33,12 +33,14 @@ Damage = Callable[[Sequence[Path], random.Random], None]
 
 def coordination_files(data: Path) -> list[Path]:
     """Snapshots and journals, oldest first, without renamed ones."""
-    found = [*data.glob("coordination.snapshot.*"), *data.glob("coordination.journal.*")]
-    return sorted((one for one in found if one.suffix[1:].isdecimal()), key=lambda one: one.suffix)
+    files = [*data.glob("coordination.snapshot.*"), *data.glob("coordination.journal.*")]
+    return sorted(
+        (file for file in files if file.suffix[1:].isdecimal()), key=lambda file: file.suffix
+    )
 
 
 def journals(files: Sequence[Path]) -> list[Path]:
-    return [one for one in files if "journal" in one.name]
+    return [file for file in files if "journal" in file.name]
 
 
 def flip_bits(files: Sequence[Path], rng: random.Random) -> None:
@@ -122,7 +124,7 @@ def committed(address: str) -> list[int]:
     consumer = Consumer({"bootstrap.servers": address, "group.id": GROUP})
     try:
         asked = [TopicPartition(TOPIC, partition) for partition in range(3)]
-        return [one.offset for one in consumer.committed(asked, WAIT_S)]
+        return [partition.offset for partition in consumer.committed(asked, WAIT_S)]
     finally:
         consumer.close()
 
@@ -177,8 +179,8 @@ def recover_and_check(broker: BrokerProcess) -> str:
     before = {path: path.read_bytes() for path in coordination_files(broker.data)}
     assert "Nothing was written" in recover(broker)
     assert {path: path.read_bytes() for path in coordination_files(broker.data)} == before
-    said = recover(broker, "--execute")
-    assert "The metadata are written" in said
+    output = recover(broker, "--execute")
+    assert "The metadata are written" in output
     broker.start()
     try:
         assert read(broker.address, RECORDS) == {str(number) for number in range(RECORDS)}
@@ -190,7 +192,7 @@ def recover_and_check(broker: BrokerProcess) -> str:
     finally:
         broker.close()
     assert "There is nothing to do" in recover(broker)
-    return said
+    return output
 
 
 LIKE = {
@@ -212,7 +214,7 @@ def test_start_on_damaged_metadata_names_the_file_and_the_command(
         broker.start()
     assert {path: path.read_bytes() for path in coordination_files(broker.data)} == before
     log = (broker.folder / "broker.log").read_text()
-    (line,) = [one for one in log.splitlines() if one.startswith("odradek: ")]
+    (line,) = [line for line in log.splitlines() if line.startswith("odradek: ")]
     assert f"{broker.data}/coordination." in line
     assert "odradek recover-metadata" in line
     assert "Traceback" not in log
@@ -281,8 +283,8 @@ def test_start_without_coordination_files_reports_folders_and_keeps_them(
         assert broker.stop() == 0
     finally:
         broker.close()
-    said = recover_and_check(broker)
-    assert f"topic {TOPIC}: its settings" in said
+    output = recover_and_check(broker)
+    assert f"topic {TOPIC}: its settings" in output
 
 
 def test_topic_whose_folders_have_lost_its_id_is_recovered(broker: BrokerProcess) -> None:
@@ -291,9 +293,9 @@ def test_topic_whose_folders_have_lost_its_id_is_recovered(broker: BrokerProcess
     for folder in broker.data.glob(f"{TOPIC}-*"):
         (folder / "partition.metadata").write_bytes(b"")
     (broker.data / "backup-20261125").mkdir()
-    said = recover(broker, "--execute")
-    assert f"topic {TOPIC}: a new id, 3 partitions" in said
-    assert "backup-20261125 is left out" in said
+    output = recover(broker, "--execute")
+    assert f"topic {TOPIC}: a new id, 3 partitions" in output
+    assert "backup-20261125 is left out" in output
     broker.start()
     try:
         assert read(broker.address, RECORDS) == {str(number) for number in range(RECORDS)}
@@ -304,6 +306,6 @@ def test_topic_whose_folders_have_lost_its_id_is_recovered(broker: BrokerProcess
 
 
 def test_metadata_in_zookeeper_are_not_recovered_from_folders(broker: BrokerProcess) -> None:
-    said = recover(broker, "--override", "zookeeper.connect=127.0.0.1:2181", "--execute", code=1)
-    assert said.startswith("odradek: the metadata of this broker are in ZooKeeper")
-    assert "Traceback" not in said
+    output = recover(broker, "--override", "zookeeper.connect=127.0.0.1:2181", "--execute", code=1)
+    assert output.startswith("odradek: the metadata of this broker are in ZooKeeper")
+    assert "Traceback" not in output

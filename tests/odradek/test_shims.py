@@ -189,7 +189,7 @@ def test_daemon_serves_until_it_is_stopped_by_its_node_id(folder: Path, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("words", "found"),
+    ("words", "is_broker"),
     [
         (["/usr/bin/python3", "-I", "-m", "odradek", "start", "a.properties"], True),
         (["/usr/bin/python3", "/opt/odradek/bin/odradek", "server-start", "a.properties"], True),
@@ -200,14 +200,14 @@ def test_daemon_serves_until_it_is_stopped_by_its_node_id(folder: Path, tmp_path
     ],
 )
 def test_brokers_are_recognized_by_their_command_line(
-    tmp_path: Path, words: Sequence[str], found: bool
+    tmp_path: Path, words: Sequence[str], is_broker: bool
 ) -> None:
     process = tmp_path / "proc" / "7"
     process.mkdir(parents=True)
     (process / "cmdline").write_text("\0".join([*words, ""]))
     (process / "cwd").symlink_to(tmp_path)
     (tmp_path / "proc" / "uptime").touch()
-    assert bool(server_stop.servers(tmp_path / "proc")) is found
+    assert bool(server_stop.servers(tmp_path / "proc")) is is_broker
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_snapshot_does_not_decide_where_a_broker_listens(snapshot: Path, tmp_pat
         assert broker.bootstrap_servers.startswith("127.0.0.1:")
         with pytest.raises(OSError, match="refused"):
             socket.create_connection(("127.0.0.1", port), timeout=1)
-        assert [one.value for one in broker.records("orders", 2)] == [b"one", b"two"]
+        assert [record.value for record in broker.records("orders", 2)] == [b"one", b"two"]
     assert not (tmp_path / "other").exists()
 
 
@@ -106,10 +106,10 @@ def test_snapshot_with_a_setting_of_another_type_is_refused(
 def test_each_broker_begins_with_the_records_and_offsets_of_the_snapshot(snapshot: Path) -> None:
     for _ in range(2):
         with Broker(snapshot=snapshot) as broker:
-            assert [one.value for one in broker.records("orders", 2)] == [b"one", b"two"]
+            assert [record.value for record in broker.records("orders", 2)] == [b"one", b"two"]
             assert broker.committed_offsets(GROUP) == {("orders", 0): 1}
             produce(broker, b"three", **{"transactional.id": "copier"})
-            assert [one.value for one in broker.records("orders", 3)][2] == b"three"
+            assert [record.value for record in broker.records("orders", 3)][2] == b"three"
 
 
 def test_log_directory_of_a_snapshot_has_no_findings(snapshot: Path, tmp_path: Path) -> None:
@@ -189,8 +189,8 @@ def test_settings_id_and_time_of_the_broker_are_kept_where_none_are_given(tmp_pa
         broker.save(path)
     with Broker({"num.partitions": "4"}, snapshot=path) as broker:
         assert broker.clock.now_ms() >= now_ms
-        found = settings_of(broker)
-        assert (found["num.partitions"], found["log.retention.hours"]) == ("4", "3")
+        values = settings_of(broker)
+        assert (values["num.partitions"], values["log.retention.hours"]) == ("4", "3")
         broker.save(path)
     again = describe(str(path))
     assert again.settings == {"num.partitions": "4", "log.retention.hours": "3"}
@@ -248,7 +248,7 @@ def test_cluster_begins_with_the_records_and_leaders_of_the_snapshot(
 ) -> None:
     with Cluster(snapshot=cluster_snapshot, settings={"min.insync.replicas": "2"}) as cluster:
         assert len(cluster.brokers) == 2
-        assert [one.value for one in cluster.records("orders")] == [b"one", b"two"]
+        assert [record.value for record in cluster.records("orders")] == [b"one", b"two"]
         leader, replicas, in_sync = cluster.replicas("orders")
         assert (leader, replicas, sorted(in_sync)) == (1, [1, 0], [0, 1])
         assert [cluster.replicas(f"alone-{number}").leader for number in range(2)] == [0, 1]
@@ -279,4 +279,4 @@ def test_save_that_fails_keeps_the_data_and_a_second_one_is_refused(
         kafka.save(tmp_path / "orders.snapshot")
         with pytest.raises(BrokerFailed, match="the broker has no data"):
             kafka.save(tmp_path / "again.snapshot")
-    assert [one.name for one in tmp_path.iterdir()] == ["orders.snapshot"]
+    assert [path.name for path in tmp_path.iterdir()] == ["orders.snapshot"]

@@ -100,7 +100,11 @@ def read_json(process: subprocess.Popen[str]) -> Any:
 def test_start_imports_only_what_a_first_request_needs(tmp_path: Path) -> None:
     with started(tmp_path) as (_, modules):
         pass
-    unused = [name for name in modules if f"{name}.".startswith(tuple(f"{one}." for one in UNUSED))]
+    unused = [
+        name
+        for name in modules
+        if f"{name}.".startswith(tuple(f"{package}." for package in UNUSED))
+    ]
     assert not unused
     own = [name for name in modules if name.startswith("odradek.")]
     assert len(own) <= MODULES_MAX, len(own)

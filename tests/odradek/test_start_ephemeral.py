@@ -112,10 +112,10 @@ def test_offsets_topic_of_an_ephemeral_broker_has_one_partition(
         request = FindCoordinatorRequest(key="group", key_type=0)
         while wire.call(request, 3).error_code != ErrorCode.NONE:
             assert monotonic() < deadline
-        (found,) = wire.call(
+        (described,) = wire.call(
             MetadataRequest(topics=[topic], allow_auto_topic_creation=False), 12
         ).topics
-    assert len(found.partitions) == 1
+    assert len(described.partitions) == 1
 
 
 def test_sigterm_during_the_start_leaves_no_data(start: Started, tmp_path: Path) -> None:

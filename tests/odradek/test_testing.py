@@ -160,8 +160,8 @@ def test_records_leave_out_aborted_and_open_transactions(broker: Broker) -> None
     producer.produce(topic, b"open")
     assert producer.flush(WAIT_S) == 0
     assert broker.open_transactions() == ["copier"]
-    assert [one.value for one in broker.records(topic, 1, timeout_s=WAIT_S)] == [b"committed"]
-    everything = [one.value for one in broker.records(topic, committed=False)]
+    assert [record.value for record in broker.records(topic, 1, timeout_s=WAIT_S)] == [b"committed"]
+    everything = [record.value for record in broker.records(topic, committed=False)]
     assert everything == [b"aborted", b"committed", b"open"]
     producer.abort_transaction(WAIT_S)
     assert broker.open_transactions() == []
@@ -256,7 +256,7 @@ def test_cluster_of_three_replicates_to_all_brokers() -> None:
     with Cluster(brokers=3, settings={"min.insync.replicas": "2"}) as cluster:
         topic = cluster.create_topic("replicated")
         produce(cluster.bootstrap_servers, topic, [b"one"], acks="all")
-        assert [one.value for one in cluster.records(topic, 1, timeout_s=WAIT_S)] == [b"one"]
+        assert [record.value for record in cluster.records(topic, 1, timeout_s=WAIT_S)] == [b"one"]
         for broker in cluster.brokers:
             assert (broker.data / f"{topic}-0").is_dir()
         pids = [broker.pid for broker in cluster.brokers]

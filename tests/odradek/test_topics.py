@@ -122,7 +122,7 @@ def reassignments(request: Request) -> bytes:
     )
 
 
-def said(script: dict[ApiKey, list[ScriptedResponse]], *words: str) -> list[str]:
+def output_lines(script: dict[ApiKey, list[ScriptedResponse]], *words: str) -> list[str]:
     """The output lines of a successful command."""
     with scripted_broker(script) as broker:
         result = our_tool(["--bootstrap-server", broker.bootstrap, *words])
@@ -137,7 +137,7 @@ def test_broker_settings_count_as_overrides_and_reassignments_are_shown() -> Non
         ApiKey.LIST_PARTITION_REASSIGNMENTS: [reassignments],
     }
     head = "\tTopic: a\tPartition: "
-    assert said(script, "--describe") == [
+    assert output_lines(script, "--describe") == [
         "Topic: a\tTopicId: ID\tPartitionCount: 2\tReplicationFactor: 2\tConfigs: retention.ms=9",
         f"{head}0\tLeader: 0\tReplicas: 0,5\tIsr: 0\tAdding Replicas: 6\tRemoving Replicas: 5"
         "\tElr: N/A\tLastKnownElr: N/A",
@@ -151,7 +151,7 @@ def test_topics_are_described_in_the_order_of_their_names() -> None:
         ApiKey.METADATA: [metadata(*names, partitions=1)],
         ApiKey.DESCRIBE_CONFIGS: [configs(*names)],
     }
-    lines = [line for line in said(script, "--describe") if not line.startswith("\t")]
+    lines = [line for line in output_lines(script, "--describe") if not line.startswith("\t")]
     assert [line.split("\t")[0] for line in lines] == [
         f"Topic: {name}" for name in ("a", "b", "c", "c-1")
     ]
@@ -163,7 +163,9 @@ def test_leader_that_is_not_alive_is_shown_as_none() -> None:
         ApiKey.DESCRIBE_CONFIGS: [configs("a")],
     }
     line = "\tTopic: a\tPartition: 0\tLeader: none\tReplicas: 0,5\tIsr: 0\tElr: N/A"
-    assert said(script, "--describe", "--unavailable-partitions") == [line + "\tLastKnownElr: N/A"]
+    assert output_lines(script, "--describe", "--unavailable-partitions") == [
+        line + "\tLastKnownElr: N/A"
+    ]
 
 
 def page(cursor: Cursor | None, *partitions: tuple[str, int]) -> ScriptedResponse:
@@ -202,7 +204,7 @@ def test_topics_are_described_in_pages_by_a_broker_that_supports_it() -> None:
             page(None, ("b", 0)),
         ],
     }
-    lines = said(script, "--describe", "--partition-size-limit-per-response", "1")
+    lines = output_lines(script, "--describe", "--partition-size-limit-per-response", "1")
     tail = "Leader: 0\tReplicas: 0\tIsr: 0\tElr: \tLastKnownElr: 5"
     counts = "ReplicationFactor: 1\tConfigs: retention.ms=9"
     assert lines == [
@@ -231,10 +233,10 @@ def test_broker_that_repeats_a_page_is_an_error() -> None:
 
 def test_internal_topics_are_left_out_on_request() -> None:
     script = {ApiKey.METADATA: [metadata("__consumer_offsets", "a")]}
-    assert said(script, "--list") == ["__consumer_offsets", "a"]
-    assert said(script, "--list", "--exclude-internal") == ["a"]
+    assert output_lines(script, "--list") == ["__consumer_offsets", "a"]
+    assert output_lines(script, "--list", "--exclude-internal") == ["a"]
     words = ["--describe", "--topic", "__.*", "--exclude-internal", "--if-exists"]
-    assert said(script, *words) == []
+    assert output_lines(script, *words) == []
 
 
 def test_error_without_a_message_has_the_text_of_its_code() -> None:

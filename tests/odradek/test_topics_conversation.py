@@ -38,8 +38,8 @@ def as_our_broker_says_it(text: str) -> str:
     return re.sub(r"(?<=Configs: )\S+$", _sorted_items, text, flags=re.MULTILINE)
 
 
-def _sorted_items(found: re.Match[str]) -> str:
-    return ",".join(sorted(found[0].split(",")))
+def _sorted_items(match: re.Match[str]) -> str:
+    return ",".join(sorted(match[0].split(",")))
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +72,8 @@ def apache_tool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheTool
 
 
 def test_our_tool_with_our_broker_prints_the_recorded_lines(our_broker: str) -> None:
-    said = play(our_tool, our_broker, command_lines(), "zz0zz")
-    assert as_our_broker_says_it(said) == as_our_broker_says_it(RECORDED.read_text())
+    output = play(our_tool, our_broker, command_lines(), "zz0zz")
+    assert as_our_broker_says_it(output) == as_our_broker_says_it(RECORDED.read_text())
 
 
 @pytest.mark.judge
@@ -93,8 +93,8 @@ def test_apaches_tool_with_apache_kafka_prints_the_recorded_lines(
 def test_apaches_tool_with_our_broker_prints_the_recorded_lines(
     our_broker: str, apache_tool: ApacheTool
 ) -> None:
-    said = play(apache_tool, our_broker, command_lines(), "zz3zz")
-    assert as_our_broker_says_it(said) == as_our_broker_says_it(RECORDED.read_text())
+    output = play(apache_tool, our_broker, command_lines(), "zz3zz")
+    assert as_our_broker_says_it(output) == as_our_broker_says_it(RECORDED.read_text())
 
 
 @pytest.mark.judge
@@ -128,7 +128,9 @@ def make_internal_topic(address: str) -> None:
     client.any_broker(request, FindCoordinatorResponse)
     for _ in range(POLLS_MAX):
         topics = client.metadata(["__consumer_offsets"]).topics
-        if topics[0].partitions and all(one.leader_id == 0 for one in topics[0].partitions):
+        if topics[0].partitions and all(
+            partition.leader_id == 0 for partition in topics[0].partitions
+        ):
             break
     else:
         raise AssertionError("the internal topic does not come")
@@ -142,9 +144,9 @@ def test_topic_is_described_by_the_id_that_describe_prints(
     at = ["--bootstrap-server", apache_broker]
     our_tool([*at, "--create", "--topic", "zz5zz-named", "--partitions", "2"])
     by_name = our_tool([*at, "--describe", "--topic", "zz5zz-named"])
-    found = re.search(r"TopicId: (\S+)", by_name.output)
-    assert found is not None
-    words = ["--describe", "--topic-id", found[1]]
+    match = re.search(r"TopicId: (\S+)", by_name.output)
+    assert match is not None
+    words = ["--describe", "--topic-id", match[1]]
     assert our_tool([*at, *words]) == apache_tool([*at, *words]) == by_name
 
 

@@ -77,8 +77,8 @@ def test_option_with_another_action_is_an_error(
     if action in allowed:
         assert parse_options(words).has(name)
     else:
-        wanted = f'Option "[{name}]" can\'t be used with option "[{action}]"'
-        assert refusal(*words) == wanted
+        expected = f'Option "[{name}]" can\'t be used with option "[{action}]"'
+        assert refusal(*words) == expected
 
 
 @pytest.mark.parametrize("action", ACTIONS)
@@ -137,8 +137,8 @@ def test_assignment_with_numbers_is_an_error_unless_partitions_are_added() -> No
 
 def test_help_precedes_all_checks_but_that_of_unknown_flags() -> None:
     assert refusal() == "Create, delete, describe, or change a topic."
-    wanted = "This tool helps to create, delete, describe, or change a topic."
-    assert refusal("--help") == wanted
-    assert refusal("--version", "--help", "--create") == wanted
+    expected = "This tool helps to create, delete, describe, or change a topic."
+    assert refusal("--help") == expected
+    assert refusal("--version", "--help", "--create") == expected
     assert refusal("--bogus", "--help") == "bogus is not a recognized option"
     assert refusal("--version") == KAFKA_VERSION

@@ -21,8 +21,8 @@ from tests.support.broker_process import odradek_broker
 def test_our_tool_with_our_broker_prints_the_recorded_lines(tmp_path: Path) -> None:
     with odradek_broker(tmp_path, overrides=SETTINGS) as broker:
         make_scene(broker.address)
-        said = play(our_tool, broker.address, command_lines())
-    assert comparable(said) == comparable(RECORDED.read_text())
+        output = play(our_tool, broker.address, command_lines())
+    assert comparable(output) == comparable(RECORDED.read_text())
 
 
 @pytest.mark.judge
@@ -31,16 +31,18 @@ def test_apaches_tool_with_our_broker_prints_the_recorded_lines(
 ) -> None:
     with odradek_broker(tmp_path, overrides=SETTINGS) as broker:
         make_scene(broker.address)
-        said = play(lambda words: silent_apache_tools(TOOL, words), broker.address, command_lines())
-    assert comparable(said) == comparable(RECORDED.read_text())
+        output = play(
+            lambda words: silent_apache_tools(TOOL, words), broker.address, command_lines()
+        )
+    assert comparable(output) == comparable(RECORDED.read_text())
 
 
 @pytest.mark.judge
 def test_our_tool_with_apache_kafka_prints_the_recorded_lines(tmp_path: Path) -> None:
     with apache_node(tmp_path, overrides=SETTINGS) as broker:
         make_scene(broker.address)
-        said = play(our_tool, broker.address, command_lines())
-    assert comparable(said) == comparable(RECORDED.read_text())
+        output = play(our_tool, broker.address, command_lines())
+    assert comparable(output) == comparable(RECORDED.read_text())
 
 
 def at(address: str) -> list[str]:

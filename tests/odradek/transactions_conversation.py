@@ -47,21 +47,21 @@ def play(tool: Tool, address: str, lines: Sequence[str]) -> str:
     returns  a text that does not depend on the address and on times; rows are sorted, since brokers
              list ids and producers in the order of hash maps
     """
-    said = []
+    conversation = []
     for line in lines:
         words = shlex.split(line.removeprefix("!").replace("@", address))
         if not line.startswith("!"):
             words = ["--bootstrap-server", address, *words]
         result = tool(words)
-        said.append(f"$ {line}".rstrip())
+        conversation.append(f"$ {line}".rstrip())
         rows = result.output.splitlines()
         if rows and rows[0].endswith("\t"):
             rows[1:] = sorted(rows[1:])
         shown = ["usage: ..."] if rows and rows[0].startswith("usage: ") else rows
-        said += [f"  {row}".rstrip(" ") for row in shown]
-        said += [f"  ! {text}" for text in _errors(result.errors)]
-        said.append(f"  exit code {as_kafka_exits(result.exit_code)}")
-    return masked("\n".join(said)) + "\n"
+        conversation += [f"  {row}".rstrip(" ") for row in shown]
+        conversation += [f"  ! {text}" for text in _errors(result.errors)]
+        conversation.append(f"  exit code {as_kafka_exits(result.exit_code)}")
+    return masked("\n".join(conversation)) + "\n"
 
 
 def _errors(text: str) -> list[str]:

@@ -26,7 +26,7 @@ OWN_FILE: Final = re.compile(
 )
 """A folder, a file, or `path:name`."""
 PRONOUNS: Final = {"one", "found", "said", "known", "wanted"}
-NOT_YET_NAMED_BY_NOUNS: Final = ("tests/clients/", "tests/odradek/", "tests/pipeline/")
+NOT_YET_NAMED_BY_NOUNS: Final = ("tests/pipeline/",)
 """The folders of tests that still have variables that are called by pronouns."""
 CAMEL_CASE: Final = re.compile(r"[A-Z]+[a-z]\w*")
 SAYS_NOTHING: Final = {"utils", "util", "helpers", "helper", "common", "base", "misc"}

@@ -101,8 +101,8 @@ def test_killed_broker_is_not_available_and_recovers(tmp_path: Path) -> None:
         assert samples["odradek_canary_available", str(victim)] == 0
         assert samples["odradek_canary_availability_ratio", str(victim)] < 1
         cluster.start(victim)
-        found = running.wait_for("change", broker=victim, available=True)
-        assert found["failed_probes"] >= 1
+        change = running.wait_for("change", broker=victim, available=True)
+        assert change["failed_probes"] >= 1
         for number in (1, 2, 3):
             running.wait_for("summary", broker=number, available=True)
         after = running.samples()

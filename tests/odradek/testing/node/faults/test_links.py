@@ -94,7 +94,7 @@ def test_everything_arrives_in_order_and_not_before_its_delay(
     link.pass_time(100)
     link.pipe.send(None)
     link.close()
-    assert [content for _, content in link.delivered] == [*(one for _, one in due), None]
+    assert [content for _, content in link.delivered] == [*(content for _, content in due), None]
     for (due_ms, _), (at_ms, _) in zip(due, link.delivered[:-1], strict=True):
         assert at_ms >= due_ms
         assert not any(begin < at_ms < end for begin, end in cuts)

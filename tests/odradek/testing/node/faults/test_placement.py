@@ -76,9 +76,9 @@ def request_for(api: ApiKey, seed: int) -> Any:
     maker = ValueMaker(f"{api} {seed}", is_small=True)
     request = maker.message(messages_of(api)[0], VERSIONS[api])
     made = [maker.message(messages_of(api)[0], VERSIONS[api]) for _ in range(40)]
-    found = [one for message in made for one in getattr(message, topics) or ()]
-    parts = [part for topic in found for part in getattr(topic, partitions)]
-    elements = found[:3]
+    topics_of_request = [topic for message in made for topic in getattr(message, topics) or ()]
+    parts = [part for topic in topics_of_request for part in getattr(topic, partitions)]
+    elements = topics_of_request[:3]
     assert len(elements) == 3
     for number, topic in enumerate(elements):
         setattr(topic, name, TOPICS[number])
@@ -124,30 +124,35 @@ def test_error_is_in_the_response_of_the_named_partition_only(api: ApiKey) -> No
         request = request_for(api, seed)
         everything = named(request, api)
         topic, partition = everything[seed % len(everything)]
-        wanted: dict[str, str | int] = {"topic": topic, "partition": partition}
+        criteria: dict[str, str | int] = {"topic": topic, "partition": partition}
         if seed % 3 == 0:
-            del wanted["partition"]
+            del criteria["partition"]
         hit = [
-            one
-            for one in everything
-            if one[0] == topic and one[1] == wanted.get("partition", one[1])
+            place_of_error
+            for place_of_error in everything
+            if place_of_error[0] == topic
+            and place_of_error[1] == criteria.get("partition", place_of_error[1])
         ]
         reader = NameReader(request, version, no_name)
-        part, rest = divide(request, wanted, reader)
+        part, rest = divide(request, criteria, reader)
         assert named(part, api) == hit
         assert named(request, api) == everything
         if rest is None:
             assert hit == everything
             continue
-        assert named(rest, api) == [one for one in everything if one not in hit]
+        assert named(rest, api) == [
+            place_of_error for place_of_error in everything if place_of_error not in hit
+        ]
         response = failed(rest, api, ErrorCode.NONE)
         merge(response, failed(part, api, CODE), reader)
         cls = messages_of(api)[1]
         sent = encoder(cls, version)(response)
         response, end = decoder(cls, version)(memoryview(sent), 0)
         assert end == len(sent)
-        assert errors(response, api) == {one: CODE if one in hit else 0 for one in everything}
-        assert len({id(one) for one in getattr(response, PLACES[api][4])}) == 3
+        assert errors(response, api) == {
+            place_of_error: CODE if place_of_error in hit else 0 for place_of_error in everything
+        }
+        assert len({id(result) for result in getattr(response, PLACES[api][4])}) == 3
         assert getattr(response, "error_code", 0) == 0
 
 
@@ -161,8 +166,11 @@ def test_error_is_placed_in_a_response_that_was_made(api: ApiKey) -> None:
         reader = NameReader(request, VERSIONS[api], no_name)
         count = place(response, {"topic": topic, "partition": partition}, CODE, reader)
         assert count == 1
-        found = errors(response, api)
-        assert found == {one: CODE if one == (topic, partition) else 0 for one in everything}
+        codes = errors(response, api)
+        assert codes == {
+            place_of_error: CODE if place_of_error == (topic, partition) else 0
+            for place_of_error in everything
+        }
 
 
 @pytest.mark.parametrize("api", PLACES)
@@ -190,10 +198,10 @@ def test_metadata_of_all_topics_gets_the_error_at_its_topic_or_partition() -> No
 
     request = messages_of(ApiKey.METADATA)[0](topics=None)
     reader = NameReader(request, 9, no_name)
-    one = response()
-    assert place(one, {"topic": "orders", "partition": 4}, CODE, reader) == 1
-    assert one.topics[0].error_code == 0
-    assert one.topics[0].partitions[0].error_code == CODE
+    metadata = response()
+    assert place(metadata, {"topic": "orders", "partition": 4}, CODE, reader) == 1
+    assert metadata.topics[0].error_code == 0
+    assert metadata.topics[0].partitions[0].error_code == CODE
     other = response()
     assert place(other, {"topic": "orders"}, CODE, reader) == 1
     assert other.topics[0].error_code == CODE

@@ -99,14 +99,14 @@ def test_produce_matches_by_topic_partition_and_transactional_id() -> None:
         produce("payments", 1),
         produce("orders", 1, transactional_id="t"),
     ]
-    for wanted, count in (
+    for criteria, count in (
         ({}, 4),
         ({"topic": "orders"}, 3),
         ({"topic": "orders", "partition": 1}, 2),
         ({"transactional_id": "t"}, 1),
         ({"transactional_id": "t", "topic": "payments"}, 0),
     ):
-        fields = {"api": "Produce", "close": True, **wanted}
+        fields = {"api": "Produce", "close": True, **criteria}
         assert hits(fields, ApiKey.PRODUCE, 9, *requests) == count
 
 
@@ -164,13 +164,13 @@ def test_budget_is_used_by_matching_requests_only(
 ) -> None:
     rules = Rules(SERVED)
     rule = rules.add({"api": "Heartbeat", "group": "a", "drop": True, "times": times, "skip": skip})
-    found = [
-        rules.find(ApiKey.HEARTBEAT, 4, None, heartbeat("a" if one else "b"), name_of) is rule
-        for one in matching
+    are_hit = [
+        rules.find(ApiKey.HEARTBEAT, 4, None, heartbeat("a" if is_match else "b"), name_of) is rule
+        for is_match in matching
     ]
-    numbers = [number for number, one in enumerate(matching) if one]
+    numbers = [number for number, is_match in enumerate(matching) if is_match]
     expected = numbers[skip:] if times is None else numbers[skip : skip + times]
-    assert [number for number, one in enumerate(found) if one] == expected
+    assert [number for number, is_hit in enumerate(are_hit) if is_hit] == expected
     assert rule.hits == len(expected)
 
 
@@ -178,8 +178,8 @@ def test_oldest_rule_that_is_not_used_up_applies() -> None:
     rules = Rules(SERVED)
     first = rules.add({"api": "Heartbeat", "drop": True, "times": 1})
     second = rules.add({"api": "Heartbeat", "close": True})
-    found = [rules.find(ApiKey.HEARTBEAT, 4, None, heartbeat("a"), name_of) for _ in range(3)]
-    assert found == [first, second, second]
+    matches = [rules.find(ApiKey.HEARTBEAT, 4, None, heartbeat("a"), name_of) for _ in range(3)]
+    assert matches == [first, second, second]
     rules.remove(second.number)
     assert rules.find(ApiKey.HEARTBEAT, 4, None, heartbeat("a"), name_of) is None
     assert [row["hits"] for row in rules.rows()] == [1]
