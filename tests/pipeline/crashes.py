@@ -254,8 +254,11 @@ def check(address: str, folder: Path, spark: SparkSession, count: int) -> int:
         tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     database.close()
     assert stored == expected
-    numbers = [range(one, count, MERCHANTS) for one in range(MERCHANTS)]
-    assert sorted(totals) == [(f"m{one[0]}", len(one), sum(one)) for one in numbers]
+    numbers = [range(merchant, count, MERCHANTS) for merchant in range(MERCHANTS)]
+    assert sorted(totals) == [
+        (f"m{numbers_of_merchant[0]}", len(numbers_of_merchant), sum(numbers_of_merchant))
+        for numbers_of_merchant in numbers
+    ]
     assert sorted(tables) == [("orders",), ("totals",)], "a staging table was left"
     copied = [json.loads(value)["id"] for value in read_topic(address, "copied")]
     assert sorted(set(copied)) == list(range(count))
@@ -264,7 +267,9 @@ def check(address: str, folder: Path, spark: SparkSession, count: int) -> int:
 
 def read_topic(address: str, topic: str) -> list[bytes]:
     """The values of all present records."""
-    return [value for one in read_records(address, topic) if (value := one.value()) is not None]
+    return [
+        value for record in read_records(address, topic) if (value := record.value()) is not None
+    ]
 
 
 def read_records(address: str, topic: str) -> list[Message]:
@@ -275,14 +280,17 @@ def read_records(address: str, topic: str) -> list[Message]:
     try:
         partitions = list(consumer.list_topics(topic, READ_TIMEOUT_S).topics[topic].partitions)
         ends = {
-            one: watermarks(consumer, topic, one, timeout_s=READ_TIMEOUT_S)[1] for one in partitions
+            partition: watermarks(consumer, topic, partition, timeout_s=READ_TIMEOUT_S)[1]
+            for partition in partitions
         }
-        consumer.assign([TopicPartition(topic, one, OFFSET_BEGINNING) for one in partitions])
-        found: list[Message] = []
+        consumer.assign(
+            [TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions]
+        )
+        records: list[Message] = []
         deadline_s = monotonic() + READ_TIMEOUT_S
-        while len(found) < sum(ends.values()):
-            assert monotonic() < deadline_s, f"{len(found)} of {ends} were read"
-            found += [one for one in consumer.consume(1000, 0.5) if one.error() is None]
-        return found
+        while len(records) < sum(ends.values()):
+            assert monotonic() < deadline_s, f"{len(records)} of {ends} were read"
+            records += [record for record in consumer.consume(1000, 0.5) if record.error() is None]
+        return records
     finally:
         consumer.close()

@@ -98,16 +98,16 @@ def outcome(spark: SparkSession, values: Sequence[bytes | None], **settings: Any
     rows = spark.createDataFrame(list(enumerate(values)), "id INT, value BINARY")
     keyed = rows.selectExpr("id", "value", "cast(cast(id as string) as binary) as key")
     good, bad = parse_rows(keyed, step)
-    found: dict[int, Any] = {row.id: tuple(row)[1:] for row in good.collect()}
+    outcomes: dict[int, Any] = {row.id: tuple(row)[1:] for row in good.collect()}
     for row in bad.collect():
         number = int(row.key)
-        assert number not in found, "a row is good or bad"
+        assert number not in outcomes, "a row is good or bad"
         assert row.value == values[number], "a dead letter is what came"
-        found[number] = {one.key: bytes(one.value).decode() for one in row.headers}[
+        outcomes[number] = {header.key: bytes(header.value).decode() for header in row.headers}[
             "odradek.reason"
         ]
-    assert len(found) == len(values), "no row is lost"
-    return [found[number] for number in range(len(values))]
+    assert len(outcomes) == len(values), "no row is lost"
+    return [outcomes[number] for number in range(len(values))]
 
 
 def moment(value: datetime) -> datetime:

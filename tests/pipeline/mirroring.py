@@ -132,20 +132,20 @@ def grow(address: str, topic: str, partitions: int) -> None:
 def partitions_of(address: str) -> dict[str, int]:
     """Topic -> number of partitions."""
     listed = AdminClient({"bootstrap.servers": address}).list_topics(timeout=TIMEOUT_S)
-    return {topic: len(one.partitions) for topic, one in listed.topics.items()}
+    return {topic: len(description.partitions) for topic, description in listed.topics.items()}
 
 
 def send(address: str, topic: str, records: Iterable[Sent]) -> None:
     """Write records, in order within each partition."""
     producer = Producer({"bootstrap.servers": address, "enable.idempotence": True})
-    for one in records:
+    for record in records:
         producer.produce(
             topic,
-            value=one.value,
-            key=one.key,
-            partition=one.partition,
-            timestamp=one.timestamp_ms,
-            headers=list(one.headers),
+            value=record.value,
+            key=record.key,
+            partition=record.partition,
+            timestamp=record.timestamp_ms,
+            headers=list(record.headers),
         )
         producer.poll(0)
     assert producer.flush(TIMEOUT_S) == 0
@@ -166,28 +166,32 @@ def content(
             "isolation.level": isolation,
         }
     )
-    consumer.assign([TopicPartition(topic, one, OFFSET_BEGINNING) for one in range(count)])
-    found: dict[int, list[Sent]] = {one: [] for one in range(count)}
-    left = set(found)
+    consumer.assign(
+        [TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(count)]
+    )
+    records: dict[int, list[Sent]] = {partition: [] for partition in range(count)}
+    left = set(records)
     deadline_s = monotonic() + TIMEOUT_S
     while left and monotonic() < deadline_s:
-        one = consumer.poll(0.5)
-        if one is None:
+        record = consumer.poll(0.5)
+        if record is None:
             continue
-        partition = one.partition()
+        partition = record.partition()
         assert partition is not None
-        error = one.error()
+        error = record.error()
         if error is not None:
             if error.code() == KafkaError._PARTITION_EOF:
                 left.discard(partition)
             continue
-        headers = one.headers() or []
+        headers = record.headers() or []
         assert isinstance(headers, list)
-        timestamp_ms = one.timestamp()[1]
-        found[partition].append(Sent(partition, one.value(), one.key(), timestamp_ms, headers))
+        timestamp_ms = record.timestamp()[1]
+        records[partition].append(
+            Sent(partition, record.value(), record.key(), timestamp_ms, headers)
+        )
     consumer.close()
     assert not left, f"{topic} was not read to its end"
-    return found
+    return records
 
 
 def committed(address: str, group: str, topic: str) -> dict[int, int]:
@@ -196,9 +200,9 @@ def committed(address: str, group: str, topic: str) -> dict[int, int]:
     asked = [ConsumerGroupTopicPartitions(group)]
     response = admin.list_consumer_group_offsets(asked)[group].result(TIMEOUT_S)
     return {
-        one.partition: one.offset
-        for one in response.topic_partitions
-        if one.topic == topic and one.offset >= 0
+        partition.partition: partition.offset
+        for partition in response.topic_partitions
+        if partition.topic == topic and partition.offset >= 0
     }
 
 

@@ -68,5 +68,5 @@ def faults(text: str, model: type[PipelineSpec | Mirror] = PipelineSpec) -> list
     """What an editor marks: the places of errors."""
     schema = json_schema(model)
     validator: Any = validator_for(schema)(schema)
-    found = validator.iter_errors(tomllib.loads(text))
-    return [".".join(map(str, error.absolute_path)) for error in found]
+    errors = validator.iter_errors(tomllib.loads(text))
+    return [".".join(map(str, error.absolute_path)) for error in errors]

@@ -168,7 +168,7 @@ def test_cases_pass_for_records_files_tables_and_streams(folder: Path, spark: Sp
 
 
 def test_differences_are_shown_by_row_and_column(folder: Path, spark: SparkSession) -> None:
-    said = run(
+    output = run(
         folder,
         spark,
         """\
@@ -189,7 +189,7 @@ given.orders = []
 expected.per_shop = []
 """,
     )
-    assert said.splitlines()[:-1] == [
+    assert output.splitlines()[:-1] == [
         "cases have failed",
         "FAILED  shops.test.toml: line 1: wrong",
         '    returns: differs     {"shop": "a", "amount": 1.0, "at": null}: '
@@ -198,12 +198,12 @@ expected.per_shop = []
         '    returns: unexpected  {"shop": "b", "amount": 2.0, "at": null}',
         "FAILED  shops.test.toml: line 11: fails",
     ]
-    assert "steps.per_shop: " in said.splitlines()[-1]
-    assert "none" in said.splitlines()[-1]
+    assert "steps.per_shop: " in output.splitlines()[-1]
+    assert "none" in output.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
-    ("cases", "said"),
+    ("cases", "message"),
     [
         ("", "case: must be given"),
         (
@@ -232,8 +232,8 @@ expected.per_shop = []
         ),
     ],
 )
-def test_errors_of_case_files_have_their_lines(folder: Path, cases: str, said: str) -> None:
-    assert said in problems(folder, cases)
+def test_errors_of_case_files_have_their_lines(folder: Path, cases: str, message: str) -> None:
+    assert message in problems(folder, cases)
 
 
 def test_command_needs_a_file_of_cases(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -243,21 +243,21 @@ def test_command_needs_a_file_of_cases(folder: Path, capsys: pytest.CaptureFixtu
 
 
 def test_given_rows_that_no_source_has_fail_the_case(folder: Path, spark: SparkSession) -> None:
-    said = run(
+    output = run(
         folder,
         spark,
         '[[case]]\nname = "a"\ngiven.orders = [{ offst = 1 }]\nexpected.orders = []\n',
     )
-    assert "a record has no 'offst'; it has: key, value, topic, partition, offset" in said
+    assert "a record has no 'offst'; it has: key, value, topic, partition, offset" in output
     (folder / "rows.json").write_text('{"a": 1}\n[2]\n')
-    said = run(
+    output = run(
         folder,
         spark,
         '[[case]]\nname = "a"\ngiven.returns = "rows.json"\nexpected.returns = []\n',
     )
-    assert said.endswith("rows.json: line 2: not a JSON object")
-    said = run(folder, spark, '[[case]]\nname = "a"\ngiven = {}\nexpected.placed = []\n')
-    assert said.endswith("towns: a jdbc source needs a row, which gives it columns")
+    assert output.endswith("rows.json: line 2: not a JSON object")
+    output = run(folder, spark, '[[case]]\nname = "a"\ngiven = {}\nexpected.placed = []\n')
+    assert output.endswith("towns: a jdbc source needs a row, which gives it columns")
 
 
 @pytest.mark.parametrize(
@@ -345,7 +345,7 @@ def test_integers_and_decimals_of_rows_and_records_are_compared_exactly(
         ("id", "9007199254740992", "1234567890123456.13"),
         ("amount", "9007199254740993", "1234567890123456.12"),
     ):
-        said = run(tmp_path, spark, cases(number, amount))
+        output = run(tmp_path, spark, cases(number, amount))
         given, expected = (
             ("9007199254740993", number)
             if name == "id"
@@ -354,8 +354,8 @@ def test_integers_and_decimals_of_rows_and_records_are_compared_exactly(
                 amount,
             )
         )
-        assert f": {name} is {given}, expected {expected}" in said
-        assert "out: missing" in said
+        assert f": {name} is {given}, expected {expected}" in output
+        assert "out: missing" in output
 
 
 def test_order_counts_where_a_case_says_so() -> None:

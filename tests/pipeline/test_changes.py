@@ -106,10 +106,10 @@ def test_debezium_changes_of_rows_end_in_the_table_and_others_in_dead_letters(
         sent.append((b"%d" % key, json.dumps(value).encode()))
         if event["op"] == "d":
             sent.append((b"%d" % key, None))
-    found = stored(spark, broker.address, tmp_path, "debezium", DEBEZIUM, sent, BAD)
-    assert found == sorted((row["id"], row["name"], row["credit"]) for row in table.values())
+    rows = stored(spark, broker.address, tmp_path, "debezium", DEBEZIUM, sent, BAD)
+    assert rows == sorted((row["id"], row["name"], row["credit"]) for row in table.values())
     letters = read_records(broker.address, "debezium-rejects")
-    reasons = {one.value(): dict(one.headers() or [])["odradek.reason"] for one in letters}
+    reasons = {letter.value(): dict(letter.headers() or [])["odradek.reason"] for letter in letters}
     assert reasons == {value: reason.encode() for value, reason in BAD}
 
 
@@ -128,8 +128,8 @@ def test_tombstones_of_a_compacted_topic_delete_rows(
             table[key] = (f"n{number}", number / 4)
             value = json.dumps(dict(zip(("name", "credit"), table[key], strict=True))).encode()
         sent.append((b"%d" % key, value))
-    found = stored(spark, broker.address, tmp_path, "compacted", COMPACTED, sent)
-    assert found == sorted((key, *row) for key, row in table.items())
+    rows = stored(spark, broker.address, tmp_path, "compacted", COMPACTED, sent)
+    assert rows == sorted((key, *row) for key, row in table.items())
 
 
 UNKNOWN = "__debezium_unavailable_value"
@@ -142,16 +142,18 @@ def test_placeholders_are_never_texts_in_a_table(
         {"op": "c", "after": {"id": 1, "name": "a", "credit": 1.5}},
         {"op": "u", "after": {"id": 1, "name": UNKNOWN, "credit": 2.5}},
     ]
-    sent: list[tuple[bytes, bytes | None]] = [(b"1", json.dumps(one).encode()) for one in events]
-    found = stored(spark, broker.address, tmp_path / "rejected", "rejected", DEBEZIUM, sent)
-    assert found == [(1, "a", 1.5)]
+    sent: list[tuple[bytes, bytes | None]] = [
+        (b"1", json.dumps(event).encode()) for event in events
+    ]
+    rows = stored(spark, broker.address, tmp_path / "rejected", "rejected", DEBEZIUM, sent)
+    assert rows == [(1, "a", 1.5)]
     (letter,) = read_records(broker.address, "rejected-rejects")
     headers = dict(letter.headers() or [])
     assert headers["odradek.reason"] == b"name is not known: a placeholder"
     keeping = DEBEZIUM + 'unavailable = "keep"\n'
     sinks = FILE + 'keep_by = "unavailable"\n'
-    found = stored(spark, broker.address, tmp_path / "kept", "kept", keeping, sent, file=sinks)
-    assert found == [(1, "a", 2.5)]
+    rows = stored(spark, broker.address, tmp_path / "kept", "kept", keeping, sent, file=sinks)
+    assert rows == [(1, "a", 2.5)]
 
 
 def stored(
@@ -179,7 +181,7 @@ def stored(
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ('format = "json"', 'format = "csv"', 'envelope needs format = "json"'),
         ("credit DOUBLE", "deleted BOOLEAN", "a column deleted is added"),
@@ -190,8 +192,8 @@ def stored(
         ('tombstones = "drop"', 'unavailable_placeholder = "hex:x"', "no hexadecimal digits"),
     ],
 )
-def test_mistakes_are_reported(tmp_path: Path, old: str, new: str, said: str) -> None:
+def test_mistakes_are_reported(tmp_path: Path, old: str, new: str, message: str) -> None:
     text = FILE.replace("{steps}", DEBEZIUM).format(address="h:1", topic="t")
     assert old in text
-    with pytest.raises(SpecError, match=said):
+    with pytest.raises(SpecError, match=message):
         parse(text.replace(old, new), tmp_path / "my.toml")

@@ -64,20 +64,26 @@ group_by = ["{group}"]
 aggregates = {{ n = "{aggregate}" }}"""
 
 
-def found(step: str, *, more: str = SINK) -> list[str]:
+def findings_of(step: str, *, more: str = SINK) -> list[str]:
     """The mistakes and warnings that a step has."""
     text = f"{HEAD}[steps.tried]\n{step}\n{more}"
     analysis = analyse(parse(text, Path("my.toml")), Path())
     return [
-        ("WARN " if one.is_warning else "") + ".".join(map(str, one.where)) + ": " + one.text
-        for one in analysis.findings
+        ("WARN " if finding.is_warning else "")
+        + ".".join(map(str, finding.where))
+        + ": "
+        + finding.text
+        for finding in analysis.findings
     ]
 
 
 def of_expression(text: str) -> list[str]:
     """The mistakes in an expression."""
     quoted = f"'''{text}'''"
-    return [one.removeprefix("steps.tried.columns.x: ") for one in found(MAP.format(quoted))]
+    return [
+        finding.removeprefix("steps.tried.columns.x: ")
+        for finding in findings_of(MAP.format(quoted))
+    ]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
@@ -92,7 +98,7 @@ def test_pipeline_of_the_demo_has_no_mistakes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expression", "said"),
+    ("expression", "message"),
     [
         ("amont * 2", "there is no column 'amont'; did you mean amount? there are: id, amount, "),
         ("address.twon", "address has no field 'twon'; did you mean town? there are: town, zip"),
@@ -102,9 +108,9 @@ def test_pipeline_of_the_demo_has_no_mistakes() -> None:
         ("transform(tags, t -> concat(t, custmer))", "there is no column 'custmer'; did you mean"),
     ],
 )
-def test_mistakes_in_expressions_are_found(expression: str, said: str) -> None:
-    (one,) = of_expression(expression)
-    assert one.startswith(said)
+def test_mistakes_in_expressions_are_found(expression: str, message: str) -> None:
+    (finding,) = of_expression(expression)
+    assert finding.startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +140,7 @@ def test_valid_expressions_have_no_mistakes(expression: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("step", "said"),
+    ("step", "message"),
     [
         ('kind = "filter"\nfrom = "parsed"\nwhere = "customer"', "where: is STRING, and a condi"),
         ('kind = "filter"\nfrom = "parsed"\nmatches = { custmer = "c" }', "matches.custmer: there"),
@@ -188,9 +194,9 @@ def test_valid_expressions_have_no_mistakes(expression: str) -> None:
         ),
     ],
 )
-def test_mistakes_in_steps_are_found(step: str, said: str) -> None:
-    (one,) = found(step)
-    assert one.startswith(f"steps.tried.{said}")
+def test_mistakes_in_steps_are_found(step: str, message: str) -> None:
+    (finding,) = findings_of(step)
+    assert finding.startswith(f"steps.tried.{message}")
 
 
 @pytest.mark.parametrize(
@@ -215,11 +221,11 @@ def test_mistakes_in_steps_are_found(step: str, said: str) -> None:
 )
 def test_valid_queries_have_no_mistakes(query: str) -> None:
     step = f'kind = "sql"\nquery = """{query}"""'
-    assert [one for one in found(step) if not one.startswith("WARN")] == []
+    assert [finding for finding in findings_of(step) if not finding.startswith("WARN")] == []
 
 
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "message"),
     [
         ("SELECT count(*) AS c FROM parsed GROUP BY window(at, '1 minute')", None),
         (
@@ -236,30 +242,31 @@ def test_valid_queries_have_no_mistakes(query: str) -> None:
         ("SELECT count(cust) AS c FROM parsed GROUP BY window(at, '1 minute')", "no column 'cust'"),
     ],
 )
-def test_queries_that_group_by_a_window_are_checked(query: str, said: str | None) -> None:
-    findings = found(f'kind = "sql"\nquery = """{query}"""')
-    assert len(findings) == (said is not None), findings
-    assert said is None or said in findings[0]
+def test_queries_that_group_by_a_window_are_checked(query: str, message: str | None) -> None:
+    findings = findings_of(f'kind = "sql"\nquery = """{query}"""')
+    assert len(findings) == (message is not None), findings
+    assert message is None or message in findings[0]
 
 
 def test_columns_of_a_table_of_a_database_are_unknown_and_no_mistakes() -> None:
     assert (
-        found('kind = "map"\nfrom = "shops"\ncolumns = { x = "upper(owner) || town.name" }') == []
+        findings_of('kind = "map"\nfrom = "shops"\ncolumns = { x = "upper(owner) || town.name" }')
+        == []
     )
     types = "SELECT id, owner AS o FROM parsed JOIN shops ON owner = customer"
     more = f'[steps.next]\nkind = "filter"\nfrom = "tried"\nwhere = "oo = 1"\n{SINK}'
-    (one,) = found(f'kind = "sql"\nquery = "{types}"', more=more)
-    assert one == "steps.next.where: there is no column 'oo'; there are: id, o"
+    (finding,) = findings_of(f'kind = "sql"\nquery = "{types}"', more=more)
+    assert finding == "steps.next.where: there is no column 'oo'; there are: id, o"
 
 
 def test_columns_of_python_functions_are_followed_and_those_of_python_steps_unknown() -> None:
     udf = 'kind = "udf"\nfrom = "parsed"\nfunction = "m:f"\ninputs = ["{}"]\ncolumn = "near"\n'
     more = f'[steps.next]\nkind = "filter"\nfrom = "tried"\nwhere = "near"\n{SINK}'
-    (one,) = found(udf.format("id") + 'returns = "DOUBLE"', more=more)
-    assert one == "steps.next.where: is DOUBLE, and a condition is BOOLEAN"
-    (one,) = found(udf.format("idd") + 'returns = "BOOLEAN"', more=more)
-    assert one.startswith("steps.tried.inputs.0: there is no column 'idd'")
-    assert found('kind = "python"\nfrom = "parsed"\nstep = "m:f"', more=more) == []
+    (finding,) = findings_of(udf.format("id") + 'returns = "DOUBLE"', more=more)
+    assert finding == "steps.next.where: is DOUBLE, and a condition is BOOLEAN"
+    (finding,) = findings_of(udf.format("idd") + 'returns = "BOOLEAN"', more=more)
+    assert finding.startswith("steps.tried.inputs.0: there is no column 'idd'")
+    assert findings_of('kind = "python"\nfrom = "parsed"\nstep = "m:f"', more=more) == []
 
 
 def findings_of_settings(*names: str) -> dict[str, str]:
@@ -277,7 +284,11 @@ def test_settings_without_the_prefix_of_spark_are_found() -> None:
 
 
 def test_settings_are_compared_with_those_of_spark() -> None:
-    known = ("spark.executor.memory", "spark.sql.shuffle.partitions", "spark.eventLog.enabled")
+    settings_of_spark = (
+        "spark.executor.memory",
+        "spark.sql.shuffle.partitions",
+        "spark.eventLog.enabled",
+    )
     settings = {
         "spark.sql.shufle.partitions": "did you mean spark.sql.shuffle.partitions?",
         "spark.executer.memory": "did you mean spark.executor.memory?",
@@ -288,7 +299,9 @@ def test_settings_are_compared_with_those_of_spark() -> None:
         "spark.of.another": None,
         "fs.s3a.endpoint": None,
     }
-    findings = {finding.where[-1]: finding for finding in check_settings(settings, known)}
+    findings = {
+        finding.where[-1]: finding for finding in check_settings(settings, settings_of_spark)
+    }
     for name, expected in settings.items():
         assert (name in findings) == (expected is not None)
         if expected is not None:
@@ -313,7 +326,7 @@ def test_command_prints_a_line_for_each_mistake(
     assert main(["check", str(path)]) == BAD_FILE
     lines = capsys.readouterr().err.splitlines()
     line = path.read_text().splitlines().index("[steps.tried]") + 4
-    assert [one.partition("; ")[0] for one in lines] == [
+    assert [line.partition("; ")[0] for line in lines] == [
         f"{path}: line {line}: steps.tried.columns.x: there is no column 'cust'",
         f"{path}: line {line}: steps.tried.columns.x: there is no column 'amont'",
     ]

@@ -70,12 +70,14 @@ def test_missing_file_and_file_of_another_command_are_errors(
         assert capsys.readouterr().err == f"{path}: No such file or directory\n"
     path.write_text(file("localhost:1", "localhost:2", name="m", pattern="t"))
     assert main(["check", str(path)]) == BAD_FILE
-    said = "a file with a table [mirror] is for: odradek pipeline mirror, with --check to check it"
-    assert capsys.readouterr().err == f"{path}: {said}\n"
+    message = (
+        "a file with a table [mirror] is for: odradek pipeline mirror, with --check to check it"
+    )
+    assert capsys.readouterr().err == f"{path}: {message}\n"
     path.write_text(GOOD)
     assert main(["mirror", str(path), "--check"]) == BAD_FILE
-    said = "a file with a table [pipeline] is for: odradek pipeline run, or check"
-    assert capsys.readouterr().err == f"{path}: {said}\n"
+    message = "a file with a table [pipeline] is for: odradek pipeline run, or check"
+    assert capsys.readouterr().err == f"{path}: {message}\n"
 
 
 @pytest.mark.parametrize(
@@ -166,7 +168,7 @@ def test_invalid_duration_is_an_error_with_an_example(given: str) -> None:
 
 def test_unavailable_cluster_is_reported_once_and_its_return_once() -> None:
     address = f"127.0.0.1:{free_port()}"
-    said: list[str] = []
+    lines: list[str] = []
     times_s = iter([1_767_225_600.0, 1_767_225_642.4])
     here = socket.create_server(("127.0.0.1", 0))
     other = Cluster(bootstrap_servers=f"127.0.0.1:{here.getsockname()[1]}")
@@ -174,18 +176,18 @@ def test_unavailable_cluster_is_reported_once_and_its_return_once() -> None:
     clusters = [("main", main_cluster), ("other", other)]
     available: dict[str, bool] = {}
     reporter = AvailabilityReporter(
-        clusters, said.append, available.__setitem__, lambda: next(times_s)
+        clusters, lines.append, available.__setitem__, lambda: next(times_s)
     )
     reporter.check()
     reporter.check()
-    assert len(said) == 1
+    assert len(lines) == 1
     assert available == {"main": False, "other": True}
-    assert said[0].startswith("WARN cluster main is unavailable since ")
-    assert said[0].endswith(f": {address}: Connection refused")
+    assert lines[0].startswith("WARN cluster main is unavailable since ")
+    assert lines[0].endswith(f": {address}: Connection refused")
     host, _, port = address.rpartition(":")
     with socket.create_server((host, int(port))):
         reporter.check()
         reporter.check()
-    assert said[1:] == ["cluster main is available again after 42 s"]
+    assert lines[1:] == ["cluster main is available again after 42 s"]
     assert available == {"main": True, "other": True}
     here.close()

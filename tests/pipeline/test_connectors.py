@@ -46,13 +46,16 @@ def unresolved(*names: str) -> str:
 
 def test_fallback_is_the_newest_known_version_up_to_sparks() -> None:
     assert [
-        fallback_version(KAFKA, one) for one in ("4.0.0", "4.0.5", "4.1.0", "4.2.1", "4.3.0")
+        fallback_version(KAFKA, version)
+        for version in ("4.0.0", "4.0.5", "4.1.0", "4.2.1", "4.3.0")
     ] == [*("4.0.0", "4.0.0", "4.0.0", "4.2.0", "4.2.0")]
     assert fallback_version(KAFKA, "3.5.1") == "4.0.0"
     for version in ("4.0.0", "4.3.0"):
         settings = ElementTree.fromstring(ivy_settings(version))
-        modules = {one.attrib["name"]: one.attrib["resolver"] for one in settings.iter("module")}
-        chains = {one.attrib["name"]: one for one in settings.iter("chain")}
+        modules = {
+            module.attrib["name"]: module.attrib["resolver"] for module in settings.iter("module")
+        }
+        chains = {chain.attrib["name"]: chain for chain in settings.iter("chain")}
         assert modules.keys() == KNOWN.keys()
         for artifact, resolver in modules.items():
             first, second = chains[resolver]
@@ -85,18 +88,18 @@ def test_fallback_versions_in_ivys_output_are_reported() -> None:
 
 def test_artifacts_that_ivy_did_not_find_are_reported_in_one_line() -> None:
     assert missing("Exception in thread main: OutOfMemoryError", "4.9.0") is None
-    said = missing(unresolved(f"org.apache.spark#{KAFKA};4.9.0"), "4.9.0")
-    assert said == (
+    message = missing(unresolved(f"org.apache.spark#{KAFKA};4.9.0"), "4.9.0")
+    assert message == (
         f"no connector for PySpark 4.9.0 on Maven Central: org.apache.spark:{KAFKA}:4.9.0 is not"
         " there; install 'pyspark<=4.2.0', or put the jars into a folder and say --jars FOLDER"
     )
-    said = missing(unresolved("org.x#y;1"), "4.0.0")
-    assert said is not None
-    assert said.startswith("org.x:y:1 is not on Maven Central; [pipeline.spark] names it")
+    message = missing(unresolved("org.x#y;1"), "4.0.0")
+    assert message is not None
+    assert message.startswith("org.x:y:1 is not on Maven Central; [pipeline.spark] names it")
     away = "Server access error at url https://repo1.maven.org/ (java.net.UnknownHostException)\n"
-    said = missing(away + unresolved(f"org.apache.spark#{KAFKA};4.9.0"), "4.9.0")
-    assert said is not None
-    assert said.startswith("Maven Central cannot be reached, and org.apache.spark:")
+    message = missing(away + unresolved(f"org.apache.spark#{KAFKA};4.9.0"), "4.9.0")
+    assert message is not None
+    assert message.startswith("Maven Central cannot be reached, and org.apache.spark:")
 
 
 def test_jars_and_packages_of_the_file_are_added_to_the_connectors(tmp_path: Path) -> None:

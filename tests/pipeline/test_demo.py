@@ -24,13 +24,13 @@ SECONDS = 12
 
 def of_folder(folder: Path) -> list[str]:
     """Command lines of running processes that contain a folder."""
-    found = []
+    commands = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             command = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
             if str(folder) in command:
-                found.append(command)
-    return found
+                commands.append(command)
+    return commands
 
 
 def test_stopped_demo_ends_its_processes(tmp_path: Path) -> None:
@@ -77,6 +77,6 @@ def test_demo_finds_the_planted_cases(tmp_path: Path) -> None:
     assert text.count(whole) == 2
     assert "class=bad" not in text
     progress = (page.parent / "progress.jsonl").read_text().splitlines()
-    states = {one["name"]: one["state"] for one in map(json.loads, progress)}
+    states = {line["name"]: line["state"] for line in map(json.loads, progress)}
     queries = ("parsed_rejects", "landed", "merchants", "hot_merchants", "alarms")
     assert states == dict.fromkeys(queries, "stopped"), "the demo ended them: none has failed"

@@ -31,9 +31,9 @@ def lines(values: list[dict[str, object]]) -> list[bytes]:
 
 def values_of(broker: BrokerProcess, topic: str, count: int) -> list[dict[str, Any]]:
     """The first JSON objects of a topic."""
-    found = [json.loads(value or b"") for _, value, _ in consume(broker.address, topic, count)]
-    assert len(found) == count
-    return found
+    values = [json.loads(value or b"") for _, value, _ in consume(broker.address, topic, count)]
+    assert len(values) == count
+    return values
 
 
 def table(path: Path, query: str) -> list[Any]:
@@ -79,14 +79,15 @@ VIEWS = lines(
 def check_site(spark: SparkSession, broker: BrokerProcess, folder: Path) -> None:
     """Check pages, partitions and visits; other events are ignored."""
     pages = values_of(broker, "hot-pages", 2)
-    assert sorted((one["rank"], one["page"], one["count"]) for one in pages) == [
+    assert sorted((page["rank"], page["page"], page["count"]) for page in pages) == [
         (1, "/b", 2),
         (2, "/a", 1),
     ]
     (partition,) = values_of(broker, "hot-partitions", 1)
     assert (partition["source"], partition["count"], partition["share"]) == (0, 3, 1.0)
     visits = {
-        one["user"]: (one["pages"], one["first_page"]) for one in values_of(broker, "visits", 2)
+        visit["user"]: (visit["pages"], visit["first_page"])
+        for visit in values_of(broker, "visits", 2)
     }
     assert visits == {"ann": (2, "/a"), "bob": (1, "/b")}
     ((_, value, headers),) = consume(broker.address, "page-views-rejected", 1)
@@ -147,8 +148,8 @@ ORDERS = lines(
 
 def check_exactly_once(spark: SparkSession, broker: BrokerProcess, folder: Path) -> None:
     """Check the committed records."""
-    found = values_of(broker, "orders-accepted", 2)
-    assert sorted((one["id"], one["amount"]) for one in found) == [(1, 2.5), (3, 4.0)]
+    orders = values_of(broker, "orders-accepted", 2)
+    assert sorted((order["id"], order["amount"]) for order in orders) == [(1, 2.5), (3, 4.0)]
 
 
 SHOP_ORDERS = lines(
@@ -170,7 +171,7 @@ def check_enrichment(spark: SparkSession, broker: BrokerProcess, folder: Path) -
         (3, None, None),
     ]
     alerts = values_of(broker, "large-shop-orders", 2)
-    assert sorted((one["id"], one.get("shop")) for one in alerts) == [(2, "Ann's"), (3, None)]
+    assert sorted((alert["id"], alert.get("shop")) for alert in alerts) == [(2, "Ann's"), (3, None)]
     ((_, value, headers),) = consume(broker.address, "shop-orders-rejected", 1)
     assert (value, headers["odradek.reason"]) == (SHOP_ORDERS[-1], b"id is missing")
 
@@ -187,8 +188,8 @@ NEWS = lines(
 def check_subscription(spark: SparkSession, broker: BrokerProcess, folder: Path) -> None:
     """Check that each record is in the topic of the first matching rule."""
     for topic, title in (("urgent", "flood"), ("sport", "goal"), ("rest", "tax")):
-        (one,) = values_of(broker, f"subscribers-{topic}", 1)
-        assert one["title"] == title
+        (subscriber,) = values_of(broker, f"subscribers-{topic}", 1)
+        assert subscriber["title"] == title
 
 
 CHANGES = lines(

@@ -33,13 +33,13 @@ def made(seed: int) -> tuple[Truth, list[Event]]:
 
 def read(events: list[Event]) -> list[dict[str, object]]:
     """Those that are payments."""
-    found = []
+    rows = []
     for event in events:
         try:
-            found.append(json.loads(event.value))
+            rows.append(json.loads(event.value))
         except json.JSONDecodeError:
             continue
-    return found
+    return rows
 
 
 def test_equal_seeds_give_equal_payments() -> None:
@@ -56,8 +56,8 @@ def test_truth_counts_match_the_records(seed: int) -> None:
     assert truth.duplicates == sum(count - 1 for count in ids.values())
     assert truth.garbage == len(events) - len(whole)
     amounts = {payment["id"]: payment["amount"] for payment in whole}
-    assert truth.amount == pytest.approx(sum(float(str(one)) for one in amounts.values()))
-    assert all(one in ids for one in truth.anomalies)
+    assert truth.amount == pytest.approx(sum(float(str(amount)) for amount in amounts.values()))
+    assert all(anomaly in ids for anomaly in truth.anomalies)
     assert len(dict.fromkeys(truth.anomalies)) == len(truth.anomalies)
 
 

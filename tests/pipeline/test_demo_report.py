@@ -121,8 +121,8 @@ def test_plots_of_windows_share_one_axis_and_show_planted_peaks(tmp_path: Path) 
     path = tmp_path / "report.html"
     write_report(path, TRUTH, FINDINGS, PROGRESS)
     *_, counts, shares = (
-        list(ElementTree.fromstring(base64.b64decode(one.partition(",")[2])).itertext())
-        for one in Page(path.read_text(encoding="utf-8")).images
+        list(ElementTree.fromstring(base64.b64decode(image.partition(",")[2])).itertext())
+        for image in Page(path.read_text(encoding="utf-8")).images
     )
     for merchant in TRUTH.hot.values():
         assert merchant in counts, "a planted peak is in the plot, however small the merchant"
@@ -171,5 +171,5 @@ def test_precision_and_recall_are_computed_from_found_and_planted() -> None:
 
 def test_incomplete_last_line_of_progress_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "progress.jsonl"
-    path.write_text("".join(json.dumps(one) + "\n" for one in PROGRESS) + '{"name": "la')
+    path.write_text("".join(json.dumps(progress) + "\n" for progress in PROGRESS) + '{"name": "la')
     assert read_progress(path) == PROGRESS

@@ -38,9 +38,9 @@ def errors(path: Path, text: str, environment: dict[str, str] | None = None, *se
 
 def sink(pipeline: PipelineSpec) -> KafkaSink:
     """The sink of GOOD."""
-    found = pipeline.sinks["out"]
-    assert isinstance(found, KafkaSink)
-    return found
+    part = pipeline.sinks["out"]
+    assert isinstance(part, KafkaSink)
+    return part
 
 
 @pytest.fixture
@@ -83,15 +83,15 @@ def test_numbers_and_truth_values_may_be_variables(path: Path) -> None:
     )
     source = read(path, text, {"H": "true"}).sources["payments"]
     assert (source.headers, source.max_offsets_per_trigger) == (True, 5)  # type: ignore[union-attr]
-    said = errors(path, text, {"H": "true", "M": "many-secrets"})
-    assert "line 13: sources.payments.max_offsets_per_trigger: ${M:-5} is not allowed" in said
-    assert "many" not in said
+    output = errors(path, text, {"H": "true", "M": "many-secrets"})
+    assert "line 13: sources.payments.max_offsets_per_trigger: ${M:-5} is not allowed" in output
+    assert "many" not in output
     digits = GOOD.replace('"per-merchant"', '"${TOPIC}"')
     assert sink(read(path, digits, {"TOPIC": "2026"})).topic == "2026"
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("written", "message"),
     [
         ("${NONE}", "the environment has no variable NONE; ${NONE:-default} has a default"),
         (
@@ -104,10 +104,10 @@ def test_numbers_and_truth_values_may_be_variables(path: Path) -> None:
     ],
 )
 def test_invalid_and_missing_variables_are_errors_with_their_lines(
-    path: Path, written: str, said: str
+    path: Path, written: str, message: str
 ) -> None:
     text = GOOD.replace('"per-merchant"', f'"{written}"')
-    assert f"{path}: line 36: sinks.out.topic: {said}" in errors(path, text)
+    assert f"{path}: line 36: sinks.out.topic: {message}" in errors(path, text)
 
 
 def test_secret_file_is_read_beside_the_pipeline_file_and_without_its_line_end(
@@ -118,10 +118,10 @@ def test_secret_file_is_read_beside_the_pipeline_file_and_without_its_line_end(
     text = GOOD.replace('127.0.0.1:9092"', f'127.0.0.1:9092"\n{options}')
     assert read(path, text).clusters["main"].options == {"sasl.password": PASSWORD}
     (path.parent / "password").write_bytes(b"x" * (SECRET_BYTES_MAX + 1))
-    said = errors(path, text)
-    assert 'line 8: clusters.main.options."sasl.password": ' not in said
-    assert "line 8: clusters.main.options.sasl.password: secret_file " in said
-    assert said.endswith(f"more than {SECRET_BYTES_MAX} bytes")
+    output = errors(path, text)
+    assert 'line 8: clusters.main.options."sasl.password": ' not in output
+    assert "line 8: clusters.main.options.sasl.password: secret_file " in output
+    assert output.endswith(f"more than {SECRET_BYTES_MAX} bytes")
     (path.parent / "password").unlink()
     assert errors(path, text).endswith("password: No such file or directory")
 
@@ -141,8 +141,8 @@ def test_no_error_has_a_value_from_outside(path: Path, secret: str) -> None:
         ('"merchant STRING, amount DOUBLE, at TIMESTAMP"', '"${VALUE}"'),
     ):
         assert old in GOOD
-        said = errors(path, GOOD.replace(old, new), {"VALUE": secret})
-        for line in said.splitlines():
+        output = errors(path, GOOD.replace(old, new), {"VALUE": secret})
+        for line in output.splitlines():
             shown = line.partition("; allowed")[0].removeprefix(f"{path}: line ")
             shown = shown.partition(": ")[2]
             assert secret not in shown, line
@@ -174,7 +174,7 @@ def test_includes_give_tables_that_the_file_adds_to_and_replaces(path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("include", "said"),
+    ("include", "message"),
     [
         ('"shared.toml"', "line 1: include: must be an array of file names"),
         ("[1]", "line 1: include: must be an array of file names"),
@@ -183,10 +183,10 @@ def test_includes_give_tables_that_the_file_adds_to_and_replaces(path: Path) -> 
         ('["deep.toml"]', "deep.toml: line 1: include: an included file cannot include others"),
     ],
 )
-def test_invalid_includes_are_errors(path: Path, include: str, said: str) -> None:
+def test_invalid_includes_are_errors(path: Path, include: str, message: str) -> None:
     (path.parent / "bad.toml").write_text("a = = 1")
     (path.parent / "deep.toml").write_text('include = ["bad.toml"]')
-    assert said in errors(path, f"include = {include}\n{GOOD}")
+    assert message in errors(path, f"include = {include}\n{GOOD}")
 
 
 def test_settings_of_the_command_line_come_before_the_file(path: Path) -> None:
@@ -211,7 +211,7 @@ def test_settings_of_the_command_line_come_before_the_file(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    ("setting", "message"),
     [
         ("sinks.out.topic", "--set: 'sinks.out.topic' is not KEY=VALUE, such as"),
         ("=1", "--set: '=1' is not KEY=VALUE"),
@@ -222,9 +222,9 @@ def test_settings_of_the_command_line_come_before_the_file(path: Path) -> None:
     ],
 )
 def test_invalid_settings_of_the_command_line_are_errors(
-    path: Path, setting: str, said: str
+    path: Path, setting: str, message: str
 ) -> None:
-    assert said in errors(path, GOOD, None, setting)
+    assert message in errors(path, GOOD, None, setting)
 
 
 def test_command_takes_settings_and_variables_and_prints_no_value(

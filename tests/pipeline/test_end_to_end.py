@@ -145,7 +145,7 @@ def test_query_continues_after_its_broker_was_killed_and_restarted(
             orders.end()
             query.stop()
         assert query.exception() is None
-        numbers = {json.loads(one)["id"] for one in read_topic(broker.address, "copied")}
+        numbers = {json.loads(content)["id"] for content in read_topic(broker.address, "copied")}
         assert numbers == set(range(count))
 
 

@@ -79,7 +79,7 @@ def ran(spark: SparkSession, broker: BrokerProcess, folder: Path, **changes: str
     return pipeline
 
 
-def said(
+def last_line(
     failed: pytest.ExceptionInfo[PartFailed], folder: Path, place: str = "line 30: sinks.stored"
 ) -> str:
     """The message that the command prints after file and place."""
@@ -94,7 +94,7 @@ def test_missing_topic_fails_the_source_by_name(
 ) -> None:
     with pytest.raises(PartFailed) as failed:
         ran(spark, broker, tmp_path, topic="nowhere")
-    line = said(failed, tmp_path, TOPICS)
+    line = last_line(failed, tmp_path, TOPICS)
     assert line == "topic 'nowhere' does not exist on cluster main"
 
 
@@ -109,13 +109,13 @@ def test_deleted_records_and_a_deleted_topic_fail_the_source(
     admin.delete_topics([topic])[topic].result(READ_TIMEOUT_S)
     with pytest.raises(PartFailed) as failed:
         ran(spark, broker, tmp_path, topic=topic)
-    line = said(failed, tmp_path, TOPICS)
+    line = last_line(failed, tmp_path, TOPICS)
     assert line == f"topic {topic!r} does not exist on cluster main"
     create(broker.address, topic, 1, {"retention.ms": "-1"})
     produce(broker.address, topic, [payment(number) for number in range(2)])
     with pytest.raises(PartFailed) as failed:
         ran(spark, broker, tmp_path, topic=topic)
-    line = said(failed, tmp_path, "line 9: sources.rows")
+    line = last_line(failed, tmp_path, "line 9: sources.rows")
     assert "records were deleted before they were read: Partition short-lived-0 offset" in line
     assert "fail_on_data_loss = false" in line
 
@@ -131,10 +131,10 @@ def test_columns_that_differ_from_checkpoint_or_table_fail_the_sink(
     produce(broker.address, topic, [payment(number) for number in range(5)])
     with pytest.raises(PartFailed) as failed:
         ran(spark, broker, tmp_path, **window, aggregates='n = "count(*)", sum = "sum(amount)"')
-    assert "the columns of a step with state have changed" in said(failed, tmp_path)
+    assert "the columns of a step with state have changed" in last_line(failed, tmp_path)
     with pytest.raises(PartFailed) as failed:
         ran(spark, broker, tmp_path, **window, aggregates='many = "count(*)"')
-    assert said(failed, tmp_path) == (
+    assert last_line(failed, tmp_path) == (
         "table stored has no column many; it has: window_start, window_end, merchant, n"
     )
     # The failed batch is not lost: the unchanged file processes it.
@@ -151,7 +151,7 @@ def test_error_of_the_database_fails_the_sink(
         database.execute("CREATE TABLE stored (timestamp, offset, merchant, amount)")
     with pytest.raises(PartFailed) as failed:
         ran(spark, broker, tmp_path, topic="refused")
-    line = said(failed, tmp_path)
+    line = last_line(failed, tmp_path)
     assert line.startswith(f"table stored of jdbc:sqlite:{tmp_path}/rows.db: ")
     assert "ON CONFLICT clause does not match any PRIMARY KEY" in line
 

@@ -135,20 +135,20 @@ def outcome(spark: SparkSession, address: str, folder: Path) -> dict[str, Any]:
     fill(address)
     pipeline = parse(FILE.format(address=address), folder / "judged.toml")
     run.wait(pipeline, run.start_stream(run.build(spark, pipeline, folder)))
-    found: dict[str, Any] = {
+    outputs: dict[str, Any] = {
         topic: sorted(
-            (one.partition(), repr(one.key()), one.value() or b"", repr(one.headers()))
+            (record.partition(), repr(record.key()), record.value() or b"", repr(record.headers()))
             if topic != "out"
-            else (0, repr(one.key()), one.value() or b"", repr(one.headers()))
-            for one in read_records(address, topic)
+            else (0, repr(record.key()), record.value() or b"", repr(record.headers()))
+            for record in read_records(address, topic)
         )
         for topic in OUT
     }
     rows = spark.read.json(str(folder / "landed"))
-    found["landed"] = sorted((row.id, row.shop, row.amount, row.at) for row in rows.collect())
+    outputs["landed"] = sorted((row.id, row.shop, row.amount, row.at) for row in rows.collect())
     with closing(sqlite3.connect(folder / "judged.db")) as database:
-        found["stored"] = database.execute("SELECT * FROM totals ORDER BY 1, 2, 3").fetchall()
-    return found
+        outputs["stored"] = database.execute("SELECT * FROM totals ORDER BY 1, 2, 3").fetchall()
+    return outputs
 
 
 @pytest.fixture
@@ -169,5 +169,5 @@ def test_same_output_with_our_broker_and_with_apache_kafka(
     assert len(ours["rejected"]) == 3
     assert len(ours["routed-large"]) + len(ours["routed-small"]) == len(ours["landed"]) > 100
     assert sum(row[3] for row in ours["stored"]) == 117
-    for name, found in ours.items():
-        assert found == theirs[name], name
+    for name, output in ours.items():
+        assert output == theirs[name], name

@@ -64,10 +64,10 @@ def chosen(spark: SparkSession, broker: BrokerProcess, folder: Path, source: str
 
 def places(rows: DataFrame) -> dict[tuple[str, int], list[int]]:
     """Topic and partition -> offsets."""
-    found: dict[tuple[str, int], list[int]] = {}
+    offsets: dict[tuple[str, int], list[int]] = {}
     for row in rows.orderBy("topic", "partition", "offset").collect():
-        found.setdefault((row.topic, row.partition), []).append(row.offset)
-    return found
+        offsets.setdefault((row.topic, row.partition), []).append(row.offset)
+    return offsets
 
 
 ALL = list(range(10))
@@ -78,11 +78,15 @@ ALL = list(range(10))
     [
         (
             'subscribe = ["stone", "fruit-pear"]',
-            {(topic, one): ALL for topic in ("fruit-pear", "stone") for one in (0, 1)},
+            {(topic, partition): ALL for topic in ("fruit-pear", "stone") for partition in (0, 1)},
         ),
         (
             'pattern = "fruit-.*"',
-            {(topic, one): ALL for topic in ("fruit-apple", "fruit-pear") for one in (0, 1)},
+            {
+                (topic, partition): ALL
+                for topic in ("fruit-apple", "fruit-pear")
+                for partition in (0, 1)
+            },
         ),
         (
             "assign = { stone = [1], fruit-apple = [0] }",
@@ -135,8 +139,8 @@ def test_keys_values_and_headers_are_written_unchanged(
     pipeline = parse(head + source + sink + 'topic = "stone-copy"\nvalue = "value"\n', tmp_path)
     run.run_batch(run.build(spark, pipeline, tmp_path))
     copies = {
-        one.value(): (one.partition(), one.key(), one.headers())
-        for one in read_records(broker.address, "stone-copy")
+        record.value(): (record.partition(), record.key(), record.headers())
+        for record in read_records(broker.address, "stone-copy")
     }
     assert copies == {
         f"stone {number}".encode(): (
@@ -243,13 +247,13 @@ partition_by = ["id"]
         made = spark.createDataFrame(batch, schema).coalesce(1).write.mode("append")
         made.format(kind).options(header="true", sep=";").save(str(tmp_path / "in"))
         run.wait(pipeline, run.start_stream(run.build(spark, pipeline, tmp_path)))
-        sent = [json.loads(one) for one in read_topic(broker.address, topic)]
+        sent = [json.loads(content) for content in read_topic(broker.address, topic)]
         assert len(sent) == len(rows[: 2 + count])
-    found = sorted((one["id"], one.get("name"), one.get("price")) for one in sent)
-    assert found == rows
+    sent_rows = sorted((row["id"], row.get("name"), row.get("price")) for row in sent)
+    assert sent_rows == rows
     reader = spark.read.format(kind).schema("name STRING, price DOUBLE, id INT")
     landed = reader.options(header="true", sep=";").load(str(tmp_path / "out"))
     assert [
         tuple(row) for row in landed.select("id", "name", "price").orderBy("id").collect()
     ] == rows
-    assert sorted(one.name for one in (tmp_path / "out").glob("id=*")) == ["id=1", "id=2", "id=3"]
+    assert sorted(path.name for path in (tmp_path / "out").glob("id=*")) == ["id=1", "id=2", "id=3"]

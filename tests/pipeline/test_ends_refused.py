@@ -81,7 +81,7 @@ def test_missing_topic_is_reported_at_its_place_in_the_file(
     with odradek_broker(tmp_path, overrides={"auto.create.topics.enable": "false"}) as broker:
         create_topics(broker.address, "here", "there", partitions=2)
         head = HEAD.format(mode="available_now")
-        for source, topic, rejects, said in (
+        for source, topic, rejects, message in (
             (
                 'subscribe = ["here", "nowhere"]',
                 *("here", "there"),
@@ -107,7 +107,7 @@ def test_missing_topic_is_reported_at_its_place_in_the_file(
         ):
             text = head + KAFKA.format(address=broker.address, source=source)
             text += PARSE.format(topic=topic, rejects=rejects)
-            assert refused(spark, tmp_path, text) == said
+            assert refused(spark, tmp_path, text) == message
 
 
 def test_missing_sink_topic_is_accepted_when_the_cluster_creates_topics(
@@ -131,7 +131,7 @@ def test_invalid_offsets_and_patterns_fail_the_source(
     produce(broker.address, topic, [payment(number) for number in range(4)])
     head = HEAD.format(mode=mode)
 
-    def said(source: str) -> str:
+    def refusal(source: str) -> str:
         text = head + KAFKA.format(address=broker.address, source=source) + CONSOLE
         return refused(spark, tmp_path, text)
 
@@ -139,14 +139,14 @@ def test_invalid_offsets_and_patterns_fail_the_source(
         'options = { "fetchOffset.numRetries" = 1 }\n'
         f'subscribe = ["{topic}"]\nstarting_offsets = {{ {topic} = '
     )
-    assert said(f"{subscribe}{{ 0 = 0 }} }}").startswith(
+    assert refusal(f"{subscribe}{{ 0 = 0 }} }}").startswith(
         "line 7: sources.rows: starting_offsets and ending_offsets must name every partition"
     )
-    beyond = said(f"{subscribe}{{ 0 = 900, 1 = 0 }} }}")
+    beyond = refusal(f"{subscribe}{{ 0 = 900, 1 = 0 }} }}")
     assert beyond.startswith("line 7: sources.rows: ")
     assert "900" in beyond
     assert "records were deleted" not in beyond
-    assert said('pattern = "("') == "line 7: sources.rows: Unclosed group near index 1"
+    assert refusal('pattern = "("') == "line 7: sources.rows: Unclosed group near index 1"
 
 
 def test_partition_without_records_since_a_time_starts_at_its_end(
@@ -184,11 +184,13 @@ def test_new_checkpoint_with_an_old_folder_is_an_error(spark: SparkSession, tmp_
         run_text(spark, tmp_path, text)
     assert sorted(row.n for row in spark.read.json(str(tmp_path / "out")).collect()) == [1, 2]
     shutil.rmtree(tmp_path / "state")
-    said = refused(spark, tmp_path, text)
-    assert said.startswith(f"line 10: sinks.lock: {tmp_path}/out holds files of batches up to 1 ")
+    message = refused(spark, tmp_path, text)
+    assert message.startswith(
+        f"line 10: sinks.lock: {tmp_path}/out holds files of batches up to 1 "
+    )
     batch = HEAD.format(mode="batch") + FILES
-    wanted = "line 10: sinks.lock: out holds the files of a stream, whose readers see no others"
-    assert refused(spark, tmp_path, batch) == wanted
+    expected = "line 10: sinks.lock: out holds the files of a stream, whose readers see no others"
+    assert refused(spark, tmp_path, batch) == expected
     run_text(spark, tmp_path, text.replace('"out"', '"again"'))
     assert sorted(row.n for row in spark.read.json(str(tmp_path / "again")).collect()) == [1, 2]
 
@@ -206,8 +208,8 @@ def test_source_reads_another_database_with_its_driver(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The driver of Derby is part of Spark."""
-    said = refused(spark, tmp_path, table("jdbc:mysql://127.0.0.1/x"))
-    assert said.startswith("line 5: sources.rows: no driver for this address: put its jar into")
+    message = refused(spark, tmp_path, table("jdbc:mysql://127.0.0.1/x"))
+    assert message.startswith("line 5: sources.rows: no driver for this address: put its jar into")
     jvm: Any = spark._jvm
     jvm.java.lang.System.setProperty("derby.stream.error.file", str(tmp_path / "derby.log"))
     driver = 'options = { driver = "org.apache.derby.iapi.jdbc.AutoloadedDriver" }\n'
@@ -284,14 +286,14 @@ def test_unusable_training_rows_are_an_error(
     texts = tmp_path / "texts.csv"
     model = tmp_path / "model"
 
-    def said() -> str:
+    def refusal() -> str:
         assert main(["train", str(texts), str(model), "--text", "text", "--class", "kind"]) == 2
         return capsys.readouterr().err.strip()
 
-    assert said() == f"{texts} is not a file"
+    assert refusal() == f"{texts} is not a file"
     texts.write_text("")
-    assert said() == f"{texts}: no column 'text'; it has: none"
+    assert refusal() == f"{texts}: no column 'text'; it has: none"
     texts.write_text("text,kind\nhello,a\nbye,\n")
-    assert said() == f"{texts}: 'kind' has fewer than 2 classes: nothing to learn"
+    assert refusal() == f"{texts}: 'kind' has fewer than 2 classes: nothing to learn"
     model.mkdir()
-    assert said() == f"{model} is there already; name another folder"
+    assert refusal() == f"{model} is there already; name another folder"

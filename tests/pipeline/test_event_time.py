@@ -79,8 +79,8 @@ def test_number_in_a_timestamp_column_without_a_unit_is_a_dead_letter(
     rows = NUMBERS
     if text_format == "csv":
         # In CSV all values are texts; digits count as a number.
-        rows = [one for one in rows if type(one[1]) in (str, int) and one[1] != ""]
-    found = outcome(
+        rows = [row for row in rows if type(row[1]) in (str, int) and row[1] != ""]
+    outcomes = outcome(
         spark,
         [_line(text_format, column, value) for column, value, _ in rows],
         format=text_format,
@@ -88,19 +88,19 @@ def test_number_in_a_timestamp_column_without_a_unit_is_a_dead_letter(
         epoch={column: column for column in COLUMNS if column != "none"},
     )
     assert [
-        one if isinstance(one, str) else _moment(one[COLUMNS.index(column)])
-        for one, (column, _, _) in zip(found, rows, strict=True)
+        result if isinstance(result, str) else _moment(result[COLUMNS.index(column)])
+        for result, (column, _, _) in zip(outcomes, rows, strict=True)
     ] == [expected for _, _, expected in rows]
 
 
 def _line(text_format: str, column: str, value: object) -> bytes:
     if text_format == "json":
         return json.dumps({column: value}).encode()
-    return ",".join(str(value) if column == one else "" for one in COLUMNS).encode()
+    return ",".join(str(value) if column == name else "" for name in COLUMNS).encode()
 
 
-def _moment(one: datetime | None) -> datetime | None:
-    return None if one is None else moment(one)
+def _moment(at: datetime | None) -> datetime | None:
+    return None if at is None else moment(at)
 
 
 def test_numbers_are_read_as_times_in_nested_columns(spark: SparkSession) -> None:
@@ -162,11 +162,11 @@ def test_avro_time_after_year_9999_is_a_dead_letter(spark: SparkSession) -> None
 def _zigzag(number: int) -> bytes:
     """The Avro encoding of a long."""
     number = (number << 1) ^ (number >> 63)
-    found = bytearray()
+    content = bytearray()
     while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
+        content.append(number & 0x7F | 0x80)
         number >>= 7
-    return bytes([*found, number])
+    return bytes([*content, number])
 
 
 def test_number_in_a_file_source_without_a_unit_is_null(
@@ -175,17 +175,17 @@ def test_number_in_a_file_source_without_a_unit_is_null(
     feed(tmp_path / "rows", [[{"at": SECONDS}, {"at": "2026-01-01T00:00:00Z"}, {"at": "x"}]])
     schemas = {"rows": "at TIMESTAMP"}
     without = [row["at"] for row in in_batch(spark, tmp_path, "", "rows", schemas)]
-    assert [one and moment(one) for one in without] == [None, NOW, None]
+    assert [at and moment(at) for at in without] == [None, NOW, None]
     text = document("", "batch", schemas).replace("schema =", 'epoch = "s"\nschema =')
     run.build(spark, parse(text, tmp_path / "my.toml"), tmp_path)
-    found = [row["at"] for row in spark.table("rows").collect()]
-    assert [one and moment(one) for one in found] == [NOW, NOW, None]
+    times = [row["at"] for row in spark.table("rows").collect()]
+    assert [at and moment(at) for at in times] == [NOW, NOW, None]
     with pytest.raises(SpecError, match="without options timestampFormat and mode"):
         parse(text + '[sources.rows.options]\nmode = "FAILFAST"\n', tmp_path / "my.toml")
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"schema": "a INT", "epoch": "ms"}, "epoch: the schema has no TIMESTAMP"),
         ({"schema": "at TIMESTAMP, b INT", "epoch": {"b": "ms"}}, "'b' is not a TIMESTAMP of the"),
@@ -201,11 +201,13 @@ def test_number_in_a_file_source_without_a_unit_is_null(
         ),
     ],
 )
-def test_unit_without_a_timestamp_column_is_an_error(settings: dict[str, Any], said: str) -> None:
+def test_unit_without_a_timestamp_column_is_an_error(
+    settings: dict[str, Any], message: str
+) -> None:
     whole = {"kind": "parse", "from": "rows", "format": "json", **settings}
     with pytest.raises(ValueError, match="validation error") as caught:
         Parse.model_validate(whole)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 FILE = """\
@@ -306,7 +308,7 @@ def test_row_far_ahead_drops_no_other_row_and_late_rows_are_counted(
     ]
     assert _counted(tmp_path, "events") == 98 + 100 + 50, "but for the poison and the late"
     assert _counted(tmp_path, "arrivals") == 99 + 100 + 50
-    states = {one.name: one for one in progress.queries()}
+    states = {query.name: query for query in progress.queries()}
     assert states["events"].late.keys() == {"per_event"}
     assert 5 <= states["events"].late["per_event"] <= 50, "5 windows lost 50 rows"
     assert states["events"].ahead == {}, "it was a dead letter"
@@ -334,9 +336,9 @@ def test_end_waits_for_the_last_progress_and_warns_when_it_does_not_come(
     progress = Progress()
     is_released = Event()
 
-    def hold(one: QueryProgress) -> None:
+    def hold(query: QueryProgress) -> None:
         """Delay all events after the start."""
-        if one.batch_id >= 0:
+        if query.batch_id >= 0:
             is_released.wait(END_TIMEOUT_S)
 
     progress.on_change.append(hold)
@@ -350,7 +352,7 @@ def test_end_waits_for_the_last_progress_and_warns_when_it_does_not_come(
             assert writer.start().awaitTermination(int(END_TIMEOUT_S))
             if not is_late:
                 release.start()
-        states = [one.state for one in progress.queries()]
+        states = [query.state for query in progress.queries()]
     finally:
         is_released.set()
         release.cancel()
@@ -405,7 +407,7 @@ def _counted(folder: Path, name: str) -> int:
 def pipeline_of(steps: str) -> PipelineSpec:
     """A pipeline with a topic as its source and a sink for each step."""
     names = re.findall(r"\[steps\.(\w+)\]", steps)
-    sinks = "".join(f'[sinks.{one}]\nkind = "console"\nfrom = "{one}"\n' for one in names)
+    sinks = "".join(f'[sinks.{name}]\nkind = "console"\nfrom = "{name}"\n' for name in names)
     head = FILE.partition("[steps")[0].format(address="localhost:1")
     return parse(head + steps + sinks, Path("my.toml"))
 

@@ -96,20 +96,28 @@ def run_here(spark: SparkSession, folder: Path, file: str) -> None:
 
 def output(address: str, topic: str, isolation: str = "read_committed") -> list[Sent]:
     """All records, of all partitions."""
-    found = content(address, topic, isolation=isolation)
-    return [one for records in found.values() for one in records]
+    records_of_partitions = content(address, topic, isolation=isolation)
+    return [record for records in records_of_partitions.values() for record in records]
 
 
 def assert_copied(address: str, name: str, count: int = RECORDS) -> None:
     """The committed output is each record once, in order per key, in the partition of its key."""
     copied = content(address, f"{name}-out")
     for key in range(KEYS):
-        wanted = [(one.value, one.headers) for one in numbered(count) if one.key == b"k%d" % key]
+        expected = [
+            (record.value, record.headers)
+            for record in numbered(count)
+            if record.key == b"k%d" % key
+        ]
         places = {
-            partition: [(one.value, one.headers) for one in records if one.key == b"k%d" % key]
+            partition: [
+                (record.value, record.headers) for record in records if record.key == b"k%d" % key
+            ]
             for partition, records in copied.items()
         }
-        assert [found for found in places.values() if found] == [wanted]
+        assert [records_of_key for records_of_key in places.values() if records_of_key] == [
+            expected
+        ]
 
 
 START_TIMEOUT_S = 120.0
@@ -128,8 +136,8 @@ def killed(file: Path, when: str, transaction: int) -> None:
         arguments=WITH_UI,
     )
     try:
-        said = job.process.wait_for_line(r"^Spark UI: http", timeout_s=START_TIMEOUT_S)
-        with urlopen(said.removeprefix("Spark UI: "), timeout=START_TIMEOUT_S) as page:
+        line = job.process.wait_for_line(r"^Spark UI: http", timeout_s=START_TIMEOUT_S)
+        with urlopen(line.removeprefix("Spark UI: "), timeout=START_TIMEOUT_S) as page:
             assert b"Spark" in page.read()
         assert job.wait() == -signal.SIGKILL, job.process.tail()
     finally:
@@ -148,7 +156,7 @@ def test_job_killed_within_a_transaction_and_after_one_writes_each_record_once(
     ), "a transaction is open"
     killed(file, "after", 1)
     commits, offsets = (
-        {one.name for one in (tmp_path / f"killed-state/out/{log}").glob("[0-9]*")}
+        {path.name for path in (tmp_path / f"killed-state/out/{log}").glob("[0-9]*")}
         for log in ("commits", "offsets")
     )
     assert (commits, offsets) == ({"0"}, {"0", "1"}), "batch 1 is written, and Spark repeats it"
@@ -179,16 +187,16 @@ def check_fence(address: str, topic: str) -> None:
     zombie.write(lambda: [Record(b"0", b"k")], WrittenBatch(0, "first"))
 
     def taken_over() -> Iterator[Record]:
-        yield from (Record(b"zombie %d" % one) for one in range(1000))
+        yield from (Record(b"zombie %d" % number) for number in range(1000))
         assert successor.open() == WrittenBatch(0, "first")
-        yield from (Record(b"zombie %d" % one) for one in range(1000))
+        yield from (Record(b"zombie %d" % number) for number in range(1000))
 
     with pytest.raises(TransactionFailed, match="another run has taken over"):
         zombie.write(taken_over, WrittenBatch(1, "second"))
     successor.write(lambda: [Record(b"1", b"k")], WrittenBatch(1, "second"))
     with pytest.raises(TransactionFailed):
         zombie.write(lambda: [Record(b"zombie")], WrittenBatch(2, "third"))
-    assert [one.value for one in output(address, topic)] == [b"0", b"1"]
+    assert [record.value for record in output(address, topic)] == [b"0", b"1"]
     assert transactions(address, topic).open() == WrittenBatch(1, "second")
 
 
@@ -228,9 +236,9 @@ def test_call_that_does_not_return_is_left_alone_and_a_new_producer_writes_the_b
         assert monotonic() - began_s < 120, "the call that did not return was not waited for"
         assert len(attempts) == 2
         writer.write(lambda: [Record(b"2")], WrittenBatch(2, "third"))
-        assert [one.value for one in output(broker.address, "silent")] == [b"0", b"1", b"2"]
+        assert [record.value for record in output(broker.address, "silent")] == [b"0", b"1", b"2"]
         everything = output(broker.address, "silent", "read_uncommitted")
-        assert [one.value for one in everything] == [b"0", b"1", b"1", b"2"]
+        assert [record.value for record in everything] == [b"0", b"1", b"1", b"2"]
         assert transactions(broker.address, "silent").open() == WrittenBatch(2, "third")
 
 
@@ -247,12 +255,12 @@ def test_rejected_record_aborts_the_transaction_and_the_next_batch_is_written(
     with pytest.raises(ZeroDivisionError):
         writer.write(lambda: (Record(b"%d" % (1 // n)) for n in (1, 0)), WrittenBatch(0, ""))
     writer.write(lambda: [Record(b"1")], WrittenBatch(0, ""))
-    assert [one.value for one in output(broker.address, "too-large")] == [b"1"]
+    assert [record.value for record in output(broker.address, "too-large")] == [b"1"]
 
 
 def forget_last_commit(state: Path) -> int:
     """Remove the last batch from Spark's commit log, as a kill before its entry; returns it."""
-    last = max(int(one.name) for one in (state / "commits").glob("[0-9]*"))
+    last = max(int(path.name) for path in (state / "commits").glob("[0-9]*"))
     for entry in (state / f"commits/{last}", state / f"commits/.{last}.crc"):
         entry.unlink()
     return last
@@ -309,7 +317,7 @@ def test_time_out_above_the_maximum_of_the_cluster_fails_the_sink_at_the_start(
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("{}", '{ "acks" = 1 }', "line 27: sinks.out.options: `acks` must be set to `all`"),
         ("{}", '{ "linger" = 1 }', 'line 27: sinks.out.options: No such .* property: "linger"'),
@@ -338,8 +346,10 @@ def test_time_out_above_the_maximum_of_the_cluster_fails_the_sink_at_the_start(
         ('"exactly_once"', '"exactly-once"', "is not allowed: .*'at_least_once' or 'exactly_once'"),
     ],
 )
-def test_file_with_an_invalid_exactly_once_sink_is_rejected(old: str, new: str, said: str) -> None:
+def test_file_with_an_invalid_exactly_once_sink_is_rejected(
+    old: str, new: str, message: str
+) -> None:
     file = text("127.0.0.1:9092", "a")
     parse(file, Path("my.toml"))
-    with pytest.raises(SpecError, match=said):
+    with pytest.raises(SpecError, match=message):
         parse(file.replace(old, new), Path("my.toml"))

@@ -88,7 +88,7 @@ def check_copied(address: str, report: Report) -> None:
     for merchant in range(MERCHANTS):
         expected = [order(number) for number in range(merchant, report.records, MERCHANTS)]
         of_key = [
-            [one.value for one in records if one.key == key_of(merchant)]
+            [record.value for record in records if record.key == key_of(merchant)]
             for records in copied.values()
         ]
         assert [values for values in of_key if values] == [expected]
@@ -100,8 +100,8 @@ def check_totals(address: str, report: Report) -> None:
     """Check that each state of a total is written once: the counts of a merchant increase."""
     totals: dict[str, list[int]] = {}
     for records in content(address, "totals").values():
-        for one in records:
-            row = json.loads(one.value or b"")
+        for record in records:
+            row = json.loads(record.value or b"")
             totals.setdefault(row["merchant"], []).append(row["orders"])
     for merchant in range(MERCHANTS):
         counts = totals[f"m{merchant}"]

@@ -20,7 +20,7 @@ from tests.pipeline.pipeline_files import faults
 from tests.support.broker_process import BrokerProcess
 
 EXAMPLES = sorted(
-    one for one in pipelines.EXAMPLES.glob("*.toml") if not one.name.endswith(".test.toml")
+    path for path in pipelines.EXAMPLES.glob("*.toml") if not path.name.endswith(".test.toml")
 )
 ORDERS = """\
 {"id": 1, "shop": "a", "amount": 2.5, "at": "2026-01-01T00:00:02Z"}
@@ -34,12 +34,12 @@ def test_every_kind_has_an_example_that_uses_it() -> None:
         for table in ("sources", "steps", "sinks")
         for kind in PARTS[table]
     }
-    names = {one.stem for one in EXAMPLES}
+    names = {example.stem for example in EXAMPLES}
     assert names == set(kinds)
     for example in EXAMPLES:
         table, kind = kinds[example.stem]
         parts = getattr(load(example), table).values()
-        assert kind in {one.kind for one in parts}
+        assert kind in {part.kind for part in parts}
 
 
 def test_page_has_every_example_with_its_cases() -> None:
@@ -49,7 +49,7 @@ def test_page_has_every_example_with_its_cases() -> None:
             assert file.read_text() in page
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: one.stem)
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_example_passes_its_cases(spark: SparkSession, example: Path) -> None:
     assert faults(example.read_text()) == []
     assert analyse(load(example), example.parent).findings == []
@@ -70,7 +70,7 @@ def test_examples_of_sinks_write_to_files_a_table_and_the_terminal(
     for name in ("files", "jdbc", "console"):
         (tmp_path / name).mkdir()
         run_example(spark, f"sinks-{name}", tmp_path / name)
-    folders = {one.name for one in (tmp_path / "files" / "by-shop").iterdir() if one.is_dir()}
+    folders = {path.name for path in (tmp_path / "files" / "by-shop").iterdir() if path.is_dir()}
     assert folders == {"shop=a", "shop=b"}
     with closing(sqlite3.connect(tmp_path / "jdbc" / "orders.db")) as table:
         assert table.execute("SELECT id, amount FROM orders ORDER BY id").fetchall() == [
@@ -85,7 +85,7 @@ def test_example_of_a_kafka_sink_writes_records(
 ) -> None:
     run_example(spark, "sinks-kafka", tmp_path, BROKERS=broker.address)
     records = read_records(broker.address, "orders-by-shop")
-    assert sorted((one.key(), one.value()) for one in records) == [
+    assert sorted((record.key(), record.value()) for record in records) == [
         (b"a", b'{"id":1,"amount":2.5}'),
         (b"b", b'{"id":2,"amount":3.5}'),
     ]

@@ -65,7 +65,7 @@ def test_pipeline_file_without_an_end_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         ("9" * 100_000, "a number has too many digits"),
         ("9" * 100, "an integer has more than 64 bits"),
@@ -75,10 +75,10 @@ def test_pipeline_file_without_an_end_is_refused() -> None:
         ('"\\ud800"', "not TOML"),
     ],
 )
-def test_value_that_no_parser_takes_is_refused(value: str, said: str, tmp_path: Path) -> None:
+def test_value_that_no_parser_takes_is_refused(value: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "p.toml"
     path.write_text(f"{HEAD}a = {value}\n")
-    with pytest.raises(SpecError, match=said) as error:
+    with pytest.raises(SpecError, match=message) as error:
         load(path)
     assert len(str(error.value)) < 1_000
 

@@ -118,7 +118,7 @@ def test_spark_finds_nothing_in_the_files_of_this_project(
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "where", "said"),
+    ("old", "new", "where", "message"),
     [
         (
             "id % 2 = 1 AND upper(key) IS NOT NULL",
@@ -143,13 +143,13 @@ def test_spark_finds_nothing_in_the_files_of_this_project(
     ],
 )
 def test_spark_finds_what_the_columns_and_the_modes_of_a_stream_do_not_allow(
-    spark: SparkSession, tmp_path: Path, old: str, new: str, where: str, said: str
+    spark: SparkSession, tmp_path: Path, old: str, new: str, where: str, message: str
 ) -> None:
     assert old in NOWHERE
     with pytest.raises(PartFailed) as failed:
         inspection.check_plans(spark, parse(NOWHERE.replace(old, new), tmp_path), tmp_path, [])
     assert ".".join(map(str, failed.value.where)) == where
-    assert said in failed.value.reason.lower()
+    assert message in failed.value.reason.lower()
 
 
 def test_settings_of_a_file_are_compared_with_those_of_spark(
@@ -206,7 +206,7 @@ def test_explain_prints_columns_and_plans(
     assert "HashAggregate" in plan or "StateStoreSave" in plan
     assert "EventTimeWatermark" in plan
     assert lines.count("query parsed_rejects: from parsed to kafka") == 1
-    assert [one.name for one in tmp_path.iterdir()] == ["my.toml"]
+    assert [path.name for path in tmp_path.iterdir()] == ["my.toml"]
 
 
 @pytest.mark.usefixtures("in_session")
@@ -282,7 +282,7 @@ def test_preview_prints_rows_of_each_step_and_writes_nothing(
     path = tmp_path / "my.toml"
     path.write_text(FILE.format(address=broker.address))
     admin = AdminClient({"bootstrap.servers": broker.address})
-    groups = {one.group_id for one in admin.list_consumer_groups().result().valid}
+    groups = {group.group_id for group in admin.list_consumer_groups().result().valid}
     assert main(["preview", str(path), "--rows", "5"]) == 0
     text = re.sub(r" *\| *", "|", capsys.readouterr().out)
     shown = {}
@@ -293,7 +293,7 @@ def test_preview_prints_rows_of_each_step_and_writes_nothing(
     assert len(shown["parsed: parse from orders"]) == 4
     assert "|k4|4|2026-01-01 00:00:04|" in text
     assert "no json" in text.split("dead letters of parsed")[1].split("\nstep ")[0]
-    assert [one.count("|k1|1|2026") for one in shown["odd: filter from parsed"]] == [1]
+    assert [line.count("|k1|1|2026") for line in shown["odd: filter from parsed"]] == [1]
     assert "|2026-01-01 00:00:00|2026-01-01 00:01:00|1|" in text
     assert main(["preview", str(path), "--rows", "2", "--step", "odd"]) == 0
     only = capsys.readouterr().out
@@ -302,7 +302,7 @@ def test_preview_prints_rows_of_each_step_and_writes_nothing(
     assert "minutes" not in only
     assert main(["preview", str(path), "--step", "od"]) == BAD_FILE
     assert "there are: orders, ticks, parsed, odd, minutes" in capsys.readouterr().err
-    assert [one.name for one in tmp_path.iterdir()] == ["my.toml"]
+    assert [path.name for path in tmp_path.iterdir()] == ["my.toml"]
     topics = admin.list_topics(timeout=WRITE_TIMEOUT_S).topics
     assert not {"previewed-out", "previewed-rejects"} & set(topics)
-    assert {one.group_id for one in admin.list_consumer_groups().result().valid} == groups
+    assert {group.group_id for group in admin.list_consumer_groups().result().valid} == groups

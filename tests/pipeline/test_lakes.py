@@ -146,8 +146,10 @@ def test_lakes_and_files_are_written_to_and_read_from_s3(tmp_path: Path) -> None
         places = {"delta": f"s3a://{BUCKET}/delta", "warehouse": f"s3a://{BUCKET}/warehouse"}
         create_topics(broker.address, "orders")
         file = write_files(tmp_path, broker.address, places)
-        for one in (file, tmp_path / "read.toml"):
-            one.write_text(one.read_text().replace("[pipeline.spark]\n", S3.format(server=server)))
+        for pipeline_file in (file, tmp_path / "read.toml"):
+            pipeline_file.write_text(
+                pipeline_file.read_text().replace("[pipeline.spark]\n", S3.format(server=server))
+            )
         files = '\n[sinks.files]\nkind = "files"\nfrom = "parsed"\nformat = "parquet"\n'
         with file.open("a") as more:
             more.write(f'{files}path = "s3a://{BUCKET}/files"\n')

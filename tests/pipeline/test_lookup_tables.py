@@ -108,8 +108,8 @@ class Orders:
         """Send orders of a shop until it has a name; returns the one of the fixed table."""
         deadline_s = monotonic() + TIMEOUT_S
         while monotonic() < deadline_s:
-            known, fixed = self.next(shop)
-            if known == name:
+            name_of_shop, fixed = self.next(shop)
+            if name_of_shop == name:
                 return fixed
         raise AssertionError(f"shop {shop} is never {name}")
 
@@ -123,12 +123,12 @@ def running(spark: SparkSession, folder: Path) -> Iterator[None]:
     pipeline = parse(FILE, folder / "my.toml")
     built = run.build(spark, pipeline, folder)
     stopped = threading.Event()
-    said: list[str] = []
+    warnings: list[str] = []
 
     def work() -> None:
         run.run_stream(
             built,
-            say=lambda failure, what_next: said.append(f"{failure}; {what_next}"),
+            say=lambda failure, what_next: warnings.append(f"{failure}; {what_next}"),
             is_stopped=stopped.is_set,
         )
 
@@ -139,7 +139,7 @@ def running(spark: SparkSession, folder: Path) -> Iterator[None]:
         finally:
             stopped.set()
         done.result(TIMEOUT_S)
-    assert all("; starts again in " in line for line in said), said
+    assert all("; starts again in " in line for line in warnings), warnings
 
 
 def test_failure_that_names_a_file_of_a_table_is_followed_by_a_start(tmp_path: Path) -> None:
@@ -199,20 +199,20 @@ def test_file_that_is_removed_while_its_folder_is_listed_is_no_failure(
             self._system = system
 
         def listFiles(self, path: Any, is_recursive: bool) -> Any:
-            found = self._system.listFiles(path, is_recursive)
+            files = self._system.listFiles(path, is_recursive)
             removed.unlink(missing_ok=True)
-            return found
+            return files
 
     def listing(spark: SparkSession, address: str) -> tuple[Any, Any]:
         system, path = file_system(spark, address)
         return Listing(system), path
 
     monkeypatch.setattr("odradek.pipeline.jobs.lookup_tables.file_system", listing)
-    said: list[str] = []
-    with lookup_tables(built, lambda *what: said.append(str(what))):
+    warnings: list[str] = []
+    with lookup_tables(built, lambda *what: warnings.append(str(what))):
         assert [row.shop for row in built.views["shops"].collect()] == [2]
     assert not removed.exists()
-    assert not said
+    assert not warnings
 
 
 def has_one_row(table: DataFrame) -> bool:
@@ -235,19 +235,19 @@ def test_folder_that_cannot_be_read_again_is_reported_and_read_later(
     )
     pipeline = parse(text, tmp_path / "my.toml")
     built = run.build(spark, pipeline, tmp_path)
-    said: list[str] = []
+    warnings: list[str] = []
     is_said = threading.Event()
 
     def say(failure: PartFailed, what_next: str) -> None:
-        said.append(f"{failure}; {what_next}")
+        warnings.append(f"{failure}; {what_next}")
         is_said.set()
 
     with lookup_tables(built, say):
         assert built.views["shops"].count() == 0
         (tmp_path / "shops" / "0.parquet").write_text("no parquet")
         assert is_said.wait(TIMEOUT_S)
-        assert said[0].startswith("sources.shops: ")
-        assert said[0].endswith("; is read again in 0.2 s")
+        assert warnings[0].startswith("sources.shops: ")
+        assert warnings[0].endswith("; is read again in 0.2 s")
         (tmp_path / "shops" / "0.parquet").unlink()
         row = spark.sql("SELECT 1 AS shop, 'one' AS name, TIMESTAMP '2026-01-01' AS opened")
         row.write.parquet(str(tmp_path / "new"))
@@ -255,19 +255,19 @@ def test_folder_that_cannot_be_read_again_is_reported_and_read_later(
         written.rename(tmp_path / "shops" / "1.parquet")
         deadline_s = monotonic() + TIMEOUT_S
         while not has_one_row(built.views["shops"]):
-            assert monotonic() < deadline_s, said
+            assert monotonic() < deadline_s, warnings
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "said"),
+    ("before", "after", "message"),
     [
         ('static = true\nrefresh = "200 ms"', 'refresh = "1 s"', "refresh: new files of a stream"),
         ('"200 ms"', '"200 ms"\nmax_files_per_trigger = 1', "a static folder is read as a whole"),
         ('"200 ms"', '"0 s"', "refresh"),
     ],
 )
-def test_impossible_table_is_refused(before: str, after: str, said: str) -> None:
-    with pytest.raises(SpecError, match=said):
+def test_impossible_table_is_refused(before: str, after: str, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
         parse(FILE.replace(before, after), Path("my.toml"))
 
 

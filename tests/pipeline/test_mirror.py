@@ -68,8 +68,8 @@ def retention_of(address: str, topic: str) -> str | None:
     """The value of `retention.ms` of a topic."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
     admin = AdminClient({"bootstrap.servers": address})
-    found = admin.describe_configs([resource])[resource].result(TIMEOUT_S)
-    value: str | None = found["retention.ms"].value
+    configs = admin.describe_configs([resource])[resource].result(TIMEOUT_S)
+    value: str | None = configs["retention.ms"].value
     return value
 
 
@@ -101,7 +101,7 @@ def test_records_are_mirrored_unchanged_with_new_partitions_and_topics(
     at_west = partitions_of(west.address)
     assert at_west["east.as-is"] == 3
     assert content(west.address, "east.as-is") == content(east.address, "as-is")
-    assert [one.value for one in content(west.address, "east.as-is-too")[0]] == [b"new"]
+    assert [record.value for record in content(west.address, "east.as-is-too")[0]] == [b"new"]
     assert "east.west.as-is" not in at_west
 
 
@@ -116,16 +116,16 @@ def consume(address: str, group: str, topic: str, count: int) -> list[bytes]:
         }
     )
     consumer.subscribe([topic])
-    found: list[bytes] = []
+    values: list[bytes] = []
     deadline_s = monotonic() + TIMEOUT_S
-    while len(found) < count and monotonic() < deadline_s:
-        one = consumer.poll(0.5)
-        if one is not None and one.error() is None:
-            found.append(one.value() or b"")
-    assert len(found) == count, f"{len(found)} of {count} records of {topic} came for {group}"
+    while len(values) < count and monotonic() < deadline_s:
+        message = consumer.poll(0.5)
+        if message is not None and message.error() is None:
+            values.append(message.value() or b"")
+    assert len(values) == count, f"{len(values)} of {count} records of {topic} came for {group}"
     consumer.commit(asynchronous=False)
     consumer.close()
-    return found
+    return values
 
 
 def mirrormaker_says(folder: Path, address: str, group: str) -> list[str]:
@@ -209,7 +209,8 @@ def test_group_fails_over_while_the_mirror_runs(
     )
     assert content(west.address, "east.orders") == content(east.address, "orders")
     ends = {
-        partition: len(found) for partition, found in content(west.address, "east.orders").items()
+        partition: len(records)
+        for partition, records in content(west.address, "east.orders").items()
     }
     assert committed(west.address, "fail-billing", "east.orders") == ends
 
@@ -238,8 +239,8 @@ def test_recreated_source_topic_ends_the_mirror(
     send(east.address, "again", [Sent(0, b"last")])
     new.append(Sent(0, b"last"))
     run(spark, text, tmp_path)
-    values = [one.value for one in content(west.address, "east.again")[0]]
-    assert values == [b"old %d" % n for n in range(10)] + [one.value for one in new]
+    values = [record.value for record in content(west.address, "east.again")[0]]
+    assert values == [b"old %d" % n for n in range(10)] + [record.value for record in new]
     assert content(west.address, "east.again-not") == content(east.address, "again-not")
 
 

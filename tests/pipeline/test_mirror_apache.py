@@ -45,6 +45,8 @@ def test_records_are_mirrored_from_apache_kafka_and_back(
 def committed(address: str, group: str, topic: str) -> list[int]:
     """Offsets of a group in partitions 0 and 1."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": group})
-    found = consumer.committed([TopicPartition(topic, one) for one in (0, 1)], timeout=120)
+    partitions = consumer.committed(
+        [TopicPartition(topic, partition) for partition in (0, 1)], timeout=120
+    )
     consumer.close()
-    return [one.offset for one in found]
+    return [partition.offset for partition in partitions]

@@ -63,8 +63,8 @@ def surplus(source: list[Sent], target: list[Sent]) -> int:
     Every record of the source must be on the target, in order.
     """
     place = 0
-    for one in target:
-        if place < len(source) and one == source[place]:
+    for record in target:
+        if place < len(source) and record == source[place]:
             place += 1
     assert place == len(source), f"record {place} of {len(source)} is lost or out of order"
     return len(target) - len(source)
@@ -97,13 +97,13 @@ def killed_and_finished(
     )
     for number in range(kills):
         before = end_of(west.address, "east.killed")
-        wanted = before + chance.randrange(1, RECORDS // (kills + 1))
+        goal = before + chance.randrange(1, RECORDS // (kills + 1))
         with mirror_process(path) as process:
-            await_records(west, process, wanted)
+            await_records(west, process, goal)
             if number == 0:
                 east.kill()
                 east.start()
-                await_records(west, process, wanted + BATCH)
+                await_records(west, process, goal + BATCH)
             process.kill()
     send(east.address, "killed", numbered(RECORDS, RECORDS + 100))
     done = folder / "progress.jsonl"

@@ -119,8 +119,8 @@ def test_unreachable_cluster_is_named(
     with odradek_broker(tmp_path / "east") as east:
         path.write_text(file(east.address, unused, name="unreachable", pattern=".*"))
         assert main(["mirror", str(path)]) == FAILED
-        said = capsys.readouterr().err
-        assert said == f"{path}: target: no broker responds: {unused}: Connection refused\n"
+        error_text = capsys.readouterr().err
+        assert error_text == f"{path}: target: no broker responds: {unused}: Connection refused\n"
         taken = ["--metrics-port", str(east.port)]
         assert main(["mirror", str(path), *taken]) == lifecycle.BAD_COMMAND
         assert "Address already in use" in capsys.readouterr().err

@@ -19,10 +19,10 @@ from odradek.pipeline.spec.replication_policy import (
 )
 
 
-def written(target: list[int], known: PartitionOffsets) -> list[tuple[int, int]]:
+def written(target: list[int], offsets: PartitionOffsets) -> list[tuple[int, int]]:
     """Add a target partition with the records of these source offsets; returns the pairs."""
     runs = joined((source, place) for place, source in enumerate(target))
-    return [pair for run in runs for pair in known.note(run)]
+    return [pair for run in runs for pair in offsets.note(run)]
 
 
 def test_consecutive_offsets_on_both_sides_are_one_run() -> None:
@@ -31,60 +31,64 @@ def test_consecutive_offsets_on_both_sides_are_one_run() -> None:
 
 
 def test_offsets_in_gaps_and_after_the_end_translate_to_the_next_record() -> None:
-    known = PartitionOffsets()
-    written([3, 4, 5, 9, 10], known)
-    found = [known.translate(offset) for offset in range(13)]
-    assert found == [0, 0, 0, 0, 1, 2, 3, 3, 3, 3, 4, 5, 5]
+    offsets = PartitionOffsets()
+    written([3, 4, 5, 9, 10], offsets)
+    translations = [offsets.translate(offset) for offset in range(13)]
+    assert translations == [0, 0, 0, 0, 1, 2, 3, 3, 3, 3, 4, 5, 5]
 
 
 def test_offset_before_the_start_of_the_mirror_has_no_translation() -> None:
-    known = PartitionOffsets()
-    known.note(Run(source=100, target=7, count=10))
-    assert known.translate(99) is None
-    assert known.translate(100) == 7
+    offsets = PartitionOffsets()
+    offsets.note(Run(source=100, target=7, count=10))
+    assert offsets.translate(99) is None
+    assert offsets.translate(100) == 7
 
 
 def test_batch_written_twice_translates_to_its_second_copy() -> None:
-    known = PartitionOffsets()
-    written([0, 1, 2, 3, 2, 3, 4], known)
-    assert [known.translate(offset) for offset in range(6)] == [0, 1, 4, 5, 6, 7]
+    offsets = PartitionOffsets()
+    written([0, 1, 2, 3, 2, 3, 4], offsets)
+    assert [offsets.translate(offset) for offset in range(6)] == [0, 1, 4, 5, 6, 7]
 
 
 def test_published_pairs_give_the_same_translation_as_runs() -> None:
-    known, reader = PartitionOffsets(), PartitionOffsets()
+    offsets, reader = PartitionOffsets(), PartitionOffsets()
     for run in (Run(0, 0, 1000), Run(1000, 1000, 500), Run(1600, 1500, 10), Run(1700, 1510, 1)):
-        pairs = known.note(run)
+        pairs = offsets.note(run)
         assert len(pairs) <= 2
         for pair in pairs:
             reader.note_pair(*pair)
     every = range(0, 1800, 7)
-    assert [reader.translate(one) for one in every] == [known.translate(one) for one in every]
-    assert reader.last == known.last == (1700, 1510)
+    assert [reader.translate(offset) for offset in every] == [
+        offsets.translate(offset) for offset in every
+    ]
+    assert reader.last == offsets.last == (1700, 1510)
 
 
 def test_recreated_target_topic_translates_to_its_start() -> None:
-    known = PartitionOffsets()
-    known.note(Run(0, 0, 100))
-    known.note(Run(100, 0, 10))
-    assert known.translate(105) == 5
-    assert known.last == (109, 9)
+    offsets = PartitionOffsets()
+    offsets.note(Run(0, 0, 100))
+    offsets.note(Run(100, 0, 10))
+    assert offsets.translate(105) == 5
+    assert offsets.last == (109, 9)
 
 
 def test_dropped_runs_translate_to_earlier_offsets() -> None:
-    known = PartitionOffsets()
+    offsets = PartitionOffsets()
     target = [number * 3 for number in range(RUNS_MAX * 4)]
-    written(target, known)
-    assert len(known._runs) <= RUNS_MAX
-    assert all(is_safe(target, known, offset) for offset in range(0, len(target) * 3, 5))
-    assert known.translate(target[-1]) == len(target) - 1
+    written(target, offsets)
+    assert len(offsets._runs) <= RUNS_MAX
+    assert all(is_safe(target, offsets, offset) for offset in range(0, len(target) * 3, 5))
+    assert offsets.translate(target[-1]) == len(target) - 1
 
 
-def is_safe(target: list[int], known: PartitionOffsets, offset: int) -> bool:
+def is_safe(target: list[int], offsets: PartitionOffsets, offset: int) -> bool:
     """Whether a reader at the translation of `offset` reads every record at or after it."""
-    found = known.translate(offset)
-    assert found is not None
-    rest = set(target[found:])
-    return found <= len(target) and all(one in rest for one in target if one >= offset)
+    translation = offsets.translate(offset)
+    assert translation is not None
+    rest = set(target[translation:])
+    return translation <= len(target) and all(
+        source_offset in rest for source_offset in target if source_offset >= offset
+    )
 
 
 @st.composite
@@ -104,15 +108,17 @@ def mirrored(draw: st.DrawFn) -> list[int]:
 
 @given(mirrored())
 def test_translation_never_skips_a_record(target: list[int]) -> None:
-    known, reader = PartitionOffsets(), PartitionOffsets()
-    for pair in written(target, known):
+    offsets, reader = PartitionOffsets(), PartitionOffsets()
+    for pair in written(target, offsets):
         reader.note_pair(*pair)
     for offset in range(max(target) + 3):
-        assert is_safe(target, known, offset)
+        assert is_safe(target, offsets, offset)
         assert is_safe(target, reader, offset)
-    found = [known.translate(offset) for offset in range(max(target) + 3)]
-    assert all(one is not None for one in found)
-    assert found == sorted(one for one in found if one is not None), "it never goes back"
+    translations = [offsets.translate(offset) for offset in range(max(target) + 3)]
+    assert all(translation is not None for translation in translations)
+    assert translations == sorted(
+        translation for translation in translations if translation is not None
+    ), "it never goes back"
 
 
 def test_records_have_the_format_of_mirrormaker() -> None:
@@ -177,10 +183,10 @@ def test_mirrored_topics_are_selected_by_names_patterns_and_excludes(
 def test_names_with_special_characters_are_matched_literally() -> None:
     policy = Policy("east", "west", "default")
     pattern = policy.topic_pattern(names=["a.b", "c"], pattern=None, exclude=[], heartbeats=False)
-    found = [
+    topics = [
         name for name in ("a.b", "axb", "c", "cc", "heartbeats") if re.fullmatch(pattern, name)
     ]
-    assert found == ["a.b", "c"]
+    assert topics == ["a.b", "c"]
 
 
 def test_target_names_follow_the_policy() -> None:
@@ -199,14 +205,14 @@ def test_groups_of_tools_are_excluded() -> None:
 
 
 def test_checkpoint_decreases_only_when_its_group_was_reset() -> None:
-    known = Checkpoints()
+    checkpoints = Checkpoints()
     first = Checkpoint("g", "east.pay", 0, 50, 40)
-    assert known.must_publish(first)
-    known.load(first)
-    assert not known.must_publish(first)
-    assert not known.must_publish(Checkpoint("g", "east.pay", 0, 60, 39)), "less exact by now"
-    assert known.must_publish(Checkpoint("g", "east.pay", 0, 51, 41))
-    assert known.must_publish(Checkpoint("g", "east.pay", 0, 10, 8)), "the group went back"
+    assert checkpoints.must_publish(first)
+    checkpoints.load(first)
+    assert not checkpoints.must_publish(first)
+    assert not checkpoints.must_publish(Checkpoint("g", "east.pay", 0, 60, 39)), "less exact by now"
+    assert checkpoints.must_publish(Checkpoint("g", "east.pay", 0, 51, 41))
+    assert checkpoints.must_publish(Checkpoint("g", "east.pay", 0, 10, 8)), "the group went back"
 
 
 def test_only_greater_offsets_are_committed_on_the_target() -> None:
@@ -214,12 +220,14 @@ def test_only_greater_offsets_are_committed_on_the_target() -> None:
     list(offsets.note("pay", 0, Run(0, 0, 100)))
     list(offsets.note("pay", 1, Run(0, 0, 100)))
     committed = {("pay", 0): (30, "m"), ("pay", 1): (40, ""), ("other", 0): (5, "")}
-    found = {
-        (one.topic, one.partition): one
-        for one in translated("g", committed, offsets.translate, lambda topic: f"east.{topic}")
+    checkpoints = {
+        (checkpoint.topic, checkpoint.partition): checkpoint
+        for checkpoint in translated(
+            "g", committed, offsets.translate, lambda topic: f"east.{topic}"
+        )
     }
-    assert sorted(found) == [("east.pay", 0), ("east.pay", 1)]
-    assert advances(found, {}) == {("east.pay", 0): (30, "m"), ("east.pay", 1): (40, "")}
-    assert advances(found, {("east.pay", 0): 30, ("east.pay", 1): 39}) == {
+    assert sorted(checkpoints) == [("east.pay", 0), ("east.pay", 1)]
+    assert advances(checkpoints, {}) == {("east.pay", 0): (30, "m"), ("east.pay", 1): (40, "")}
+    assert advances(checkpoints, {("east.pay", 0): 30, ("east.pay", 1): 39}) == {
         ("east.pay", 1): (40, "")
     }

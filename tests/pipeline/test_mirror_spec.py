@@ -53,7 +53,7 @@ def test_valid_file_is_parsed_into_its_model(
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         (
             "sync_offsets",
@@ -103,8 +103,8 @@ def test_valid_file_is_parsed_into_its_model(
         ),
     ],
 )
-def test_error_is_reported_with_its_line(old: str, new: str, said: str | None) -> None:
-    expected = said or (
+def test_error_is_reported_with_its_line(old: str, new: str, message: str | None) -> None:
+    expected = message or (
         "line 17: group: an unknown key; allowed: mirror, source, target, topics, groups"
     )
     assert problems(GOOD.replace(old, new)) == [expected]

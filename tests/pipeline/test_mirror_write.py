@@ -63,15 +63,15 @@ def mirror(
         for begin in range(0, len(rows), rows_per_batch)
     ]
     return [
-        (one["partition"], one["source"], one["target"], one["count"], one["skipped"])
+        (run["partition"], run["source"], run["target"], run["count"], run["skipped"])
         for batch in write(batches, plan)
-        for one in batch.to_pylist()
+        for run in batch.to_pylist()
     ]
 
 
 def offsets_at(west: BrokerProcess, topic: str, partition: int = 0) -> list[int]:
     """The source offsets of the records on the target, in order."""
-    values = [one.value or b"" for one in content(west.address, topic)[partition]]
+    values = [record.value or b"" for record in content(west.address, topic)[partition]]
     return [int(value[1:]) if value[:1] == b"v" else -1 for value in values]
 
 
@@ -86,10 +86,10 @@ def test_records_of_a_killed_attempt_are_skipped(west: BrokerProcess) -> None:
     create(west.address, "killed", 1)
     rows = [row(n) for n in range(50)]
     mirror(west, "killed", rows[:10])
-    known = {("pay", 0): (9, 9)}
-    mirror(west, "killed", rows[10:33], known)
-    assert mirror(west, "killed", rows[10:], known) == [(0, 10, 10, 23, 23), (0, 33, 33, 17, 0)]
-    assert mirror(west, "killed", rows[10:], known) == [(0, 10, 10, 40, 40)]
+    ends = {("pay", 0): (9, 9)}
+    mirror(west, "killed", rows[10:33], ends)
+    assert mirror(west, "killed", rows[10:], ends) == [(0, 10, 10, 23, 23), (0, 33, 33, 17, 0)]
+    assert mirror(west, "killed", rows[10:], ends) == [(0, 10, 10, 40, 40)]
     assert mirror(west, "killed", rows[10:], {("pay", 0): (49, 49)}) == []
     assert offsets_at(west, "killed") == list(range(50))
 
@@ -100,7 +100,7 @@ def test_batch_is_written_whole_when_the_source_has_lost_records(
     create(west.address, "compacted", 1)
     rows = [row(n) for n in range(20)]
     mirror(west, "compacted", rows)
-    compacted = [one for one in rows if one["offset"] not in (0, 1, 7)]
+    compacted = [record for record in rows if record["offset"] not in (0, 1, 7)]
     assert mirror(west, "compacted", compacted) == [(0, 2, 20, 5, 0), (0, 8, 25, 12, 0)]
     lying = offsets_at(west, "compacted")
     assert lying == [*range(20), *range(2, 7), *range(8, 20)], "twice at most, and none is lost"

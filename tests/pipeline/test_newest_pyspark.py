@@ -153,7 +153,7 @@ def test_pipelines_and_mirrors_run_on_the_newest_pyspark(tmp_path: Path) -> None
     assert counts == [(10,)] * (ROWS // 10), "what came twice counts once"
     assert rows_of(tmp_path / "placed") == [{"id": 2, "town": "Ghent"}]
     assert (tmp_path / "state" / "names_shared").is_dir(), "two sinks share a query"
-    assert sorted(rows_of(tmp_path / "landed"), key=lambda one: str(one["id"])) == [
+    assert sorted(rows_of(tmp_path / "landed"), key=lambda row: str(row["id"])) == [
         {"id": 1, "at": "2026-01-01T00:00:00.000Z"},
         {"id": 2},
     ]
@@ -192,4 +192,4 @@ def finish(process: LoggedProcess) -> None:
     """Wait for exit code 0, and check that only our own lines are printed."""
     assert process.wait(timeout_s=END_TIMEOUT_S) == 0, process.tail()
     foreign = ("Ivy", "log4j", "::", "Warning", "Traceback")
-    assert [line for line in process.lines() if any(one in line for one in foreign)] == []
+    assert [line for line in process.lines() if any(name in line for name in foreign)] == []

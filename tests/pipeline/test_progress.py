@@ -66,9 +66,9 @@ def watched(
     reported: list[QueryProgress] = []
     ended = Event()
 
-    def remember(one: QueryProgress) -> None:
-        reported.append(one)
-        if one.state == "ended":
+    def remember(query: QueryProgress) -> None:
+        reported.append(query)
+        if query.state == "ended":
             ended.set()
 
     progress.on_change.append(remember)
@@ -100,22 +100,22 @@ def test_unread_records_are_counted_at_the_start_of_a_batch(
         samples = scraped(port)
     finally:
         close()
-    batches = [one for one in reported if one.state == "running" and one.batch_id >= 0]
-    assert [(one.rows, one.offsets_behind) for one in batches] == [
+    batches = [query for query in reported if query.state == "running" and query.batch_id >= 0]
+    assert [(progress.rows, progress.offsets_behind) for progress in batches] == [
         (30, 100),
         (30, 70),
         (30, 40),
         (10, 10),
     ]
-    assert [one.rows_total for one in batches] == [30, 60, 90, 100]
-    assert all(one.batch_ms > 0 and one.rows_per_second > 0 for one in batches)
+    assert [progress.rows_total for progress in batches] == [30, 60, 90, 100]
+    assert all(progress.batch_ms > 0 and progress.rows_per_second > 0 for progress in batches)
     assert reported[-1].state == "ended"
     errors = capfd.readouterr().err
     assert "waiting: batch 1, 30 rows, " in errors
     assert " 70 behind, running\n" in errors
 
     written = [json.loads(line) for line in lines.read_text().splitlines()]
-    assert [(one["batch_id"], one["rows"], one["offsets_behind"]) for one in written[:4]] == [
+    assert [(line["batch_id"], line["rows"], line["offsets_behind"]) for line in written[:4]] == [
         (0, 30, 100),
         (1, 30, 70),
         (2, 30, 40),
@@ -137,7 +137,9 @@ def test_later_run_counts_from_its_own_start(
     produce(broker.address, "later", [b"x"] * 7)
     reported = watched(spark, broker, tmp_path, "later", Progress())
     assert [
-        (one.rows, one.offsets_behind) for one in reported if one.rows and one.state != "ended"
+        (query.rows, query.offsets_behind)
+        for query in reported
+        if query.rows and query.state != "ended"
     ] == [(7, 7)]
 
 
@@ -217,16 +219,16 @@ def test_dropped_rows_are_counted_by_step() -> None:
     progress = Progress(stateful_steps=lambda query: steps[query])
     begin(progress, *steps)
     for number in range(2):
-        one = [operator("a", late=3), operator("b", late=4)]
-        progress.onQueryProgress(batch("one", number, one, ahead={"other": number}))
+        operators = [operator("a", late=3), operator("b", late=4)]
+        progress.onQueryProgress(batch("one", number, operators, ahead={"other": number}))
         query = [operator("a", late=1), operator("b", late=2), operator("c")]
         progress.onQueryProgress(batch("query", number, query))
         none = [operator("a"), operator("operator1", late=number)]
         progress.onQueryProgress(batch("none", number, none))
-    known = {one.name: one for one in progress.queries()}
-    assert (known["one"].late, known["one"].ahead) == ({"window": 6, "unique": 8}, {"other": 1})
-    assert known["query"].late == {"query": 6}, "all operators of a query in SQL are its own"
-    assert known["none"].late == {"operator1": 1}
+    queries = {query.name: query for query in progress.queries()}
+    assert (queries["one"].late, queries["one"].ahead) == ({"window": 6, "unique": 8}, {"other": 1})
+    assert queries["query"].late == {"query": 6}, "all operators of a query in SQL are its own"
+    assert queries["none"].late == {"operator1": 1}
     assert progress.losses() == [
         "one: step window has dropped at least 6 rows as late: their times were before the"
         " watermark",
@@ -243,15 +245,15 @@ def test_dropped_rows_are_counted_by_step() -> None:
 
 
 def test_warning_is_printed_for_first_dropped_rows_and_when_doubled() -> None:
-    said: list[str] = []
+    lines: list[str] = []
     progress = Progress(stateful_steps=lambda query: ["window"])
-    progress.on_change.append(LossWarner(said.append))
+    progress.on_change.append(LossWarner(lines.append))
     begin(progress, "one")
     for number in range(100):
         progress.onQueryProgress(
             batch("one", number, [operator("a", late=0 if number < 50 else 10)])
         )
-    counts = [int(line.split("at least ")[1].split()[0]) for line in said]
+    counts = [int(line.split("at least ")[1].split()[0]) for line in lines]
     assert counts == [10, 20, 40, 80, 160, 320]
 
 
@@ -262,7 +264,7 @@ def test_query_stopped_by_this_process_has_not_failed() -> None:
 
     def end(name: str, exception: str | None = None) -> str:
         progress.onQueryTerminated(event(id=identity(name), exception=exception))
-        return {one.name: one.state for one in progress.queries()}[name]
+        return {query.name: query.state for query in progress.queries()}[name]
 
     assert end("failed", "out of memory") == "failed"
     progress.stopping("sibling")
@@ -276,9 +278,9 @@ def test_query_stopped_by_this_process_has_not_failed() -> None:
 
 
 def test_terminal_shows_an_updated_table() -> None:
-    one = QueryProgress("landed", 12, 500, 12_345, 2_500.4, 210, 1_234_567, "running")
+    query = QueryProgress("landed", 12, 500, 12_345, 2_500.4, 210, 1_234_567, "running")
     console = Console(width=100, record=True, file=io.StringIO())
-    console.print(table_of([one]))
+    console.print(table_of([query]))
     text = console.export_text()
     for cell in ("query", "behind", "landed", "12,345", "2,500", "210 ms", "1,234,567", "running"):
         assert cell in text
@@ -309,7 +311,7 @@ def test_prometheus_metrics_match_sparks_progress() -> None:
                 first = scraped(port)
             progress.onQueryProgress(batch("parsed_rejects", number, written=3))
         progress.onQueryTerminated(event(id=identity("windows"), exception="out of memory"))
-        found = scraped(port)
+        values = scraped(port)
         begin(progress, "windows")
         again = scraped(port)
     finally:
@@ -322,7 +324,7 @@ def test_prometheus_metrics_match_sparks_progress() -> None:
         (name, query): float(name == "running") for name in plain for query in steps
     }, "no watermark, no state"
     assert ("watermark_timestamp_seconds", "windows") not in first, "no row has moved it"
-    assert {key: value for key, value in found.items() if key[1] == "windows"} == {
+    assert {key: value for key, value in values.items() if key[1] == "windows"} == {
         ("rows_total", "windows"): 20,
         ("batches_total", "windows"): 2,
         ("failures_total", "windows"): 1,
@@ -338,8 +340,8 @@ def test_prometheus_metrics_match_sparks_progress() -> None:
         ("state_bytes", "windows", "window"): 900,
         ("state_bytes", "windows", "unique"): 4_000,
     }
-    assert found["dead_letters_total", "parsed_rejects", "parsed"] == 6
-    assert found["batch_part_seconds", "addBatch", "windows"] == 0.003, "the part comes first"
+    assert values["dead_letters_total", "parsed_rejects", "parsed"] == 6
+    assert values["batch_part_seconds", "addBatch", "windows"] == 0.003, "the part comes first"
     assert (again["rows_total", "windows"], again["failures_total", "windows"]) == (0, 1)
 
 
@@ -348,7 +350,7 @@ def test_unknown_row_count_of_a_sink_is_no_dead_letter() -> None:
     for name in ("parsed_rejects", "out"):
         progress.onQueryProgress(batch(name, 0, written=-1))
         progress.onQueryProgress(batch(name, 1, written=5))
-    assert [dict(one.dead_letters) for one in progress.queries()] == [{"parsed": 5}, {}]
+    assert [dict(query.dead_letters) for query in progress.queries()] == [{"parsed": 5}, {}]
 
 
 def test_prometheus_listens_on_the_chosen_host_only() -> None:

@@ -14,7 +14,7 @@ from odradek.pipeline.spec.problems import SpecError
 from tests.pipeline.feeding import built, feed, in_batch, in_stream
 
 SCHEMAS = {"rows": "id BIGINT, name STRING"}
-ROWS = [{"id": one, "name": f"n{one}"} for one in range(5)]
+ROWS = [{"id": number, "name": f"n{number}"} for number in range(5)]
 MODULE = """
 import odradek_rates
 
@@ -75,13 +75,13 @@ def test_functions_compute_columns_and_frames_in_batch_and_stream(
 ) -> None:
     expected = [(0, "N0", 2.0), (1, "N1", 12.0), (2, "N2", 22.0)]
     assert sorted(map(tuple, in_batch(spark, folder, STEPS, "kept", SCHEMAS))) == expected
-    found = in_stream(spark, folder, STEPS, ["kept"], SCHEMAS)["kept"]
-    assert sorted(map(tuple, found)) == expected
+    rows = in_stream(spark, folder, STEPS, ["kept"], SCHEMAS)["kept"]
+    assert sorted(map(tuple, rows)) == expected
     assert str(folder) not in sys.path
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("odradek_prices:shout", "odradek_none:shout", "odradek_none cannot be imported"),
         ("odradek_prices:shout", "odradek_prices:shut", "no function shut; it has: .*shout"),
@@ -90,10 +90,10 @@ def test_functions_compute_columns_and_frames_in_batch_and_stream(
     ],
 )
 def test_function_that_does_not_fit_is_reported(
-    spark: SparkSession, folder: Path, old: str, new: str, said: str
+    spark: SparkSession, folder: Path, old: str, new: str, message: str
 ) -> None:
     assert old in STEPS
-    with pytest.raises(PartFailed, match=said):
+    with pytest.raises(PartFailed, match=message):
         built(spark, folder, STEPS.replace(old, new), "batch", SCHEMAS)
 
 
@@ -104,16 +104,16 @@ def test_function_that_returns_no_frame_is_reported(spark: SparkSession, folder:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ('"odradek_prices:price"', '"odradek_prices.price"', "steps.priced.function"),
         ('"DOUBLE"', '"DUBLE"', "DUBLE"),
     ],
 )
 def test_mistakes_of_the_file_are_reported(
-    spark: SparkSession, tmp_path: Path, old: str, new: str, said: str
+    spark: SparkSession, tmp_path: Path, old: str, new: str, message: str
 ) -> None:
-    with pytest.raises(SpecError, match=said):
+    with pytest.raises(SpecError, match=message):
         built(spark, tmp_path, STEPS.replace(old, new), "batch", SCHEMAS)
 
 

@@ -21,16 +21,18 @@ CONFIG = PROJECT / "config"
 def served() -> set[str]:
     """The names of metrics; counters end with _total."""
     families = ProgressCollector(Progress()).collect()
-    return {one.name + ("_total" if one.type == "counter" else "") for one in families}
+    return {family.name + ("_total" if family.type == "counter" else "") for family in families}
 
 
 def expressions(value: Any) -> list[str]:
     """All queries of a dashboard."""
     if isinstance(value, dict):
-        found = [one for key, one in value.items() if key in ("expr", "query")]
-        texts = [one for one in found if isinstance(one, str)]
-        return texts + [text for one in value.values() for text in expressions(one)]
-    return [text for one in value for text in expressions(one)] if isinstance(value, list) else []
+        values = [child for key, child in value.items() if key in ("expr", "query")]
+        texts = [text for text in values if isinstance(text, str)]
+        return texts + [text for child in value.values() for text in expressions(child)]
+    return (
+        [text for child in value for text in expressions(child)] if isinstance(value, list) else []
+    )
 
 
 def test_dashboard_shows_every_metric_and_no_other() -> None:
@@ -42,8 +44,8 @@ def test_dashboard_shows_every_metric_and_no_other() -> None:
 
 def arguments(file: Path, line: str) -> list[str]:
     """After `odradek pipeline` in a line of a file."""
-    (found,) = re.findall(line, file.read_text(), re.MULTILINE)
-    return shlex.split(found.replace("[", " ").replace("]", " ").replace(",", " "))
+    (arguments_text,) = re.findall(line, file.read_text(), re.MULTILINE)
+    return shlex.split(arguments_text.replace("[", " ").replace("]", " ").replace(",", " "))
 
 
 def test_services_run_commands_that_there_are() -> None:

@@ -29,7 +29,7 @@ FILES = (
 
 
 def test_every_key_of_every_kind_has_a_type_and_a_meaning() -> None:
-    parts: list[type[BaseModel]] = [one for kinds in PARTS.values() for one in kinds.values()]
+    parts: list[type[BaseModel]] = [part for kinds in PARTS.values() for part in kinds.values()]
     parts += [Restart, *MIRROR_PARTS.values()]
     tables = [*pipeline_tables(), *mirror_tables()]
     assert len(tables) == len(parts)

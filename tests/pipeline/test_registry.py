@@ -98,8 +98,8 @@ def rows_and_reasons(
     dead = built.outputs["parsed_rejects"][0].collect()
     reasons = []
     for row in dead:
-        found = {one["key"]: one["value"] for one in row.headers}
-        reasons.append((int(found["odradek.offset"]), found["odradek.reason"].decode()))
+        headers = {header["key"]: header["value"] for header in row.headers}
+        reasons.append((int(headers["odradek.offset"]), headers["odradek.reason"].decode()))
     return sorted(rows, key=lambda row: row["id"]), [reason for _, reason in sorted(reasons)]
 
 
@@ -220,11 +220,11 @@ def messages(compiled: Path) -> Iterator[Any]:
 
 
 def order(messages: Any, number: int) -> Any:
-    found = messages.Order(id=number, shop="a", state=1, seal=b"\x01\xff", weights={"x": 0.5})
-    found.lines.add(article="tea", count=3)
-    found.at.FromMilliseconds(AT_MS)
-    found.price.cents = 250
-    return found
+    message = messages.Order(id=number, shop="a", state=1, seal=b"\x01\xff", weights={"x": 0.5})
+    message.lines.add(article="tea", count=3)
+    message.at.FromMilliseconds(AT_MS)
+    message.price.cents = 250
+    return message
 
 
 def framed(client: SchemaRegistryClient, topic: str, kind: Any, message: Any) -> bytes:
@@ -270,12 +270,12 @@ def test_protobuf_is_read_with_and_without_a_registry(
         [written.SerializeToString(), b"\xff", late.SerializeToString()],
     )
     sink = '[sinks.out]\nkind = "console"\nfrom = "parsed"\n'
-    found = []
+    reasons_of_runs = []
     for topic, named in (("protobuf-read", 'registry = "main"'), ("protobuf-plain", "")):
         step = PROTOBUF_STEP.format(folder=compiled, registry=named)
         text = head(broker, registry, topic) + step + sink
         (row,), reasons = rows_and_reasons(spark, tmp_path, text)
-        found.append(reasons)
+        reasons_of_runs.append(reasons)
         assert round(row.pop("at").timestamp() * 1000) == AT_MS
         assert row == {
             "id": 1,
@@ -287,12 +287,12 @@ def test_protobuf_is_read_with_and_without_a_registry(
             "seal": b"\x01\xff",
             "price": {"cents": 250, "currency": ""},
         }
-    assert found[0] == [
+    assert reasons_of_runs[0] == [
         "another message of its file, [1, 0], than shop.Order",
         "no frame of a schema registry",
         "no value",
     ]
-    garbage, of_late = found[1]
+    garbage, of_late = reasons_of_runs[1]
     assert garbage.startswith("not a message shop.Order")
     assert of_late.startswith("not a message shop.Order: Timestamp is not valid")
 
@@ -340,10 +340,10 @@ def test_what_sinks_write_is_read_by_confluents_deserializers(
     begin = head(broker, registry, "one-record") + ORDERS
     run_all(spark, tmp_path, begin + sink("avro-out", 'format = "avro"'))
     (value,) = values_of(spark, broker, "avro-out")
-    found: Any = AvroDeserializer(client)(value, None)
-    assert found["at"].timestamp() == 1_767_225_600
-    assert (found["id"], found["note"]) == (7, None)
-    assert found["lines"] == [{"article": "tea", "count": 3}]
+    row: Any = AvroDeserializer(client)(value, None)
+    assert row["at"].timestamp() == 1_767_225_600
+    assert (row["id"], row["note"]) == (7, None)
+    assert row["lines"] == [{"article": "tea", "count": 3}]
 
     proto = f'format = "protobuf"\ndescriptor = "{compiled}/shop.desc"\nmessage = "shop.Order"'
     run_all(spark, tmp_path, begin + sink("protobuf-out", proto))
@@ -373,7 +373,7 @@ def test_what_sinks_write_is_read_by_confluents_deserializers(
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ("SCHEMA", "schema registry http.*(I|i)ncompatib"),
         ("REGISTERED", "subject refused-out-value: "),
@@ -391,7 +391,7 @@ def test_schema_that_does_not_fit_ends_the_start(
     compiled: Path,
     tmp_path: Path,
     more: str,
-    said: str,
+    message: str,
 ) -> None:
     topic = "refused-out"
     text = json.dumps({**FIRST, "fields": [{"name": "id", "type": "string"}]})
@@ -411,7 +411,7 @@ def test_schema_that_does_not_fit_ends_the_start(
     }[more]
     send(broker, "one-record", [b"x"])
     text = head(broker, registry, "one-record") + ORDERS + sink(topic, chosen)
-    with pytest.raises(PartFailed, match=said) as failed:
+    with pytest.raises(PartFailed, match=message) as failed:
         run_all(spark, tmp_path, text)
     assert "\n" not in str(failed.value)
 
@@ -477,8 +477,10 @@ def test_example_goes_on_when_producers_have_a_new_schema(
         send(broker, "orders", [avro(client, "orders", schema, {**value, "channel": "app"})])
         built = run.build(spark, pipeline, tmp_path)
         run.wait(pipeline, run.start_stream(built))
-    written = [AvroDeserializer(client)(one, None) for one in values_of(spark, broker, "takings")]
-    assert [(one["shop"], one["total"], one["orders"]) for one in written] == [("a", 2.5, 1)]
+    written = [
+        AvroDeserializer(client)(value, None) for value in values_of(spark, broker, "takings")
+    ]
+    assert [(row["shop"], row["total"], row["orders"]) for row in written] == [("a", 2.5, 1)]
     assert client.get_versions("takings-value") == [1]
 
 
@@ -546,18 +548,18 @@ def test_mistakes_of_a_registry_are_reported_without_its_account(tmp_path: Path)
     )
     account = '"basic.auth.user.info" = "joe:hunter22"'
 
-    def said(options: str, registry: str) -> str:
+    def refusal(options: str, registry: str) -> str:
         file.write_text(text.replace("OPTIONS", f"{{ {options} }}").replace("REGISTRY", registry))
         with pytest.raises(SpecError) as failed:
             load(file)
         return str(failed.value)
 
-    wrong = said(f'{account}, "max.retris" = 1', "main")
+    wrong = refusal(f'{account}, "max.retris" = 1', "main")
     assert "line 8: registries.main.options: Unrecognized properties: max.retris" in wrong
     assert "steps.p: subject must be given: there is not one topic above" in wrong
     assert "hunter22" not in wrong
-    assert "a value has another type" in said('"basic.auth.user.info" = 7', "main")
-    assert "steps.p.registry: 'other' is not a registry; there are: main" in said("", "other")
+    assert "a value has another type" in refusal('"basic.auth.user.info" = 7', "main")
+    assert "steps.p.registry: 'other' is not a registry; there are: main" in refusal("", "other")
     hidden = read_document(file.read_text().replace("{  }", f"{{ {account} }}"), file, Outside())
     assert hidden.hidden.text("joe:hunter22 is refused") == "(basic.auth.user.info) is refused"
 
@@ -570,7 +572,7 @@ def test_schemas_that_refer_to_the_same_one_make_one_schema(
         return {"type": "record", "name": name, "namespace": "refs", "fields": fields}
 
     def register(name: str, schema: Any, *references: str) -> int:
-        named = [SchemaReference(f"refs.{one}", one, 1) for one in references]
+        named = [SchemaReference(f"refs.{reference}", reference, 1) for reference in references]
         return client.register_schema(name, Schema(json.dumps(schema), "AVRO", named))
 
     register("Base", record("Base", kind={"type": "enum", "name": "Kind", "symbols": ["A", "B"]}))
@@ -595,7 +597,7 @@ def test_schemas_that_refer_to_the_same_one_make_one_schema(
 
 
 @pytest.mark.parametrize(
-    ("step", "said"),
+    ("step", "message"),
     [
         ('format = "avro"\nsubject = "no-avro"', "subject no-avro: the schema is JSON, not AVRO"),
         ('format = "avro"\nsubject = "absent"', "subject absent: "),
@@ -608,13 +610,13 @@ def test_subject_that_has_no_avro_schema_is_named(
     client: SchemaRegistryClient,
     tmp_path: Path,
     step: str,
-    said: str,
+    message: str,
 ) -> None:
     schema = {"title": "X", "type": "object", "properties": {"id": {"type": "integer"}}}
     client.register_schema("no-avro", Schema(json.dumps(schema), "JSON"))
     send(broker, "no-avro", [b"x"])
     text = head(broker, registry, "no-avro") + AVRO_STEP.replace('format = "avro"', step)
-    with pytest.raises(PartFailed, match=said):
+    with pytest.raises(PartFailed, match=message):
         run.build(spark, parse(text, tmp_path / "my.toml"), tmp_path)
 
 

@@ -60,18 +60,18 @@ def run_with_restarts(
     (folder / "orders").mkdir()
     for number in range(FILE_COUNT):
         (folder / "orders" / f"{number}.json").write_text(json.dumps({"id": number}) + "\n")
-    said: list[str] = []
+    warnings: list[str] = []
 
     def say(failure: PartFailed, what_next: str) -> None:
         assert failure.where == ("sinks", "table")
-        said.append(what_next)
-        if len(said) == repair_after:
+        warnings.append(what_next)
+        if len(warnings) == repair_after:
             (folder / "away").mkdir()
 
     pipeline = parse(FILE.format(attempts=attempts), folder / "my.toml")
     built = run.build(spark, pipeline, folder)
     run.run_stream(built, say=say)
-    return said
+    return warnings
 
 
 def written(folder: Path) -> tuple[list[int], list[int]]:
@@ -86,8 +86,8 @@ def written(folder: Path) -> tuple[list[int], list[int]]:
 def test_sink_that_is_away_for_a_while_gets_all_rows_and_ends_no_other(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    said = run_with_restarts(spark, tmp_path, "", repair_after=3)
-    assert said == ["starts again in 0.2 s", *["starts again in 0.4 s"] * 2]
+    warnings = run_with_restarts(spark, tmp_path, "", repair_after=3)
+    assert warnings == ["starts again in 0.2 s", *["starts again in 0.4 s"] * 2]
     assert written(tmp_path) == (list(range(FILE_COUNT)), list(range(FILE_COUNT)))
 
 
@@ -102,22 +102,22 @@ def test_sink_that_stays_away_ends_the_pipeline_after_its_attempts(
 def test_sink_without_a_policy_of_its_own_has_that_of_the_pipeline() -> None:
     text = FILE.format(attempts="").replace("[sources", "[pipeline.restart]\n[sources", 1)
     policies = parse(text, Path("my.toml")).restarts()
-    assert {name: one.backoff_max for name, one in policies.items()} == {
+    assert {name: policy.backoff_max for name, policy in policies.items()} == {
         "table": "400 milliseconds",
         "files": "1 minute",
     }
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "said"),
+    ("before", "after", "message"),
     [
         ('"available_now"', '"batch"', "a batch is not started again"),
         ('"200 ms"', '"2 s"', "backoff_min is above backoff_max, 400 milliseconds"),
         ('"200 ms"', '"soon"', "'soon' is not a duration"),
     ],
 )
-def test_impossible_policy_is_refused(before: str, after: str, said: str) -> None:
-    with pytest.raises(SpecError, match=said):
+def test_impossible_policy_is_refused(before: str, after: str, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
         parse(FILE.format(attempts="").replace(before, after), Path("my.toml"))
 
 

@@ -95,17 +95,22 @@ def test_unparsable_records_become_dead_letters_and_others_pass(
 
     large = consume(broker.address, "large-payments", 20)
     values = [json.loads(value or b"") for _, value, _ in large]
-    assert sorted(one["amount"] for one in values) == [float(number) for number in range(10, 30)]
-    assert [key for key, _, _ in large] == [one["merchant"].encode() for one in values]
-    assert {one.get("key") for one in values} == {None, *(f"k{number}" for number in range(10, 20))}
+    assert sorted(value["amount"] for value in values) == [
+        float(number) for number in range(10, 30)
+    ]
+    assert [key for key, _, _ in large] == [value["merchant"].encode() for value in values]
+    assert {value.get("key") for value in values} == {
+        None,
+        *(f"k{number}" for number in range(10, 20)),
+    }
     landed = spark.read.parquet(str(tmp_path / "landed"))
     assert sorted(row.amount for row in landed.collect()) == [float(n) for n in range(30)]
     letters = read_messages(broker.address, "payments-rejected", 2)
-    assert [(one.key(), one.value()) for one in letters] == [
+    assert [(letter.key(), letter.value()) for letter in letters] == [
         (b"\xffk", b"garbage"),
         (None, b"more of it"),
     ]
-    assert [one.headers() for one in letters] == [
+    assert [letter.headers() for letter in letters] == [
         [*own[:3], *origin(20, AT_MS)],
         origin(21, AT_MS + 1),
     ]

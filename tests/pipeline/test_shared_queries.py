@@ -107,7 +107,7 @@ def test_window_with_sinks_of_two_output_modes_has_a_query_for_each() -> None:
     text = step_text("counted", "window", "orders")
     for name, mode in (("a", "append"), ("b", "update"), ("c", "append"), ("d", "update")):
         text += sink_text(name, "counted", f'output_mode = "{mode}"')
-    assert [(one.name, one.outputs, one.output_mode) for one in shared(text)] == [
+    assert [(query.name, query.outputs, query.output_mode) for query in shared(text)] == [
         ("counted_shared", ("a", "c"), "append"),
         ("counted_shared_update", ("b", "d"), "update"),
     ]
@@ -154,10 +154,10 @@ def test_every_graph_is_divided_at_its_stateful_steps(
     text, steps, sinks = file
 
     def above(view: str) -> list[str]:
-        found = [view]
-        while found[-1] in steps and steps[found[-1]][0] in STATELESS:
-            found.append(steps[found[-1]][1])
-        return found
+        chain = [view]
+        while chain[-1] in steps and steps[chain[-1]][0] in STATELESS:
+            chain.append(steps[chain[-1]][1])
+        return chain
 
     queries = shared(text)
     outputs = {name: above(view) for name, view in sinks.items()}
@@ -169,11 +169,11 @@ def test_every_graph_is_divided_at_its_stateful_steps(
     for name, path in outputs.items():
         same = {other for other, path_of in outputs.items() if path_of[-1] == path[-1]}
         mine = [query for query in queries if name in query.outputs]
-        assert {one for query in mine for one in query.outputs} == (
+        assert {output for query in mine for output in query.outputs} == (
             same if len(same) > 1 else set()
         )
         for query in mine:
             below = path[: path.index(query.view)]
             assert set(below) <= set(query.steps)
-            assert all(steps[one][0] in STATELESS for one in query.steps)
-            assert list(query.steps) == [one for one in steps if one in query.steps]
+            assert all(steps[step][0] in STATELESS for step in query.steps)
+            assert list(query.steps) == [step for step in steps if step in query.steps]

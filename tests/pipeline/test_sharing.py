@@ -111,7 +111,7 @@ PER_FILE = 10
 def only(text: str, *sinks: str) -> str:
     """A file with some of its sinks."""
     head, *parts = text.split("[sinks.")
-    return head + "".join(f"[sinks.{one}" for one in parts if one.split("]")[0] in sinks)
+    return head + "".join(f"[sinks.{part}" for part in parts if part.split("]")[0] in sinks)
 
 
 @contextmanager
@@ -145,11 +145,13 @@ def write_input(folder: Path) -> None:
     (folder / "in").mkdir()
     (folder / "names").mkdir()
     (folder / "names" / "0.json").write_text(
-        "".join(json.dumps({"shop": f"s{one}", "name": f"name {one}"}) + "\n" for one in range(3))
+        "".join(
+            json.dumps({"shop": f"s{shop}", "name": f"name {shop}"}) + "\n" for shop in range(3)
+        )
     )
     for number in range(FILE_COUNT):
         ids = range(number * PER_FILE, (number + 1) * PER_FILE)
-        lines = [json.dumps({"id": one, "shop": f"s{one % 3}"}) for one in ids]
+        lines = [json.dumps({"id": order, "shop": f"s{order % 3}"}) for order in ids]
         (folder / "in" / f"{number}.txt").write_text("\n".join([*lines, "no json"]) + "\n")
 
 
@@ -169,26 +171,26 @@ def check_output(
     """Check what each sink has written; returns the duplicates of the at-least-once Kafka sink."""
     count = FILE_COUNT * PER_FILE
     assert landed(spark, folder) == list(range(count))
-    assert stored(folder) == [(one, f"name {one % 3}") for one in range(count)]
-    even = [{"id": one, "name": f"NAME {one % 3}"} for one in range(0, count, 2)]
+    assert stored(folder) == [(number, f"name {number % 3}") for number in range(count)]
+    even = [{"id": number, "name": f"NAME {number % 3}"} for number in range(0, count, 2)]
 
     def rows_of(topic: str) -> list[dict[str, object]]:
         records = content(address, f"{topic}-{suffix}")[0]
-        rows = [json.loads(one.value or b"") for one in records]
+        rows = [json.loads(record.value or b"") for record in records]
         return sorted(rows, key=lambda row: row["id"])
 
     assert rows_of("once") == even
     copied = rows_of("copied")
-    assert [one for place, one in enumerate(copied) if one not in copied[:place]] == even
+    assert [row for place, row in enumerate(copied) if row not in copied[:place]] == even
     assert len(set(keys)) == len(even), "a repeated request has the same key"
     rejected = content(address, f"rejected-{suffix}")[0]
-    assert {one.value for one in rejected} == {b"no json"}
+    assert {record.value for record in rejected} == {b"no json"}
     assert len(rejected) >= FILE_COUNT
     return len(copied) - len(even)
 
 
 def create_output_topics(address: str, suffix: str) -> None:
-    names = [f"{one}-{suffix}" for one in ("rejected", "copied", "once")]
+    names = [f"{topic}-{suffix}" for topic in ("rejected", "copied", "once")]
     create_topics(address, *names, partitions=1)
 
 
@@ -208,12 +210,12 @@ def test_every_kind_of_sink_gets_its_rows_from_one_query(
         run.wait(pipeline, queries)
     assert [query.name for query in queries] == ["lines_shared"]
     assert queries[0].recentProgress[-1]["batchId"] == FILE_COUNT - 1
-    assert sum(one["numInputRows"] for one in queries[0].recentProgress) == (
+    assert sum(query_progress["numInputRows"] for query_progress in queries[0].recentProgress) == (
         FILE_COUNT * (PER_FILE + 1)
     ), "each row is read once"
     assert check_output(spark, broker.address, tmp_path, "one", keys) == 0
-    (known,) = progress.queries()
-    assert known.dead_letters == {"parsed": FILE_COUNT}
+    (state,) = progress.queries()
+    assert state.dead_letters == {"parsed": FILE_COUNT}
     assert set(context.getPersistentRDDs()) <= kept_by_others
 
 
@@ -288,7 +290,7 @@ def test_failure_names_the_sink_and_the_next_run_repeats_the_batch(
         database.commit()
     run_once()
     count = FILE_COUNT * PER_FILE
-    assert landed(spark, tmp_path) == [one[0] for one in stored(tmp_path)] == list(range(count))
+    assert landed(spark, tmp_path) == [row[0] for row in stored(tmp_path)] == list(range(count))
 
 
 def test_checkpoint_of_the_other_layout_is_refused(tmp_path: Path) -> None:
@@ -296,8 +298,8 @@ def test_checkpoint_of_the_other_layout_is_refused(tmp_path: Path) -> None:
     shared = parse(text, tmp_path / "shop.toml")
     own = parse(text.replace('queries = "shared"', ""), tmp_path / "shop.toml")
     run.claim(shared, tmp_path)
-    said = r"queries were others: there .*lines_shared.*landed.*stored.*, here \"per_sink\""
-    with pytest.raises(run.WrongCheckpoint, match=said):
+    message = r"queries were others: there .*lines_shared.*landed.*stored.*, here \"per_sink\""
+    with pytest.raises(run.WrongCheckpoint, match=message):
         run.claim(own, tmp_path)
     run.claim(shared, tmp_path)
     (tmp_path / "state" / run.IDENTITY).unlink()

@@ -36,7 +36,7 @@ def go(spark: SparkSession, folder: Path, text: str, mode: str = "available_now"
 def put(folder: Path, name: str, first: int, count: int) -> None:
     """Write a file of JSON rows."""
     (folder / "in").mkdir(exist_ok=True)
-    rows = (f'{{"id": {one}, "name": "n{one}"}}\n' for one in range(first, first + count))
+    rows = (f'{{"id": {number}, "name": "n{number}"}}\n' for number in range(first, first + count))
     (folder / "in" / name).write_text("".join(rows))
 
 
@@ -55,7 +55,7 @@ def test_connector_reads_and_writes_by_format_path_and_options(
     go(spark, tmp_path, ROWS + sinks)
     assert sorted(row.id for row in spark.read.orc(str(tmp_path / "orc")).collect()) == [*range(5)]
     assert sorted(path.name for path in (tmp_path / "orc").glob("id=*")) == [
-        f"id={one}" for one in range(5)
+        f"id={number}" for number in range(5)
     ]
     written = sorted(
         path.read_text() for path in (tmp_path / "whole").iterdir() if path.suffix == ".csv"
@@ -102,8 +102,8 @@ format = "json"
 path = "out"
 """
     go(spark, tmp_path, ROWS + text)
-    found = spark.read.schema("id INT, label STRING").json(str(tmp_path / "out"))
-    assert {(row.id, row.label) for row in found.collect()} == {(0, None), (1, "one"), (2, "two")}
+    rows = spark.read.schema("id INT, label STRING").json(str(tmp_path / "out"))
+    assert {(row.id, row.label) for row in rows.collect()} == {(0, None), (1, "one"), (2, "two")}
 
 
 def test_orc_and_text_files_are_written_and_read(spark: SparkSession, tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_orc_and_text_files_are_written_and_read(spark: SparkSession, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ('path = "in"', 'path = "in"\ntable = "lake.x"', "path and table exclude each other"),
         ('"id BIGINT, name STRING"', '"id BIGNT"', "BIGNT"),
@@ -141,10 +141,10 @@ def test_orc_and_text_files_are_written_and_read(spark: SparkSession, tmp_path: 
         ("options", "foreach_batch = true\noptions", "an unknown key"),
     ],
 )
-def test_mistakes_are_reported(tmp_path: Path, old: str, new: str, said: str) -> None:
+def test_mistakes_are_reported(tmp_path: Path, old: str, new: str, message: str) -> None:
     sink = '[sinks.out]\nkind = "console"\nfrom = "rows"\n'
     assert old in ROWS
-    with pytest.raises(SpecError, match=said):
+    with pytest.raises(SpecError, match=message):
         parse(HEAD.format(mode="batch") + ROWS.replace(old, new) + sink, tmp_path / "my.toml")
 
 

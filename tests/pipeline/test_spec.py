@@ -33,7 +33,7 @@ def test_valid_file_is_parsed_into_its_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         (
             'trigger = "2',
@@ -96,21 +96,21 @@ def test_valid_file_is_parsed_into_its_model(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_error_has_line_key_value_and_allowed_values(old: str, new: str, said: str) -> None:
+def test_error_has_line_key_value_and_allowed_values(old: str, new: str, message: str) -> None:
     assert GOOD.count(old) == 1
-    assert problems(GOOD.replace(old, new)) == [said]
+    assert problems(GOOD.replace(old, new)) == [message]
 
 
 def test_all_errors_are_reported_sorted_by_line() -> None:
     text = GOOD.replace('"json"', '"xml"').replace("trigger", "triger")
     text = text.replace('"10 seconds"', '"10 fortnights"')
-    assert [one.split(":")[0] for one in problems(text)] == ["line 4", "line 18", "line 28"]
+    assert [problem.split(":")[0] for problem in problems(text)] == ["line 4", "line 18", "line 28"]
 
 
 def test_invalid_toml_and_invalid_utf_8_are_errors(tmp_path: Path) -> None:
-    (said,) = problems("[pipeline\nname=")
-    assert "not TOML" in said
-    assert "line 1" in said
+    (message,) = problems("[pipeline\nname=")
+    assert "not TOML" in message
+    assert "line 1" in message
     path = tmp_path / "binary.toml"
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(SpecError, match="not UTF-8"):

@@ -18,7 +18,7 @@ JDBC = 'kind = "jdbc"\nfrom = "windows"\nurl = "{url}"\ntable = "t"\nkeys = ["me
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         (
             '"127.0.0.1:9092"',
@@ -131,12 +131,12 @@ JDBC = 'kind = "jdbc"\nfrom = "windows"\nurl = "{url}"\ntable = "t"\nkeys = ["me
         ),
     ],
 )
-def test_invalid_value_is_an_error_with_its_line(old: str, new: str, said: str) -> None:
+def test_invalid_value_is_an_error_with_its_line(old: str, new: str, message: str) -> None:
     assert GOOD.count(old) == 1
     text = GOOD.replace(old, new)
     if "Payments" in new:
         text = text.replace('from = "windows"', 'from = "Payments"')
-    assert problems(text) == [said]
+    assert problems(text) == [message]
 
 
 FILES = """\
@@ -164,11 +164,11 @@ format = "json"
 def test_folder_with_two_users_is_an_error() -> None:
     """Spark would skip a batch whose number another query has written."""
     text = FILES.format(mode="stream", kind="rate", rest="rows_per_second = 1")
-    wanted = "line 17: sinks.two.path: sink one writes './out' already; give another folder"
-    assert problems(text) == [wanted]
+    message = "line 17: sinks.two.path: sink one writes './out' already; give another folder"
+    assert problems(text) == [message]
     rest = 'path = "out"\nformat = "json"\nschema = "a INT"'
-    found = problems(FILES.format(mode="stream", kind="files", rest=rest))
-    assert [one.partition(".path: ")[2] for one in found] == [
+    messages = problems(FILES.format(mode="stream", kind="files", rest=rest))
+    assert [message_text.partition(".path: ")[2] for message_text in messages] == [
         "source numbers reads 'out' already; give another folder",
         "source numbers reads './out' already; give another folder",
     ]
@@ -190,20 +190,20 @@ def test_mode_of_the_command_line_is_checked(tmp_path: Path) -> None:
 def test_batch_from_the_latest_offset_is_an_error() -> None:
     text = GOOD.replace('trigger = "2 seconds"\n', 'mode = "batch"\n')
     text = text.replace("{ payments = { 0 = 5, 1 = -2 } }", '"latest"')
-    (said,) = problems(text)
-    assert said.startswith("line 13: sources.payments.starting_offsets: a batch that begins at")
+    (message,) = problems(text)
+    assert message.startswith("line 13: sources.payments.starting_offsets: a batch that begins at")
 
 
 def test_byte_order_mark_is_ignored_and_deep_nesting_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "my.toml"
     path.write_text("\ufeff" + GOOD, encoding="utf-8")
     assert load(path).pipeline.name == "payments"
-    (said,) = problems(f"{GOOD}x = {'[' * 5_000}{']' * 5_000}\n")
-    assert said == "not TOML: more than 100 levels deep"
+    (message,) = problems(f"{GOOD}x = {'[' * 5_000}{']' * 5_000}\n")
+    assert message == "not TOML: more than 100 levels deep"
 
 
 @pytest.mark.parametrize(
-    ("option", "said"),
+    ("option", "message"),
     [
         (["--metrics-port", "99999"], "'99999' is not a port from 1 to 65535"),
         (["--metrics-port", "0"], "'0' is not a port from 1 to 65535"),
@@ -211,9 +211,9 @@ def test_byte_order_mark_is_ignored_and_deep_nesting_is_an_error(tmp_path: Path)
     ],
 )
 def test_invalid_option_is_wrong_usage(
-    option: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    option: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["run", "my.toml", *option])
     assert ended.value.code == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err

@@ -205,7 +205,7 @@ def test_orders_are_enriched_into_delta_and_counted_into_a_topic(tmp_path: Path)
         head = {"address": broker.address, "more": ""}
         file.write_text(LAKE_HEAD.format(name="enriched", **head) + ENRICHED)
         job(file, "enriched.log")
-        counts = [json.loads(one) for one in read_topic(broker.address, "counts")]
+        counts = [json.loads(content) for content in read_topic(broker.address, "counts")]
         assert len(read_topic(broker.address, "orders-rejects")) == 1
         reading = tmp_path / "read.toml"
         place = 'path = "lake"'
@@ -213,17 +213,17 @@ def test_orders_are_enriched_into_delta_and_counted_into_a_topic(tmp_path: Path)
             LAKE_HEAD.format(name="read", **head) + READ.format(format="delta", place=place)
         )
         job(reading, "read.log")
-    found = [
+    orders = [
         json.loads(line)
         for part in (tmp_path / "read-delta").glob("part-*")
         for line in part.read_text().splitlines()
     ]
     cities = {0: "Bern", 1: "Jena", 2: "unknown"}
-    assert sorted((one["id"], one["city"]) for one in found) == [
+    assert sorted((order["id"], order["city"]) for order in orders) == [
         (number, cities[number % 3]) for number in range(90)
     ]
     # 15 minutes of 30 orders of each city: two whole windows of ten minutes, and their halves.
-    by_window = {(one["window_start"], one["city"]): one["orders"] for one in counts}
+    by_window = {(count["window_start"], count["city"]): count["orders"] for count in counts}
     assert len(by_window) == 4 * 3
     assert sum(by_window.values()) == 2 * 90
 

@@ -70,24 +70,24 @@ def frame(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
 @pytest.mark.parametrize("method", ["zscore", "ewma"])
 def test_planted_spikes_are_found(spark: SparkSession, method: str) -> None:
     rows, planted = amounts(6_000, seed=4)
-    one = step(method=method, group_by=["shop"], threshold=6.0)
-    found = find_anomalies(frame(spark, rows), one).where("is_anomaly").collect()
-    right = sum(row.id in planted for row in found)
-    precision, recall = right / len(found), right / len(planted)
+    settings_of_step = step(method=method, group_by=["shop"], threshold=6.0)
+    anomalies = find_anomalies(frame(spark, rows), settings_of_step).where("is_anomaly").collect()
+    right = sum(row.id in planted for row in anomalies)
+    precision, recall = right / len(anomalies), right / len(planted)
     print(f"{method}: {len(planted)} planted, precision {precision:.3f}, recall {recall:.3f}")
     assert precision >= 0.95
     assert recall >= 0.95
 
 
-def expected(rows: list[dict[str, Any]], one: Anomalies) -> dict[int, tuple[Any, ...]]:
+def expected(rows: list[dict[str, Any]], settings_of_step: Anomalies) -> dict[int, tuple[Any, ...]]:
     """The results of the pure functions for the rows, group by group."""
     memories: dict[str, Memory] = {}
-    found: dict[int, tuple[Any, ...]] = {}
+    rows_by_id: dict[int, tuple[Any, ...]] = {}
     for row in rows:
-        memory = memories.setdefault(row["shop"], Memory(one))
+        memory = memories.setdefault(row["shop"], Memory(settings_of_step))
         scored = memory.judge(row["amount"])
-        found[row["id"]] = (scored.score, scored.expected, scored.is_anomaly)
-    return found
+        rows_by_id[row["id"]] = (scored.score, scored.expected, scored.is_anomaly)
+    return rows_by_id
 
 
 @pytest.mark.parametrize("method", ["zscore", "ewma"])
@@ -109,13 +109,13 @@ def test_stream_keeps_state_over_batches_and_restarts(
     streamed = spark.read.schema(
         "id BIGINT, shop STRING, score DOUBLE, expected DOUBLE, is_anomaly BOOLEAN"
     ).json(str(tmp_path / "scored"))
-    found = {row.id: (row.score, row.expected, row.is_anomaly) for row in streamed.collect()}
-    one = step(method=method, group_by=["shop"], history=20, threshold=5.0)
-    wanted = expected(rows, one)
-    assert any(is_anomaly for _, _, is_anomaly in wanted.values())
-    assert found == wanted
-    whole = find_anomalies(frame(spark, rows), one).collect()
-    assert {row.id: (row.score, row.expected, row.is_anomaly) for row in whole} == wanted
+    results = {row.id: (row.score, row.expected, row.is_anomaly) for row in streamed.collect()}
+    settings_of_step = step(method=method, group_by=["shop"], history=20, threshold=5.0)
+    expected_results = expected(rows, settings_of_step)
+    assert any(is_anomaly for _, _, is_anomaly in expected_results.values())
+    assert results == expected_results
+    whole = find_anomalies(frame(spark, rows), settings_of_step).collect()
+    assert {row.id: (row.score, row.expected, row.is_anomaly) for row in whole} == expected_results
 
 
 def test_columns_of_every_type_are_unchanged(spark: SparkSession) -> None:
@@ -128,19 +128,19 @@ def test_columns_of_every_type_are_unchanged(spark: SparkSession) -> None:
           (NULL, NULL, NULL, 2.5D, TIMESTAMP'9999-01-01 00:00:00', NULL, NULL, NULL, NULL),
           (3L, 3, 'c', 3.5D, NULL, 3.30BD, false, array(1, NULL), X'')
         AS t(l, i, s, amount, at, d, b, r, y)""")
-    found = find_anomalies(table, step())
-    assert found.columns == [*table.columns, "score", "expected", "is_anomaly"]
-    assert found.drop("score", "expected", "is_anomaly").schema.simpleString() == (
+    marked = find_anomalies(table, step())
+    assert marked.columns == [*table.columns, "score", "expected", "is_anomaly"]
+    assert marked.drop("score", "expected", "is_anomaly").schema.simpleString() == (
         table.schema.simpleString()
     )
     texts = [f"CAST({name} AS STRING) AS {name}" for name in table.columns if name != "y"]
-    wanted = table.where("amount IS NOT NULL").selectExpr(*texts, "hex(y) AS y").collect()
-    got = found.selectExpr(*texts, "hex(y) AS y").collect()
-    assert sorted(got, key=str) == sorted(wanted, key=str)
+    expected_rows = table.where("amount IS NOT NULL").selectExpr(*texts, "hex(y) AS y").collect()
+    got = marked.selectExpr(*texts, "hex(y) AS y").collect()
+    assert sorted(got, key=str) == sorted(expected_rows, key=str)
 
 
 @pytest.mark.parametrize(
-    ("settings", "column", "said"),
+    ("settings", "column", "message"),
     [
         ({"value": "shop"}, "id", "value = 'shop' is STRING, not a number"),
         ({"time": "shop"}, "id", "time = 'shop' is STRING, not a time"),
@@ -148,10 +148,10 @@ def test_columns_of_every_type_are_unchanged(spark: SparkSession) -> None:
     ],
 )
 def test_unsuitable_columns_are_an_error(
-    spark: SparkSession, settings: dict[str, Any], column: str, said: str
+    spark: SparkSession, settings: dict[str, Any], column: str, message: str
 ) -> None:
     rows = frame(spark, amounts(3, seed=1)[0]).withColumnRenamed("id", column)
-    with pytest.raises(StepInputError, match=said):
+    with pytest.raises(StepInputError, match=message):
         find_anomalies(rows, step(**settings))
 
 

@@ -45,10 +45,10 @@ def error_of(spark: SparkSession, folder: Path, text: str) -> str:
     quieten(spark)
     with pytest.raises(PartFailed) as caught:
         run_file(spark, text, path)
-    said = caught.value.line_of(path)
-    assert "\n" not in said
-    assert "\tat " not in said
-    return said.removeprefix(f"{path}: ")
+    line = caught.value.line_of(path)
+    assert "\n" not in line
+    assert "\tat " not in line
+    return line.removeprefix(f"{path}: ")
 
 
 def steps(kind: str, rest: str) -> str:
@@ -57,7 +57,7 @@ def steps(kind: str, rest: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("step", "said"),
+    ("step", "message"),
     [
         (
             steps("filter", 'where = "b > 0"'),
@@ -94,12 +94,12 @@ def steps(kind: str, rest: str) -> str:
     ],
 )
 def test_unsuitable_step_is_named(
-    spark: SparkSession, tmp_path: Path, step: str, said: str
+    spark: SparkSession, tmp_path: Path, step: str, message: str
 ) -> None:
     (tmp_path / "rows").mkdir()
-    found = error_of(spark, tmp_path, document(step, "batch", SCHEMAS))
-    assert found.startswith("line 11: steps.mine: ")
-    assert said in found
+    error = error_of(spark, tmp_path, document(step, "batch", SCHEMAS))
+    assert error.startswith("line 11: steps.mine: ")
+    assert message in error
 
 
 def test_error_is_one_line_without_spark_logs(spark: SparkSession) -> None:
@@ -110,14 +110,14 @@ def test_error_is_one_line_without_spark_logs(spark: SparkSession) -> None:
 
 
 def test_failing_source_and_sink_are_named(spark: SparkSession, tmp_path: Path) -> None:
-    found = error_of(spark, tmp_path, document("", "batch", SCHEMAS))
-    assert found == f"line 5: sources.rows: Path does not exist: file:{tmp_path}/rows."
+    error = error_of(spark, tmp_path, document("", "batch", SCHEMAS))
+    assert error == f"line 5: sources.rows: Path does not exist: file:{tmp_path}/rows."
     (tmp_path / "rows").mkdir()
     text = document(WINDOW, "available_now", SCHEMAS)
     text = text.replace('from = "rows"\n', 'from = "rows"\noutput_mode = "complete"\n')
     text = text.replace('output_mode = "complete"\ntime', "time")
-    found = error_of(spark, tmp_path, text)
-    assert found.startswith("line 20: sinks.unused: Invalid streaming output mode: complete.")
+    error = error_of(spark, tmp_path, text)
+    assert error.startswith("line 20: sinks.unused: Invalid streaming output mode: complete.")
 
 
 def test_row_that_fails_a_stream_is_reported_for_its_sink(
@@ -129,8 +129,8 @@ def test_row_that_fails_a_stream_is_reported_for_its_sink(
         '[sinks.unused]\nkind = "console"\nfrom = "rows"',
         ('[sinks.out]\nkind = "files"\nformat = "json"\npath = "out"\nfrom = "mine"'),
     )
-    found = error_of(spark, tmp_path, text)
-    assert found.startswith(
+    error = error_of(spark, tmp_path, text)
+    assert error.startswith(
         'line 16: sinks.out: The value \'x\' of the type "STRING" cannot be cast to "INT" because'
     )
 
@@ -151,16 +151,16 @@ options = {{ "fetchOffset.numRetries" = 1 }}
 kind = "console"
 from = "missing"
 """
-    wanted = (
+    expected = (
         "line 9: sources.missing.subscribe: topic 'missing-topic' does not exist on cluster main"
     )
-    assert error_of(spark, tmp_path, text) == wanted
+    assert error_of(spark, tmp_path, text) == expected
     stream = text.replace('mode = "batch"', 'mode = "available_now"\ncheckpoint = "state"')
-    assert error_of(spark, tmp_path, stream) == wanted.replace("line 9", "line 10")
+    assert error_of(spark, tmp_path, stream) == expected.replace("line 9", "line 10")
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("a STRING", "a STRNG", "line 9: sources.rows.schema: column a: 'STRNG' is not a type"),
         (
@@ -180,7 +180,7 @@ from = "missing"
         ),
     ],
 )
-def test_check_reports_errors_that_need_no_spark(old: str, new: str, said: str) -> None:
+def test_check_reports_errors_that_need_no_spark(old: str, new: str, message: str) -> None:
     text = document(WINDOW, "batch", SCHEMAS)
     assert text.count(old) == 1
     if "window" in old and "slide" not in new:
@@ -192,4 +192,4 @@ def test_check_reports_errors_that_need_no_spark(old: str, new: str, said: str) 
             text = text.replace(line, "" if "join" in new or "agg" in line else line)
     with pytest.raises(SpecError) as caught:
         parse(text.replace(old, new), Path("my.toml"))
-    assert [said in str(one) for one in caught.value.problems] == [True]
+    assert [message in str(problem) for problem in caught.value.problems] == [True]

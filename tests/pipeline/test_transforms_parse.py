@@ -46,8 +46,8 @@ JSON: list[tuple[bytes | None, Any]] = [
 
 
 def test_json_rows_of_wrong_types_are_dead_letters(spark: SparkSession) -> None:
-    found = outcome(spark, [v for v, _ in JSON], format="json", schema="a STRING, b DOUBLE")
-    assert found == [expected for _, expected in JSON]
+    outcomes = outcome(spark, [v for v, _ in JSON], format="json", schema="a STRING, b DOUBLE")
+    assert outcomes == [expected for _, expected in JSON]
 
 
 NESTED: list[tuple[bytes, Any]] = [
@@ -68,8 +68,8 @@ NESTED: list[tuple[bytes, Any]] = [
 
 def test_json_structs_of_wrong_types_are_dead_letters(spark: SparkSession) -> None:
     schema = "n STRUCT<z: INT, o: STRUCT<p: BOOLEAN>>, l ARRAY<INT>, m MAP<STRING, INT>"
-    found = outcome(spark, [value for value, _ in NESTED], format="json", schema=schema)
-    assert found == [expected for _, expected in NESTED]
+    outcomes = outcome(spark, [value for value, _ in NESTED], format="json", schema=schema)
+    assert outcomes == [expected for _, expected in NESTED]
 
 
 def test_invalid_times_and_decimals_in_json_are_dead_letters(spark: SparkSession) -> None:
@@ -105,7 +105,7 @@ def test_json_numbers_keep_their_digits_in_a_string_of_any_depth(spark: SparkSes
         "i":7,"m":{{"{n}":{{"s":{n},"x":8}},"k":{{"x":9}}}},"e":[{{"s":{n},"x":[{n},{n}]}},null]}}"""
         for n in NUMBERS
     ]
-    assert outcome(spark, [one.encode() for one in values], format="json", schema=schema) == [
+    assert outcome(spark, [value.encode() for value in values], format="json", schema=schema) == [
         (
             n,
             Row(s=n, d=1.5, o=f'{{"x":[{n}],"y":"{n}"}}'),
@@ -133,8 +133,8 @@ def test_texts_that_look_like_json_numbers_are_unchanged(spark: SparkSession) ->
     ]
     values = [json.dumps({"a": text, text: 1.5, "b": 1.5}).encode() for text in texts]
     values += [json.dumps({"a": text, "b": 1.5}, ensure_ascii=False).encode() for text in texts]
-    found = outcome(spark, values, format="json", schema="a STRING, b DOUBLE")
-    assert found == [(text, 1.5) for text in texts * 2]
+    outcomes = outcome(spark, values, format="json", schema="a STRING, b DOUBLE")
+    assert outcomes == [(text, 1.5) for text in texts * 2]
     single = b"""{'a':'it "is" 1.10', 'b':1.5}"""
     assert outcome(spark, [single], format="json", schema="a STRING, b STRING") == [
         ('it "is" 1.10', "1.5")
@@ -153,8 +153,8 @@ def test_rows_of_an_envelope_keep_the_digits_of_their_numbers(spark: SparkSessio
             f'{{"op": "d", "before": {row}, "after": null}}',
         ):
             values += [event.encode(), f'{{"schema": {{}}, "payload": {event}}}'.encode()]
-    found = outcome(spark, values, **settings)
-    assert [(s, f"{d:.4f}", x, deleted) for s, d, x, deleted in found] == [
+    outcomes = outcome(spark, values, **settings)
+    assert [(s, f"{d:.4f}", x, deleted) for s, d, x, deleted in outcomes] == [
         (number, f"{Decimal(number):.4f}", 2.5, is_deletion)
         for number in numbers
         for is_deletion in (False, False, True, True)
@@ -191,22 +191,22 @@ def test_placeholders_of_unknown_values_are_dead_letters_or_named(
 
     rows = [event(f'{{"c{n}": {value}, "z": 5}}') for n, (_, value) in enumerate(MARKED)]
     nested = event(f'{{"s": {{"t": "{MARK}"}}}}')
-    found = outcome(spark, [*rows, nested], **settings)
-    assert found == [
+    outcomes = outcome(spark, [*rows, nested], **settings)
+    assert outcomes == [
         f"{name} is not known: a placeholder"
         for name in (*(f"c{n}" for n in range(len(rows))), "s")
     ]
-    found = outcome(spark, [*rows, nested, event("{}")], **settings, unavailable="keep")
+    outcomes = outcome(spark, [*rows, nested, event("{}")], **settings, unavailable="keep")
     nothing = [None] * (len(MARKED) + 1)
     deleted = [False] if is_event else []
-    assert found == [
+    assert outcomes == [
         *((*nothing, 5, *deleted, [f"c{n}"]) for n in range(len(rows))),
         "s is not known: a placeholder",
         (*nothing, None, *deleted, []),
     ]
     if is_event:
-        found = outcome(spark, [event(f'{{"c0": "{MARK}", "z": 5}}', "d")], **settings)
-        assert found == [(*nothing, 5, True)], "a deletion needs its key only"
+        outcomes = outcome(spark, [event(f'{{"c0": "{MARK}", "z": 5}}', "d")], **settings)
+        assert outcomes == [(*nothing, 5, True)], "a deletion needs its key only"
 
 
 def test_configured_placeholder_is_found_and_the_usual_one_is_a_text(spark: SparkSession) -> None:
@@ -218,15 +218,15 @@ def test_configured_placeholder_is_found_and_the_usual_one_is_a_text(spark: Spar
     )
     assert (text, other[0]) == ("a is not known: a placeholder", MARK)
     settings = {"unavailable_placeholder": "hex:ff00", "unavailable": "keep"}
-    found = outcome(spark, values, format="json", schema=schema, **settings)
-    assert [row[-1] for row in found] == [[], [], ["b"], ["c"]]
+    outcomes = outcome(spark, values, format="json", schema=schema, **settings)
+    assert [row[-1] for row in outcomes] == [[], [], ["b"], ["c"]]
 
 
 def test_placeholders_in_avro_are_dead_letters(spark: SparkSession) -> None:
     schema = avro(("a", "string"), ("b", "bytes"))
     text = bytes([2 * len(MARK)]) + MARK.encode()
-    found = outcome(spark, [text + b"\x00", b"\x02x" + text], format="avro", schema=schema)
-    assert found == ["a is not known: a placeholder", "b is not known: a placeholder"]
+    outcomes = outcome(spark, [text + b"\x00", b"\x02x" + text], format="avro", schema=schema)
+    assert outcomes == ["a is not known: a placeholder", "b is not known: a placeholder"]
 
 
 CSV: list[tuple[bytes | None, Any]] = [
@@ -253,22 +253,22 @@ CSV: list[tuple[bytes | None, Any]] = [
 
 def test_csv_rows_of_wrong_types_are_dead_letters(spark: SparkSession) -> None:
     schema = "a STRING, b DOUBLE, c INT"
-    found = outcome(spark, [value for value, _ in CSV], format="csv", schema=schema)
-    assert found == [expected for _, expected in CSV]
+    outcomes = outcome(spark, [value for value, _ in CSV], format="csv", schema=schema)
+    assert outcomes == [expected for _, expected in CSV]
     values = [b"x|1", b'"a|b"|2', b"x,1", b"x|y|1"]
-    found = outcome(spark, values, format="csv", schema="a STRING, b INT", delimiter="|")
-    assert found == [("x", 1), ("a|b", 2), "not 2 columns", "not 2 columns"]
+    outcomes = outcome(spark, values, format="csv", schema="a STRING, b INT", delimiter="|")
+    assert outcomes == [("x", 1), ("a|b", 2), "not 2 columns", "not 2 columns"]
 
 
 def test_missing_required_field_is_a_dead_letter(spark: SparkSession) -> None:
     values = [b'{"a":"x","b":1}', b'{"a":null,"b":1}', b'{"a":"x"}', b"{}"]
-    wanted = ["a is missing", "b is missing", "a is missing"]
+    expected = ["a is missing", "b is missing", "a is missing"]
     schema = "a STRING, b DOUBLE"
-    one = outcome(spark, values, format="json", schema=schema, required=["a", "b"])
+    of_json = outcome(spark, values, format="json", schema=schema, required=["a", "b"])
     other = outcome(spark, values, format="json", schema="a STRING NOT NULL, b DOUBLE NOT NULL")
-    assert one[1:] == other[1:] == wanted
-    found = outcome(spark, [b"x,", b",1"], format="csv", schema=schema, required=["b"])
-    assert found == ["b is missing", (None, 1.0)]
+    assert of_json[1:] == other[1:] == expected
+    outcomes = outcome(spark, [b"x,", b",1"], format="csv", schema=schema, required=["b"])
+    assert outcomes == ["b is missing", (None, 1.0)]
 
 
 def avro(*fields: tuple[str, Any]) -> str:
@@ -296,16 +296,16 @@ def test_avro_structs_are_decoded_and_records_of_nulls_are_kept(spark: SparkSess
     inner = {"type": "record", "name": "inner", "fields": [{"name": "x", "type": ["null", "int"]}]}
     schema = avro(("a", "string"), ("s", inner), ("l", {"type": "array", "items": "int"}))
     values = [b"\x02x\x02\x0a\x04\x02\x04\x00", b"\x00\x00\x00", b"\x02x\x02", None]
-    found = outcome(spark, values, format="avro", schema=schema)
+    outcomes = outcome(spark, values, format="avro", schema=schema)
     bad = ["not Avro of this schema", "no value"]
-    assert found == [("x", Row(x=5), [1, 2]), ("", Row(x=None), []), *bad]
+    assert outcomes == [("x", Row(x=5), [1, 2]), ("", Row(x=None), []), *bad]
 
     schema = avro(("a", ["null", "string"]), ("b", ["double", "null"]))
     values = [b"\x00\x02", b"\x00", b"\x00\x02\x00", b"\x09\x09"]
-    found = outcome(spark, values, format="avro", schema=schema)
-    assert found == [(None, None)] + ["not Avro of this schema"] * 3
-    found = outcome(spark, values[:1], format="avro", schema=schema, required=["a"])
-    assert found == ["a is missing"]
+    outcomes = outcome(spark, values, format="avro", schema=schema)
+    assert outcomes == [(None, None)] + ["not Avro of this schema"] * 3
+    outcomes = outcome(spark, values[:1], format="avro", schema=schema, required=["a"])
+    assert outcomes == ["a is missing"]
 
 
 HEADERS = "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
@@ -328,9 +328,9 @@ def test_dead_letter_has_the_headers_and_the_position_of_its_record(
         for offset, (given, _) in enumerate(KEPT)
     ]
     rows = spark.createDataFrame(records, OF_KAFKA)
-    found = dead_letters(rows.selectExpr("*", "timestamp_millis(at) AS timestamp").drop("at"))
-    assert [(key, value) for key, value, _ in found] == [(b"k", b"oops")] * len(KEPT)
-    assert [headers for _, _, headers in found] == [
+    letters = dead_letters(rows.selectExpr("*", "timestamp_millis(at) AS timestamp").drop("at"))
+    assert [(key, value) for key, value, _ in letters] == [(b"k", b"oops")] * len(KEPT)
+    assert [headers for _, _, headers in letters] == [
         [
             *kept,
             ("odradek.reason", b"not JSON"),
@@ -348,7 +348,7 @@ def dead_letters(rows: DataFrame) -> list[tuple[Any, Any, list[tuple[str, bytes 
     step = {"kind": "parse", "from": "rows", "format": "json", "schema": "a INT"}
     _, bad = parse(rows, Parse.model_validate(step))
     return [
-        (key, value, [(one.key, one.value and bytes(one.value)) for one in headers])
+        (key, value, [(header.key, header.value and bytes(header.value)) for header in headers])
         for key, value, headers in bad.collect()
     ]
 
@@ -361,7 +361,7 @@ def test_columns_of_other_sources_are_not_used_as_headers_or_timestamp(spark: Sp
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"schema": "a DOUBEL"}, "column a: 'DOUBEL' is not a type"),
         ({"schema": "a INT b INT"}, "'b' found where a comma or the end is expected"),
@@ -382,12 +382,12 @@ def test_columns_of_other_sources_are_not_used_as_headers_or_timestamp(spark: Sp
     ],
 )
 def test_invalid_schema_is_an_error_before_spark_starts(
-    settings: dict[str, Any], said: str
+    settings: dict[str, Any], message: str
 ) -> None:
     whole = {"kind": "parse", "from": "rows", "format": "json", **settings}
     with pytest.raises(ValueError, match=r"1 validation error") as caught:
         Parse.model_validate(whole)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_schema_parser_accepts_what_spark_accepts(spark: SparkSession) -> None:

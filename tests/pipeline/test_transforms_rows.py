@@ -79,14 +79,14 @@ def test_filter_counts_equal_those_of_plain_python(spark: SparkSession) -> None:
     lines_and_codes = [(line, rng.choice([200, 404, 500])) for line in lines]
     rows = spark.createDataFrame(lines_and_codes, "line STRING, code INT")
     pattern = r"^(GET|POST) .*\b(404|bot)\b"
-    found = steps.keep(rows, filter_step(matches={"line": pattern}), None).count()
-    assert found == sum(bool(re.search(pattern, line)) for line in lines)
-    found = steps.keep(rows, filter_step(equals={"code": 404}), None).count()
-    assert found == sum(code == 404 for _, code in lines_and_codes)
+    count = steps.keep(rows, filter_step(matches={"line": pattern}), None).count()
+    assert count == sum(bool(re.search(pattern, line)) for line in lines)
+    count = steps.keep(rows, filter_step(equals={"code": 404}), None).count()
+    assert count == sum(code == 404 for _, code in lines_and_codes)
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"equals": {"name": 5}}, "equals: name is STRING and never 5"),
         ({"equals": {"amount": "5"}}, "equals: amount is DOUBLE and never '5'"),
@@ -94,9 +94,9 @@ def test_filter_counts_equal_those_of_plain_python(spark: SparkSession) -> None:
     ],
 )
 def test_value_of_another_type_in_equals_is_an_error(
-    spark: SparkSession, settings: dict[str, Any], said: str
+    spark: SparkSession, settings: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(StepInputError, match=re.escape(said)):
+    with pytest.raises(StepInputError, match=re.escape(message)):
         steps.keep(people(spark), filter_step(**settings), None)
 
 
@@ -135,8 +135,8 @@ def test_map_adds_replaces_and_drops_columns(spark: SparkSession) -> None:
     step = Map.model_validate({"kind": "map", "from": "rows", "columns": columns})
     changed = steps.change(rows, step)
     assert changed.columns == ["id", "name", "card", "amount", "is_member", "before", "upper"]
-    found = [(row.amount, row.before, row.upper) for row in changed.orderBy("id").collect()]
-    assert found == [(20.0, 10.0, "ANN LEE"), (-2.0, -1.0, "BOB"), (None, None, None)]
+    rows_after = [(row.amount, row.before, row.upper) for row in changed.orderBy("id").collect()]
+    assert rows_after == [(20.0, 10.0, "ANN LEE"), (-2.0, -1.0, "BOB"), (None, None, None)]
     only = steps.change(rows, step.model_copy(update={"only": True}))
     assert only.columns == ["amount", "before", "upper"]
 

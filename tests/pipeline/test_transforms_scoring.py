@@ -68,11 +68,11 @@ def test_ewma_equals_that_of_pandas(values: list[float], alpha: float) -> None:
 def test_memory_restored_from_text_gives_the_same_scores(
     values: list[float], method: str, place: int, threshold: float
 ) -> None:
-    one = step(method=method, history=10, minimum=3, threshold=threshold)
-    whole, parted = Memory(one), Memory(one)
+    settings_of_step = step(method=method, history=10, minimum=3, threshold=threshold)
+    whole, parted = Memory(settings_of_step), Memory(settings_of_step)
     for number, value in enumerate(values):
         if number == place:
-            parted = Memory.from_text(one, parted.to_text())
+            parted = Memory.from_text(settings_of_step, parted.to_text())
         assert parted.judge(value) == whole.judge(value)
 
 
@@ -123,5 +123,5 @@ def test_value_that_is_not_finite_is_an_anomaly_and_is_not_stored(method: str, o
 def test_constant_values_are_not_anomalies() -> None:
     memory = Memory(step(method="zscore"))
     scored = [memory.judge(5.0) for _ in range(30)]
-    assert [one.score for one in scored] == [None] * 10 + [0.0] * 20
+    assert [score.score for score in scored] == [None] * 10 + [0.0] * 20
     assert memory.judge(5.001).is_anomaly

@@ -31,7 +31,7 @@ INNER = ("parsed", "positive", "in_cents")
 def lines(number: int) -> list[dict[str, object]]:
     """Payments ordered by time, with duplicates and invalid ones."""
     rng = random.Random(11)
-    found: list[dict[str, object]] = []
+    rows: list[dict[str, object]] = []
     for place in range(number):
         payment = {
             "id": f"p{place}",
@@ -41,10 +41,10 @@ def lines(number: int) -> list[dict[str, object]]:
             "at": at(place * LENGTH_S / number),
         }
         text = json.dumps(payment)
-        found += [{"value": text}] * rng.choices([1, 2], [20, 1])[0]
+        rows += [{"value": text}] * rng.choices([1, 2], [20, 1])[0]
         if rng.random() < 0.05:
-            found.append({"value": text[:20]})
-    return found
+            rows.append({"value": text[:20]})
+    return rows
 
 
 def prepare(spark: SparkSession, folder: Path) -> PipelineSpec:
@@ -55,14 +55,14 @@ def prepare(spark: SparkSession, folder: Path) -> PipelineSpec:
         connection.execute("CREATE TABLE shops (shop TEXT, town TEXT)")
         connection.executemany("INSERT INTO shops VALUES (?, ?)", [("a", "Ulm"), ("b", "Bonn")])
     connection.close()
-    known = [("a", "kept"), ("b", "dropped"), ("c", "kept")] * 3
-    labelled = spark.createDataFrame(known, "shop STRING, kind STRING")
+    labels = [("a", "kept"), ("b", "dropped"), ("c", "kept")] * 3
+    labelled = spark.createDataFrame(labels, "shop STRING, kind STRING")
     train(labelled, "shop", "kind").save(str(folder / "model"))
-    found = lines(400)
+    rows = lines(400)
     later = {"id": "end", "card": "", "shop": "a", "amount": 1.0, "at": at(100_000)}
     batches: list[list[dict[str, object]]] = [
-        found[:200],
-        found[200:],
+        rows[:200],
+        rows[200:],
         [{"value": json.dumps(later)}],
     ]
     feed(folder / "lines", batches)

@@ -88,25 +88,25 @@ def spans(rows: list[Any]) -> list[tuple[Any, ...]]:
 def test_stream_windows_drop_late_rows(spark: SparkSession, tmp_path: Path) -> None:
     feed(tmp_path / "readings", BATCHES)
     views = ("tumbling", "sliding", "sessions", "unique", "by_query")
-    found = in_stream(spark, tmp_path, STEPS, views, READINGS)
-    assert spans(found["tumbling"]) == [
+    views_after = in_stream(spark, tmp_path, STEPS, views, READINGS)
+    assert spans(views_after["tumbling"]) == [
         (0, 10, "a", 4, 8.0),
         (10, 20, "b", 3, 16.0),
         (20, 30, "a", 2, 10.0),
     ]
-    assert spans(found["sliding"]) == [
+    assert spans(views_after["sliding"]) == [
         (-10, 10, 4, 4.0),
         # Still open when the row at 4 arrives, which is counted here.
         (0, 20, 8, 100.0),
         (10, 30, 5, 7.0),
         (20, 40, 2, 5.0),
     ]
-    assert spans(found["sessions"]) == [
+    assert spans(views_after["sessions"]) == [
         (1, 10, "a", 4),
         (12, 24, "b", 3),
         (25, 31, "a", 2),
     ]
-    unique = sorted((row.k, row.v, seconds(row.at)) for row in found["unique"])
+    unique = sorted((row.k, row.v, seconds(row.at)) for row in views_after["unique"])
     assert unique == [
         ("a", 1.0, 1),
         ("a", 2.0, 5),
@@ -117,7 +117,7 @@ def test_stream_windows_drop_late_rows(spark: SparkSession, tmp_path: Path) -> N
         ("b", 7.0, 19),
         ("z", 0.0, 60),
     ]
-    by_query = sorted((seconds(row.window_start), row.n) for row in found["by_query"])
+    by_query = sorted((seconds(row.window_start), row.n) for row in views_after["by_query"])
     assert by_query == [(0, 4), (10, 3), (20, 2)]
 
 
@@ -164,8 +164,8 @@ def test_join_of_two_streams_drops_late_rows(
 ) -> None:
     feed(tmp_path / "orders", ORDERS)
     feed(tmp_path / "payments", PAYMENTS)
-    found = in_stream(spark, tmp_path, JOINS.format(how=how), ["paid"], PAIRS)
-    assert sorted(tuple(row) for row in found["paid"]) == expected
+    views_after = in_stream(spark, tmp_path, JOINS.format(how=how), ["paid"], PAIRS)
+    assert sorted(tuple(row) for row in views_after["paid"]) == expected
 
 
 def test_stream_joined_with_a_table_has_its_columns(spark: SparkSession, tmp_path: Path) -> None:
@@ -188,8 +188,8 @@ on = "l.k = r.k"
 columns = { k = "l.k", v = "l.v", town = "r.town" }
 how = "left"
 """
-    found = in_stream(spark, tmp_path, steps, ["placed"], READINGS)
-    assert sorted(tuple(row) for row in found["placed"]) == [
+    views_after = in_stream(spark, tmp_path, steps, ["placed"], READINGS)
+    assert sorted(tuple(row) for row in views_after["placed"]) == [
         ("a", 1.0, "Ulm"),
         ("a", 1.0, "Ulm"),
         ("a", 2.0, "Ulm"),
@@ -219,9 +219,9 @@ def test_planted_correlations_are_found(spark: SparkSession) -> None:
     rows = rows.selectExpr("k", "x", "y", "timestamp_seconds(s) AS at")
     whole = {"kind": "correlate", "from": "rows", "time": "at", "x": "x", "y": "y"}
     step = Correlate.model_validate({**whole, "length": "100 seconds", "group_by": ["k"]})
-    found = windows.correlate(rows, step).collect()
-    assert len(found) == 2 * 3 + 1
-    for row in found:
+    correlations = windows.correlate(rows, step).collect()
+    assert len(correlations) == 2 * 3 + 1
+    for row in correlations:
         if row.k == "constant":
             assert (row.r, row["count"]) == (None, 20)
         else:
@@ -241,9 +241,9 @@ def top(spark: SparkSession, table: list[tuple[Any, int]], column: str, k: int) 
     rows = rows.selectExpr(column, "timestamp_seconds(1767225600 + s) AS at")
     whole = {"kind": "top_keys", "from": "rows", "time": "at", "length": "10 seconds"}
     step = TopKeys.model_validate({**whole, "column": column, "k": k})
-    found = windows.top_keys(rows, step)
-    assert found.columns == ["window_start", "window_end", "rank", column, "count", "share"]
-    return spans(found.collect())
+    top_rows = windows.top_keys(rows, step)
+    assert top_rows.columns == ["window_start", "window_end", "rank", column, "count", "share"]
+    return spans(top_rows.collect())
 
 
 def test_top_keys_order_ties_by_value_and_ignore_nulls(spark: SparkSession) -> None:

@@ -140,14 +140,14 @@ def produce(address: str, topic: str, marks: dict[int, str], name: str) -> tuple
 
 def run_to_end(spark: SparkSession, text: str, folder: Path) -> list[str]:
     """Run a pipeline; returns its warnings."""
-    said: list[str] = []
+    warnings: list[str] = []
     pipeline = parse(text, folder / "my.toml")
     built = run.build(spark, pipeline, folder)
     run.run_stream(
         built,
-        say=lambda failure, what_next: said.append(f"{failure}; {what_next}"),
+        say=lambda failure, what_next: warnings.append(f"{failure}; {what_next}"),
     )
-    return said
+    return warnings
 
 
 def values(address: str, topic: str) -> list[str]:
@@ -169,14 +169,14 @@ def test_unreadable_records_are_dead_letters_and_all_others_are_written_once(
     create_topics(broker.address, f"{topic}-copy", partitions=4)
     text = PASSING.format(address=broker.address, topic=topic, queries=queries, batch=batch)
     readable, unreadable = produce(broker.address, topic, MARKS, "first")
-    said = run_to_end(spark, text, tmp_path)
+    warnings = run_to_end(spark, text, tmp_path)
     again, more = produce(broker.address, topic, {1: "x.", 3: ".x"}, "second")
     run_to_end(spark, text, tmp_path)
 
-    wanted = sorted(readable | again)
+    expected = sorted(readable | again)
     landed = spark.read.parquet(str(tmp_path / "landed")).collect()
-    assert sorted(row.value for row in landed) == wanted
-    assert values(broker.address, f"{topic}-copy") == wanted
+    assert sorted(row.value for row in landed) == expected
+    assert values(broker.address, f"{topic}-copy") == expected
     letters = content(broker.address, f"{topic}-rejects")[0]
     places = set()
     for letter in letters:
@@ -190,9 +190,9 @@ def test_unreadable_records_are_dead_letters_and_all_others_are_written_once(
         places.add(place)
     assert len(letters) == len(places) == unreadable + more
     totals = content(broker.address, f"{topic}-totals")[0]
-    assert totals[-1].value == b'{"records":%d}' % len(wanted)
+    assert totals[-1].value == b'{"records":%d}' % len(expected)
     assert any(
-        f"of {topic} has a timestamp" in line and f"{topic}-rejects" in line for line in said
+        f"of {topic} has a timestamp" in line and f"{topic}-rejects" in line for line in warnings
     )
 
 
@@ -231,7 +231,7 @@ def test_failure_while_records_are_passed_over_is_mended_by_the_next_run(
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted", "said"),
+    ("given", "replacement", "message"),
     [
         ('rejects_cluster = "main"', "", "rejects and rejects_cluster belong together"),
         ('rejects_cluster = "main"', 'rejects_cluster = "none"', "'none' is not a cluster"),
@@ -243,10 +243,12 @@ def test_failure_while_records_are_passed_over_is_mended_by_the_next_run(
         ),
     ],
 )
-def test_rejects_that_cannot_be_written_are_refused(given: str, wanted: str, said: str) -> None:
+def test_rejects_that_cannot_be_written_are_refused(
+    given: str, replacement: str, message: str
+) -> None:
     more = 'subscribe = ["a"]\nrejects = "b"\nrejects_cluster = "main"'
     text = FILE.format(address="localhost:9092", topics=more)
     parse(text, Path("my.toml"))
     assert given in text
-    with pytest.raises(SpecError, match=said):
-        parse(text.replace(given, wanted), Path("my.toml"))
+    with pytest.raises(SpecError, match=message):
+        parse(text.replace(given, replacement), Path("my.toml"))

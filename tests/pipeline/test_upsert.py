@@ -59,12 +59,12 @@ class Database:
     def tables(self) -> list[str]:
         """All tables, sorted."""
         if isinstance(self.server, MariaDb):
-            found = self.run("SHOW TABLES")
+            rows = self.run("SHOW TABLES")
         elif self.server is not None:
-            found = self.run("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+            rows = self.run("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
         else:
-            found = self.run("SELECT name FROM sqlite_master WHERE type = 'table'")
-        return sorted(str(name) for (name,) in found)
+            rows = self.run("SELECT name FROM sqlite_master WHERE type = 'table'")
+        return sorted(str(name) for (name,) in rows)
 
 
 @pytest.fixture(scope="module")
@@ -87,10 +87,10 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
         return Database(f"jdbc:sqlite:{file}", None, file)
     if request.param == "mariadb":
         other: MariaDb = request.getfixturevalue("other_server")
-        found = Database(other.url, other, file)
-        for table in found.tables():
+        cleared = Database(other.url, other, file)
+        for table in cleared.tables():
             other.run(f'DROP TABLE "{table}"')
-        return found
+        return cleared
     server: PostgreSql = request.getfixturevalue("server")
     server.run("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
     return Database(server.url, server, file)
@@ -117,8 +117,8 @@ def test_values_of_every_type_and_nulls_are_read_unchanged(
     put(rows, database, ["id", "part"])
     options = {"url": database.url, "dbtable": "kept", **options_of(database.url)}
     if database.server is not None:
-        found = spark.read.format("jdbc").options(**options).load().orderBy("id")
-        empty, full = (tuple(row) for row in found.collect())
+        frame = spark.read.format("jdbc").options(**options).load().orderBy("id")
+        empty, full = (tuple(row) for row in frame.collect())
         assert empty == EMPTY
         assert full == (
             *FULL[:9],
@@ -147,8 +147,8 @@ def test_rows_of_one_key_are_replaced(spark: SparkSession, database: Database) -
         database,
         keys,
     )
-    found = database.run("SELECT day, shop, sum FROM kept ORDER BY day, shop")
-    assert [tuple(str(one) for one in row) for row in found] in (
+    rows = database.run("SELECT day, shop, sum FROM kept ORDER BY day, shop")
+    assert [tuple(str(value) for value in row) for row in rows] in (
         [("1", "a", "1.0"), ("1", "b", "5.0"), ("2", "a", "7.0")],
         [("1", "a", "1"), ("1", "b", "5"), ("2", "a", "7")],
     )
@@ -240,7 +240,7 @@ def test_columns_that_are_not_known_keep_the_value_of_the_row_before(
                 rows.append((key, None, None, [], True, place))
                 continue
             name = chance.choice([f"n{place}", None])
-            unknown = [one for one in ("name", "n") if key in table and chance.random() < 0.5]
+            unknown = [column for column in ("name", "n") if key in table and chance.random() < 0.5]
             before = table.get(key, (None, None))
             table[key] = (
                 before[0] if "name" in unknown else name,
@@ -281,12 +281,12 @@ def test_further_columns_of_the_table_are_unchanged(
     database.run("CREATE TABLE kept (id INTEGER PRIMARY KEY, note TEXT DEFAULT 'none', n INTEGER)")
     database.run("INSERT INTO kept VALUES (1, 'mine', 0)")
     put(spark.createDataFrame([(1, 5), (2, 6)], "id INT, n INT"), database, ["id"], create=False)
-    found = database.run("SELECT id, note, n FROM kept ORDER BY id")
-    assert [(int(a), b, int(c)) for a, b, c in found] == [(1, "mine", 5), (2, "none", 6)]
+    rows = database.run("SELECT id, note, n FROM kept ORDER BY id")
+    assert [(int(a), b, int(c)) for a, b, c in rows] == [(1, "mine", 5), (2, "none", 6)]
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "message"),
     [
         (
             "CREATE TABLE kept (id INTEGER PRIMARY KEY, m INTEGER)",
@@ -300,10 +300,10 @@ def test_further_columns_of_the_table_are_unchanged(
     ],
 )
 def test_unsuitable_table_is_reported_in_one_line(
-    spark: SparkSession, database: Database, table: str, said: str
+    spark: SparkSession, database: Database, table: str, message: str
 ) -> None:
     database.run(table)
-    with pytest.raises(UpsertFailed, match=said) as failed:
+    with pytest.raises(UpsertFailed, match=message) as failed:
         put(spark.createDataFrame([(1, 5)], "id INT, n INT"), database, ["id"], create=False)
     assert "\n" not in str(failed.value)
     assert "staging" not in str(failed.value)
@@ -346,8 +346,8 @@ def test_two_queries_can_write_at_the_same_time(spark: SparkSession, database: D
         for batch in range(batches):
             rows = spark.range(batch * 100, batch * 100 + 150).selectExpr("id", f"{worker} AS n")
             for table in (f"kept_{worker}", "shared"):
-                one = sink(database, ["id"], table=table)
-                upsert(rows, database.url, one, owner=f"query {worker}")
+                settings_of_sink = sink(database, ["id"], table=table)
+                upsert(rows, database.url, settings_of_sink, owner=f"query {worker}")
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(work, range(2)))

@@ -124,7 +124,7 @@ def put(folder: Path, *batches: list[int]) -> None:
     """Write a file per batch."""
     (folder / "in").mkdir(exist_ok=True)
     for number, ids in enumerate(batches):
-        rows = (json.dumps({"id": one, "name": f"n{one}"}) + "\n" for one in ids)
+        rows = (json.dumps({"id": row_id, "name": f"n{row_id}"}) + "\n" for row_id in ids)
         (folder / "in" / f"{number}.json").write_text("".join(rows))
 
 
@@ -171,8 +171,8 @@ def test_endpoint_that_does_not_take_a_row_ends_the_query_which_repeats_the_batc
     put(tmp_path, [1, 2, 3])
     text = FILE.format(url=endpoint.url)
     endpoint.responses = [200, 400]
-    said = r"sinks.hook: POST http://[\d.:]+/new: status 400: the row is not wanted$"
-    with pytest.raises(PartFailed, match=said):
+    message = r"sinks.hook: POST http://[\d.:]+/new: status 400: the row is not wanted$"
+    with pytest.raises(PartFailed, match=message):
         go(spark, tmp_path, text)
     endpoint.responses = [502] * 4
     with pytest.raises(PartFailed, match="status 502 after 4 attempts"):
@@ -209,9 +209,9 @@ def test_outage_is_reported_at_intervals_and_at_its_end() -> None:
         outage.note_failure("status 503", attempt=attempt, attempts=9, delay_s=0.5)
     outage.note_success()
     outage.note_success()
-    said = "WARN POST /new does not accept a row (status 503); attempt"
+    message = "WARN POST /new does not accept a row (status 503); attempt"
     assert lines == [
-        *(f"{said} {attempt} of 9 in 0.5 s" for attempt in (2, 5, 6)),
+        *(f"{message} {attempt} of 9 in 0.5 s" for attempt in (2, 5, 6)),
         "POST /new accepts rows again",
     ]
 

@@ -28,7 +28,7 @@ def test_batch_is_written_only_if_it_is_the_last_one(
 
 
 @pytest.mark.parametrize(
-    ("batch", "last", "said"),
+    ("batch", "last", "message"),
     [
         (WrittenBatch(5, "a"), None, "whether batch 5 was written is unknown"),
         (WrittenBatch(7, "other"), LAST, "batch 7 is written, with other input"),
@@ -36,7 +36,7 @@ def test_batch_is_written_only_if_it_is_the_last_one(
     ],
 )
 def test_batch_is_rejected_if_rows_could_be_lost_or_repeated(
-    batch: WrittenBatch, last: WrittenBatch | None, said: str
+    batch: WrittenBatch, last: WrittenBatch | None, message: str
 ) -> None:
-    with pytest.raises(UnknownBatch, match=said):
+    with pytest.raises(UnknownBatch, match=message):
         is_written(batch, last, is_repeated=True)

@@ -26,8 +26,8 @@ def consume(
     address: str, topic: str, count: int
 ) -> list[tuple[bytes | None, bytes | None, dict[str, Any]]]:
     """Key, value and headers of the first `count` records."""
-    found = read_messages(address, topic, count)
-    return [(one.key(), one.value(), headers_of(one)) for one in found]
+    messages = read_messages(address, topic, count)
+    return [(message.key(), message.value(), headers_of(message)) for message in messages]
 
 
 def headers_of(message: Message) -> dict[str, Any]:
@@ -40,15 +40,15 @@ def read_messages(address: str, topic: str, count: int) -> list[Message]:
     settings = {"bootstrap.servers": address, "group.id": "none", "enable.auto.commit": False}
     consumer = Consumer(settings)
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-    found: list[Message] = []
+    messages: list[Message] = []
     deadline_s = monotonic() + READ_TIMEOUT_S
-    while len(found) < count and monotonic() < deadline_s:
-        one = consumer.poll(0.5)
+    while len(messages) < count and monotonic() < deadline_s:
+        message = consumer.poll(0.5)
         # librdkafka returns an error until it knows the leader of the topic.
-        if one is not None and one.error() is None:
-            found.append(one)
+        if message is not None and message.error() is None:
+            messages.append(message)
     consumer.close()
-    return found
+    return messages
 
 
 def payment(number: int) -> bytes:
