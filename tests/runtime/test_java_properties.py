@@ -77,18 +77,23 @@ def escape(text: str) -> str:
     return "".join(f"\\u{ord(character):04x}" for character in text)
 
 
+def escaped(properties: dict[str, str]) -> str:
+    return "\n".join(f"{escape(key)}={escape(value)}" for key, value in properties.items())
+
+
 short_text = st.text(st.characters(max_codepoint=0xFFFF), max_size=20)
 
 
 @given(st.dictionaries(short_text, short_text, max_size=5))
 def test_escaped_text_is_read_back(properties: dict[str, str]) -> None:
-    text = "\n".join(f"{escape(key)}={escape(value)}" for key, value in properties.items())
-    assert parse_properties(text) == properties
+    assert parse_properties(escaped(properties)) == properties
 
 
 @given(st.binary(max_size=200))
 def test_random_bytes_are_parsed_or_raise_properties_error(text: bytes) -> None:
     try:
-        parse_properties(text)
+        properties = parse_properties(text)
     except PropertiesError:
-        return
+        assert b"\\u" in text
+    else:
+        assert parse_properties(escaped(properties)) == properties

@@ -162,11 +162,13 @@ def test_validation_of_headers_returns_the_codes_of_apache_kafka(case: Case) -> 
     assert code_of(lambda: validate(case.data)) == case.code
 
 
-@pytest.mark.parametrize("case", HEADER_CASES, ids=lambda case: case.name)
+VALID_CASES = [case for case in HEADER_CASES if case.code == 0]
+
+
+@pytest.mark.parametrize("case", VALID_CASES, ids=lambda case: case.name)
 def test_batch_that_passes_shallow_validation_passes_deep_validation(case: Case) -> None:
-    if case.code == 0:
-        batch = validate(case.data)
-        validate_records_deeply(batch)
+    batch = validate(case.data)
+    assert code_of(lambda: validate_records_deeply(batch)) == 0
 
 
 @pytest.mark.parametrize("case", RECORD_CASES, ids=lambda case: case.name)

@@ -164,3 +164,4 @@ def test_abandoning_a_large_log_needs_bounded_work(made: LargeLog) -> None:
     log = opened(made)
     log.bytes_between(0, log.end_offset, 1 << 62)
     measured(lambda: log.abandon())
+    assert log.is_offline
