@@ -11,11 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
+from odradek.runtime.work import pause
+
 PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_METRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 TOTAL: Final = "_total"
+ROWS_PER_STEP: Final = 1_000
+"""They take 0.3 to 1 ms."""
 PART_CHARACTERS: Final = 1 << 16
 """To encode so many takes 20 us."""
 
@@ -101,6 +105,13 @@ class Exposition:
         """A sample for each (text of labels, value)."""
         name = family.name
         self._append("".join([f"{name}{labels} {value}\n" for labels, value in rows]))
+
+    async def family(self, family: Family, rows: Sequence[tuple[str, float]]) -> None:
+        """Begin a family, and write its samples in slices."""
+        self.begin(family)
+        for start in range(0, len(rows), ROWS_PER_STEP):
+            self.rows(family, rows[start : start + ROWS_PER_STEP])
+            await pause()
 
     def quantiles(
         self, family: Family, labels: str, values: Iterable[tuple[float, float]], count: int

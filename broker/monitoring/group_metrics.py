@@ -55,6 +55,8 @@ async def write_groups(exposition: Exposition, services: Services, lags: LagTime
             rows.states["Empty" if body is None else str(body.state)] += 1
             labels = label_text({"consumergroup": group.group_id})
             rows.members.append((labels, 0 if body is None else len(body.members)))
+            if len(rows.members) % OFFSETS_PER_STEP == 0:
+                await pause()
             await _committed(rows, services, lags, group.group_id, group.offsets.committed)
         await pause()
     lags.end_look()
@@ -67,9 +69,7 @@ async def write_groups(exposition: Exposition, services: Services, lags: LagTime
         rows.members,
     )
     for family, column in zip(GROUP_FAMILIES, columns, strict=True):
-        exposition.begin(family)
-        exposition.rows(family, column)
-        await pause()
+        await exposition.family(family, column)
     prefix = "kafka_coordinator_group_groupmetadatamanager_numgroups"
     exposition.metric(gauge(prefix, "Groups coordinated here."), rows.states.total())
     for state in GROUP_STATES:

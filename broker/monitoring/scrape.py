@@ -10,7 +10,7 @@ Source: Kafka's monitoring documentation; example_configs/kafka-2_0_0.yml of jmx
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import add
 from typing import Final, NamedTuple
@@ -21,6 +21,7 @@ from odradek.broker.monitoring.exposition import (
     counter,
     gauge,
     label_text,
+    per_second,
 )
 from odradek.broker.monitoring.group_metrics import write_groups
 from odradek.broker.monitoring.health import ClusterProblems
@@ -293,7 +294,7 @@ async def _partitions(exposition: Exposition, sources: Sources) -> None:
     _replica_manager(exposition, len(rows), len(led), sums)
     await _families(exposition, PARTITION_FAMILIES, rows)
     await _families(exposition, LED_FAMILIES, led)
-    _topics(exposition, sources, totals)
+    await write_topics(exposition, sources, totals)
 
 
 def log_values(partition: Partition) -> tuple[int, ...]:
@@ -338,11 +339,7 @@ async def _families(
     labels = [label for label, _ in rows]
     columns = tuple(zip(*(values for _, values in rows), strict=True)) or ((),) * len(families)
     for family, column in zip(families, columns, strict=True):
-        exposition.begin(family)
-        for start in range(0, len(rows), 10 * PARTITIONS_PER_STEP):
-            end = start + 10 * PARTITIONS_PER_STEP
-            exposition.rows(family, zip(labels[start:end], column[start:end], strict=True))
-            await pause()
+        await exposition.family(family, list(zip(labels, column, strict=True)))
 
 
 def _replica_manager(
@@ -358,7 +355,10 @@ def _replica_manager(
         exposition.metric(gauge(f"kafka_server_replicamanager_{name}", text), value)
 
 
-def _topics(exposition: Exposition, sources: Sources, totals: dict[str, TopicTotals]) -> None:
+async def write_topics(
+    exposition: Exposition, sources: Sources, totals: Mapping[str, TopicTotals]
+) -> None:
+    """The traffic of each topic; one topic for each partition is what it has to bear."""
     metrics, times = sources.services.metrics, sources.requests.times
     # All topics together do not fall when a topic is deleted.
     every_topic = (
@@ -368,10 +368,15 @@ def _topics(exposition: Exposition, sources: Sources, totals: dict[str, TopicTot
         *times.totals(ApiKey.PRODUCE),
         *times.totals(ApiKey.FETCH),
     )
-    labelled = [(label_text({"topic": topic}), total) for topic, total in totals.items()]
+    labelled: list[tuple[str, TopicTotals]] = []
+    for topic, total in totals.items():
+        labelled.append((label_text({"topic": topic}), total))
+        if len(labelled) % PARTITIONS_PER_STEP == 0:
+            await pause()
     for position, family in enumerate(TOPIC_FAMILIES):
-        rows = [(labels, total.values[position]) for labels, total in labelled]
-        exposition.counters(family, [("", every_topic[position]), *rows])
+        rows = [("", every_topic[position])]
+        rows += ((labels, total.values[position]) for labels, total in labelled)
+        for each in (family, per_second(family)):
+            await exposition.family(each, rows)
     partitions = gauge("kafka_topic_partitions", "Partitions of a topic that are led here.")
-    exposition.begin(partitions)
-    exposition.rows(partitions, [(labels, total.partitions) for labels, total in labelled])
+    await exposition.family(partitions, [(labels, total.partitions) for labels, total in labelled])
