@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.errors import ToolError
+from odradek.tools.steering import proposal as proposal_module
 from odradek.tools.steering.cluster_model import (
     ClusterModel,
     Load,
@@ -18,10 +19,11 @@ from odradek.tools.steering.cluster_model import (
     loads_of,
     spread,
 )
-from odradek.tools.steering.goals import SOFT_GOALS
+from odradek.tools.steering.goals import HARD_GOALS, SOFT_GOALS
 from odradek.tools.steering.plan_render import plan_lines
 from odradek.tools.steering.progress import MoveProgress, duration_text
 from odradek.tools.steering.proposal import copies, propose, propose_drain
+from odradek.tools.steering.replica_placement import PlacementAction, ReplicaPlacement
 
 FULL_DISK_BYTES = 500
 """Less than what some clusters store."""
@@ -195,3 +197,46 @@ def test_progress_has_rate_and_time_left(progress: MoveProgress, line: str) -> N
 )
 def test_duration_is_rounded_up(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
+
+
+def skewed_model(partitions: int) -> ClusterModel:
+    """Twelve brokers in three racks; a few partitions have most of the bytes, so that no placement
+    is even."""
+    brokers = tuple(ModelBroker(node_id, f"r{node_id % 3}", 10**12) for node_id in range(12))
+    rows = []
+    for index in range(partitions):
+        replicas = tuple((index * index + step) % 12 for step in (0, 3, 6))
+        rate = 1e6 if index % 40 == 0 else float(index % 7)
+        rows.append(
+            ModelPartition(
+                TopicPartition(f"topic-{index % 5}", index), replicas, replicas[0], index, rate
+            )
+        )
+    return ClusterModel(brokers, tuple(rows))
+
+
+def test_goal_that_cannot_be_reached_is_left_after_a_bounded_number_of_looks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = 0
+    exchange = ReplicaPlacement.exchange
+
+    def counted(
+        self: ReplicaPlacement, index: int, other: int, source: int, destination: int
+    ) -> PlacementAction:
+        nonlocal looks
+        looks += 1
+        return exchange(self, index, other, source, destination)
+
+    monkeypatch.setattr(ReplicaPlacement, "exchange", counted)
+    model = skewed_model(60)
+    propose(model)
+    unbounded, looks = looks, 0
+    monkeypatch.setattr(proposal_module, "LOOKS_LEAST", 500)
+    monkeypatch.setattr(proposal_module, "LOOKS_OF_REPLICA", 1)
+    proposal = propose(model)
+    assert looks < unbounded / 2
+    assert proposal.excess_after[: len(HARD_GOALS)] == (0.0,) * len(HARD_GOALS)
+    assert proposal.excess_after < proposal.excess_before
+    after = loads_of(model.with_targets(proposal.targets))
+    assert spread(after, Load.REPLICAS) < 0.2

@@ -67,7 +67,9 @@ class Limits(NamedTuple):
     share: float
 
     def missed(self, amount: float) -> float:
-        return max(0.0, amount - self.upper, self.lower - amount)
+        if amount > self.upper:
+            return amount - self.upper
+        return self.lower - amount if amount < self.lower else 0.0
 
 
 class DistributionGoal:
@@ -92,14 +94,15 @@ class DistributionGoal:
         return sum(missed) / self._unit
 
     def raised(self, placement: ReplicaPlacement, action: PlacementAction) -> float:
-        total = 0.0
         amount = action.shifted[self.load]
-        if amount:
-            for node_id, added in ((action.source, -amount), (action.destination, amount)):
-                limit = self._limits.get(node_id)
-                if limit is not None:
-                    before = placement.loads[node_id][self.load]
-                    total += limit.missed(before + added) - limit.missed(before)
+        if not amount:
+            return 0.0
+        total = 0.0
+        for node_id, added in ((action.source, -amount), (action.destination, amount)):
+            limit = self._limits.get(node_id)
+            if limit is not None:
+                before = placement.loads[node_id][self.load]
+                total += limit.missed(before + added) - limit.missed(before)
         return total / self._unit
 
     def cost(self, placement: ReplicaPlacement, action: PlacementAction) -> float:

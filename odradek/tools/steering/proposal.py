@@ -8,6 +8,7 @@ Source: Cruise Control's GoalOptimizer, AbstractGoal, ResourceDistributionGoal.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -29,6 +30,10 @@ ROUNDS_MAX: Final = 3
 MOVED_MAX: Final = 64
 EXCHANGED_MAX: Final = 16
 """Replicas of a broker that a step looks at."""
+LOOKS_LEAST: Final = 100_000
+LOOKS_OF_REPLICA: Final = 100
+"""Changes that are looked at for nothing, at 8 us each, before a soft goal is left: what cannot be
+reached does not hold up the plan."""
 LEAST: Final = 1e-6
 """What a step has to gain."""
 EQUAL: Final = 1e-9
@@ -109,6 +114,11 @@ class _Search:
         self._goals = build_goals(goals, GoalContext(model, self._placement, staying))
         replicas = sum(len(row.replicas) for row in model.partitions)
         self._steps_left = 4 * replicas
+        soft = len(self._goals) - len(HARD_GOALS)
+        self._looks_left = [math.inf] * len(HARD_GOALS) + [
+            LOOKS_LEAST + LOOKS_OF_REPLICA * replicas
+        ] * soft
+        """By goal: the changes that are looked at for nothing."""
         self._all_bytes = sum(row.size_bytes * len(row.replicas) for row in model.partitions) or 1
 
     def run(self) -> RebalanceProposal:
@@ -134,7 +144,7 @@ class _Search:
         """Lower the excess of a goal as far as it goes; whether there was a step."""
         goal, has_changed = self._goals[rank], False
         for part in goal.parts(self._placement):
-            while self._steps_left > 0:
+            while self._steps_left > 0 and self._looks_left[rank] > 0:
                 action = self._best(rank, part)
                 if action is None:
                     break
@@ -148,12 +158,17 @@ class _Search:
         for source, destination in part.pairs(self._placement):
             for actions in self._kinds(goal, part, source, destination):
                 best: tuple[float, PlacementAction] | None = None
+                looks = 0
                 for action in actions:
+                    looks += 1
                     score = self._score(rank, action)
                     if score is not None and (best is None or score < best[0] - EQUAL):
                         best = score, action
                 if best is not None:
                     return best[1]
+                self._looks_left[rank] -= looks
+                if self._looks_left[rank] <= 0:
+                    return None
         return None
 
     def _kinds(
