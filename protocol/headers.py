@@ -14,13 +14,17 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from odradek.protocol.api_keys import ApiKey, is_flexible
+from odradek.protocol.api_keys import FIRST_FLEXIBLE_VERSION, ApiKey, is_flexible
 from odradek.protocol.decode_error import DecodeError
 from odradek.protocol.schema import INT16, INT32, STRING, field, message
 from odradek.protocol.uvarint import skip_tags
 
 CLIENT_ID_POSITION: Final = 10
 """Bytes from the beginning of the header."""
+
+_NEVER: Final = 1 << 15
+"""Above all versions."""
+_first_flexible = dict(enumerate(FIRST_FLEXIBLE_VERSION)).get
 
 unpack_request_head = struct.Struct(">hhih").unpack_from
 pack_request_head = struct.Struct(">hhi").pack
@@ -81,7 +85,8 @@ def decode_request_header(buffer: memoryview, position: int) -> tuple[RequestHea
             header.client_id = None
         else:
             raise DecodeError(f"a client id of {size} bytes")
-        if is_flexible(api_key, version):
+        # As `is_flexible`, without its call: every request comes here.
+        if version >= _first_flexible(api_key, _NEVER):
             count = buffer[position]
             position += 1
             if count:

@@ -339,9 +339,18 @@ class FetchRefusal:
     """What the authorizer refuses of a fetch.  A topic is asked for once, if its partitions come
     one after another."""
 
-    __slots__ = ("_context", "_is_follower", "_is_refused", "_name", "is_everything")
+    __slots__ = (
+        "_authorizer",
+        "_context",
+        "_is_follower",
+        "_is_refused",
+        "_name",
+        "is_everything",
+    )
 
     def __init__(self, context: Context, replica_id: int) -> None:
+        assert context.services.authorizer is not None, "nothing is refused without one"
+        self._authorizer = context.services.authorizer
         self._context = context
         self._is_follower = replica_id >= 0
         self.is_everything = self._is_follower and not is_authorized(context, CLUSTER_ACTION)
@@ -353,7 +362,7 @@ class FetchRefusal:
         """Whether a topic must not be read."""
         if name != self._name and not self._is_follower:
             self._name = name
-            self._is_refused = not is_authorized(self._context, READ_TOPIC, name)
+            self._is_refused = not self._authorizer.authorize(self._context, READ_TOPIC, name)
         return self._is_refused
 
 

@@ -57,21 +57,24 @@ class StagedAppends:
         staged = self._staged
         self._staged = {}
         for partition, appends in staged.items():
-            former_high_watermark = partition.log.high_watermark
-            if partition.log.config.message_timestamp_type == LOG_APPEND_TIME:
+            log = partition.log
+            former_high_watermark = log.high_watermark
+            if log.head.config.message_timestamp_type == LOG_APPEND_TIME:
                 for append in appends:
                     append.set_append_time(now_ms)
             batches_in = records_in = bytes_in = 0
             results = partition.append([append.batch for append in appends], now_ms)
-            for append, result in zip(appends, results, strict=True):
-                if isinstance(result, BrokerError):
-                    append.result = partition.refuse(append.batch, result)
-                    partition.traffic.refused()
-                else:
+            for number, append in enumerate(appends):
+                result, batch = results[number], append.batch
+                if type(result) is Appended:
                     append.result = result
                     batches_in += 1
-                    records_in += append.batch.record_count
-                    bytes_in += append.batch.size
+                    records_in += batch.record_count
+                    bytes_in += batch.size
+                else:
+                    assert isinstance(result, BrokerError), "the log has refused it"
+                    append.result = partition.refuse(batch, result)
+                    partition.traffic.refused()
             metrics = self._metrics
             partition.traffic.wrote(batches_in, records_in, bytes_in)
             metrics.records_in += records_in
@@ -79,7 +82,7 @@ class StagedAppends:
             leader = partition.leader
             if leader is not None and leader.followers:
                 self._purgatory.notify(partition.log_end_key)
-                if partition.log.high_watermark == former_high_watermark:
+                if log.high_watermark == former_high_watermark:
                     # What waits for the followers would be attempted for nothing.
                     continue
             self._purgatory.notify(partition)

@@ -157,11 +157,14 @@ class Dispatcher:
             return
         version = header.version
         api = loaded.api
-        if not api.min_version <= version <= api.max_version:
-            self._unserved(self._make_call(connection, header, loaded, None, 0), frame, position)
-            return
-        if version not in loaded.decoders:
+        decode = loaded.served.get(version)
+        if decode is None:
+            if not api.min_version <= version <= api.max_version:
+                call = self._make_call(connection, header, loaded, None, 0)
+                self._unserved(call, frame, position)
+                return
             loaded.prepare(version)
+            decode = loaded.served[version]
         size = len(frame)
         if (
             size > WHOLE_FRAME_BYTES
@@ -172,7 +175,7 @@ class Dispatcher:
             self._dispatch_large(call, frame, position)
             return
         try:
-            request, end = loaded.decoders[version](frame, position)
+            request, end = decode(frame, position)
         except DecodeError as error:
             self._malformed(connection, f"a {loaded.name} v{version} that can't be read: {error}")
             return

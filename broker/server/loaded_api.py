@@ -43,6 +43,7 @@ class LoadedApi:
         "name",
         "request",
         "response",
+        "served",
         "times",
     )
 
@@ -62,6 +63,8 @@ class LoadedApi:
                 handler = AuditedHandler(api.key, handler)
         self.handler: Handler = handler
         self.decoders: dict[int, Callable[[memoryview, int], tuple[object, int]]] = {}
+        self.served: dict[int, Callable[[memoryview, int], tuple[object, int]]] = {}
+        """The decoders of versions that are served and have been prepared."""
         self.encoders: dict[int, Callable[[object], Parts]] = {}
         self.heads: dict[int, Struct] = {}
         """Size of the frame and response header, by version."""
@@ -70,7 +73,9 @@ class LoadedApi:
 
     def prepare(self, version: int) -> None:
         """Generate the codecs of one version."""
-        self.decoders[version] = decoder(self.request, version)
+        decode = self.decoders[version] = decoder(self.request, version)
+        if self.api.min_version <= version <= self.api.max_version:
+            self.served[version] = decode
         self.encoders[version] = parts_encoder(self.response, version)
         self.heads[version] = HEADS[response_header_version(self.api.key, version)]
 

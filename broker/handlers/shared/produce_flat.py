@@ -19,9 +19,11 @@ from odradek.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from odradek.protocol.topic_partition import ZERO_UUID
 
 LAYOUTS_MAX: Final = 4_096
 FLEXIBLE_FROM: Final = 9
+TOPIC_IDS_FROM: Final = 13
 LOG_START_FROM: Final = 5
 _INDEX: Final = 0x01020304
 """Marks the place of the figures; no topic's name has these bytes."""
@@ -39,7 +41,8 @@ def encode_appended(
     log_start_offset: int,
 ) -> bytes:
     """The body of a ProduceResponse for one partition without an error."""
-    before, after = _layout(version, name, topic_id)
+    # The hash of an id is made in Python, that of a name is kept: only one of them is looked up.
+    before, after = _layout(version, name if version < TOPIC_IDS_FROM else topic_id)
     if version < LOG_START_FROM:
         figures = _FIGURES_BEFORE_5.pack(index, 0, base_offset, log_append_time_ms)
     else:
@@ -48,8 +51,9 @@ def encode_appended(
 
 
 @lru_cache(maxsize=LAYOUTS_MAX)
-def _layout(version: int, name: str, topic_id: UUID) -> tuple[bytes, bytes]:
+def _layout(version: int, topic_key: str | UUID) -> tuple[bytes, bytes]:
     """The bytes before and after the figures of a response."""
+    name, topic_id = (topic_key, ZERO_UUID) if isinstance(topic_key, str) else ("", topic_key)
     partition = PartitionProduceResponse(
         index=_INDEX,
         error_code=ErrorCode.NONE,

@@ -31,6 +31,7 @@ from odradek.protocol.acl import (
 )
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.runtime.logging import observe_levels
 from odradek.runtime.pending import Pending
 from odradek.runtime.work import Defer, SerialQueue, pause, shares
 
@@ -84,6 +85,15 @@ class Authorizer:
         self._decisions_count = 0
         self._stores: dict[PatternType, AclStore] = {}
         self._executor = SerialQueue(*PROCEDURE_ERRORS)
+        self._logs_allowed = False
+        """Whether allowed requests are logged, which nearly all are."""
+        self.on_logger_level()
+        observe_levels(self)
+
+    def on_logger_level(self) -> None:
+        """Log what is allowed from now on, or no more."""
+        loggers = logger, audit_logger
+        self._logs_allowed = any(each.isEnabledFor(logging.DEBUG) for each in loggers)
 
     def begin(self, controller: Controller) -> None:
         """Have the ACLs loaded with what else the start reads, and followed."""
@@ -124,10 +134,7 @@ class Authorizer:
         except KeyError:
             is_allowed = self._decide(request, permission, name)
         if is_allowed:
-            # Without the call of `_log`: nearly every request comes here.
-            if log_if_allowed and (
-                logger.isEnabledFor(logging.DEBUG) or audit_logger.isEnabledFor(logging.DEBUG)
-            ):
+            if self._logs_allowed and log_if_allowed:
                 self._log(request, permission, name, is_allowed=True)
         elif log_if_denied:
             self._log(request, permission, name, is_allowed=is_allowed)
