@@ -219,7 +219,7 @@ def _quantiles(buckets: Buckets, count: int) -> Iterator[float]:
 def _errors(api: ApiTimes) -> Iterator[tuple[str, int]]:
     """Count by name; responses that were not looked at carry no error."""
     counts = dict(api.errors)
-    counts[ErrorCode.NONE] = api.no_errors + max(0, api.requests() - api.checked)
+    counts[ErrorCode.NONE] = max(0, api.requests() + api.more_none)
     for code in sorted(counts):
         yield ErrorCode(code).name if code in _CODES else str(code), counts[code]
 

@@ -45,11 +45,7 @@ class Call:
 
         raises  what encoding raises, after the slices of the response are released
         """
-        try:
-            return encode_response(self.header, self.loaded, response)
-        except BaseException:
-            self.loaded.release(response)
-            raise
+        return encode_response(self.header, self.loaded, response)
 
     def respond(self, response: object) -> None:
         """Encode the response, and send it when those to earlier requests are sent.

@@ -100,12 +100,19 @@ class LoadedApi:
 
 
 def encode_response(header: RequestHeader, loaded: LoadedApi, response: object) -> Parts:
-    """The frame of a response: its parts, the first starting with size and response header."""
+    """The frame of a response: its parts, the first starting with size and response header.
+
+    raises  what encoding raises, after the slices of the response are released
+    """
     version = header.version
-    parts = loaded.encoders[version](response)
-    head = loaded.heads[version]
-    size = head.size - 4 + (len(parts[0]) if len(parts) == 1 else sum(map(len, parts)))
-    parts[0] = head.pack(size, header.correlation_id) + parts[0]
+    try:
+        parts = loaded.encoders[version](response)
+        head = loaded.heads[version]
+        size = head.size - 4 + (len(parts[0]) if len(parts) == 1 else sum(map(len, parts)))
+        parts[0] = head.pack(size, header.correlation_id) + parts[0]
+    except BaseException:
+        loaded.release(response)
+        raise
     return parts
 
 

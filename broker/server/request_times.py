@@ -132,10 +132,9 @@ class ApiTimes(dict[int, VersionTimes]):
         """Throttle times that are not 0."""
         self.errors: defaultdict[int, int] = defaultdict(int)
         """Error codes of the responses that were looked at, other than NONE."""
-        self.no_errors = 0
-        """NONE in those."""
-        self.checked = 0
-        """Responses that were looked at; the others carry no error."""
+        self.more_none = 0
+        """NONE in those, less one for each: 0 in sum for APIs with one code in a response, which
+        most responses need not add to.  A response that was not looked at has one."""
 
     def __missing__(self, version: int) -> VersionTimes:
         if version not in self._versions:
@@ -147,12 +146,12 @@ class ApiTimes(dict[int, VersionTimes]):
 
     def check_large(self, response: object) -> None:
         """Count error codes of a response that is encoded in slices, the first `CODES_MAX`."""
-        self.checked += 1
+        self.more_none -= 1
         for code in islice(self._read_codes(response), CODES_MAX):
             if code:
                 self.errors[int(code)] += 1
             else:
-                self.no_errors += 1
+                self.more_none += 1
 
     def requests(self) -> int:
         """How many there were."""
