@@ -12,24 +12,21 @@ import io
 import re
 import shlex
 import tempfile
-from collections.abc import Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from functools import partial
 from pathlib import Path
 
 from odradek.tools.consumer_groups import command as consumer_groups
+from tests.odradek.console_tools import ApacheTools
 from tests.odradek.consumer_groups_conversation_scene import scene
-from tests.odradek.topics_tools import LOG4J_SILENT, ApacheTool, Tool, as_kafka_exits
+from tests.odradek.topics_tools import LOG4J_SILENT, Tool, as_kafka_exits
 from tests.support.apache import ToolResult
 from tests.support.broker_process import odradek_broker
 
 COMMAND_LINES = Path(__file__).with_suffix(".txt")
 RECORDED = COMMAND_LINES.with_stem(f"{COMMAND_LINES.stem}_3_9_2")
-JAVA_PROGRAM = Path(__file__).parent / "java" / "ConsumerGroupCommands.java"
-LOG4J = (
-    LOG4J_SILENT
-    + "log4j.appender.stderr.Follow=true\n"
-    + "log4j.logger.org.apache.kafka.tools.consumer.group=WARN\n"
-)
+LOG4J = LOG4J_SILENT + "log4j.logger.org.apache.kafka.tools.consumer.group=WARN\n"
 NO_DELAY = {"group.initial.rebalance.delay.ms": "0"}
 """The first member of a group does not wait for others."""
 UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -48,9 +45,11 @@ def our_tool(arguments: Sequence[str]) -> ToolResult:
     return ToolResult(exit_code, output.getvalue(), errors.getvalue())
 
 
-def apache_tool(folder: Path) -> ApacheTool:
-    """Start Apache's tool, with its warnings."""
-    return ApacheTool(folder, program=JAVA_PROGRAM, log4j=LOG4J)
+@contextmanager
+def apache_tool(folder: Path) -> Iterator[Tool]:
+    """Within, Apache's tool can be run, which logs its warnings."""
+    with ApacheTools(folder, log4j=LOG4J) as tools:
+        yield partial(tools, "consumer-groups")
 
 
 def play(tool: Tool, address: str, lines: Sequence[str], folder: Path) -> str:

@@ -21,7 +21,7 @@ from tests.odradek.consumer_groups_conversation import (
     play,
 )
 from tests.odradek.consumer_groups_conversation_scene import scene
-from tests.odradek.topics_tools import ApacheTool
+from tests.odradek.topics_tools import Tool
 from tests.support.apache import apache_node
 from tests.support.broker_process import odradek_broker
 
@@ -43,7 +43,7 @@ def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apache]:
 
 
 @pytest.fixture(scope="module")
-def tool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheTool]:
+def tool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tool]:
     """Apache's tool."""
     with apache_tool(tmp_path_factory.mktemp("tool")) as tool:
         yield tool
@@ -57,7 +57,7 @@ def exported(text: str) -> list[str]:
 @pytest.mark.judge
 @pytest.mark.timeout(900)
 def test_both_tools_with_apache_kafka_read_and_write_equal_files_and_print_the_same(
-    apache: Apache, tool: ApacheTool
+    apache: Apache, tool: Tool
 ) -> None:
     address, folder = apache
     groups = "--group many-partitions --group latter --group group-with-a-name-of-some-length"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -15,9 +16,9 @@ from odradek.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 from odradek.tools.client import Client
-from tests.odradek.console_tools import our_tool_here
+from tests.odradek.console_tools import ApacheTools, our_tool_here
 from tests.odradek.topics_conversation import RECORDED, command_lines
-from tests.odradek.topics_tools import ApacheTool, masked, our_tool, play
+from tests.odradek.topics_tools import Tool, masked, our_tool, play
 from tests.support.apache import apache_kafka
 from tests.support.broker_process import odradek_broker
 from tests.support.zookeeper import zookeeper
@@ -65,10 +66,9 @@ def apache_broker(tmp_path_factory: pytest.TempPathFactory, coordinator: str) ->
 
 
 @pytest.fixture(scope="module")
-def apache_tool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheTool]:
+def apache_tool(silent_apache_tools: ApacheTools) -> Tool:
     """Apache's tool."""
-    with ApacheTool(tmp_path_factory.mktemp("tool")) as tool:
-        yield tool
+    return partial(silent_apache_tools, "topics")
 
 
 def test_our_tool_with_our_broker_prints_the_recorded_lines(our_broker: str) -> None:
@@ -84,14 +84,14 @@ def test_our_tool_with_apache_kafka_prints_the_recorded_lines(apache_broker: str
 @pytest.mark.judge
 @pytest.mark.slow
 def test_apaches_tool_with_apache_kafka_prints_the_recorded_lines(
-    apache_broker: str, apache_tool: ApacheTool
+    apache_broker: str, apache_tool: Tool
 ) -> None:
     assert play(apache_tool, apache_broker, command_lines(), "zz2zz") == RECORDED.read_text()
 
 
 @pytest.mark.judge
 def test_apaches_tool_with_our_broker_prints_the_recorded_lines(
-    our_broker: str, apache_tool: ApacheTool
+    our_broker: str, apache_tool: Tool
 ) -> None:
     output = play(apache_tool, our_broker, command_lines(), "zz3zz")
     assert as_our_broker_says_it(output) == as_our_broker_says_it(RECORDED.read_text())
@@ -99,7 +99,7 @@ def test_apaches_tool_with_our_broker_prints_the_recorded_lines(
 
 @pytest.mark.judge
 def test_both_tools_print_the_same_for_a_cluster_with_internal_topics(
-    apache_broker: str, apache_tool: ApacheTool
+    apache_broker: str, apache_tool: Tool
 ) -> None:
     at = ["--bootstrap-server", apache_broker]
     our_tool([*at, "--create", "--topic", "zz4zz-plain", "--config", "cleanup.policy=compact"])
@@ -139,7 +139,7 @@ def make_internal_topic(address: str) -> None:
 
 @pytest.mark.judge
 def test_topic_is_described_by_the_id_that_describe_prints(
-    apache_broker: str, apache_tool: ApacheTool
+    apache_broker: str, apache_tool: Tool
 ) -> None:
     at = ["--bootstrap-server", apache_broker]
     our_tool([*at, "--create", "--topic", "zz5zz-named", "--partitions", "2"])

@@ -7,9 +7,11 @@
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from pathlib import Path
 
-from tests.odradek.topics_tools import ApacheTool, play
+from tests.odradek.console_tools import ApacheTools
+from tests.odradek.topics_tools import LOG4J_SILENT, play
 from tests.support.apache import apache_node
 
 COMMAND_LINES = Path(__file__).with_name("conversation.txt")
@@ -26,8 +28,9 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
         apache_node(Path(folder)) as broker,
-        ApacheTool(Path(folder)) as tool,
+        ApacheTools(Path(folder), log4j=LOG4J_SILENT) as tools,
     ):
+        tool = partial(tools, "topics")
         RECORDED.write_text(play(tool, broker.address, command_lines(), "zz1zz"))
 
 

@@ -1,4 +1,4 @@
-"""Runs the topic tools: ours in this process, Apache Kafka's in one JVM."""
+"""Runs `odradek topics` in this process, and plays command lines with it and with Apache's."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ import re
 import shlex
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
-from pathlib import Path
 
 from odradek.tools.run import WRONG_USAGE
 from odradek.tools.topics import command as topics
-from tests.odradek.apache_tool import ApacheProgram
 from tests.support.apache import LOG4J_QUIET, ToolResult
 
-JAVA_PROGRAM = Path(__file__).parent / "java" / "TopicCommands.java"
 LOG4J_SILENT = LOG4J_QUIET.replace("WARN, stderr", "OFF, stderr")
 
 Tool = Callable[[Sequence[str]], ToolResult]
@@ -26,20 +23,6 @@ def our_tool(arguments: Sequence[str]) -> ToolResult:
     with redirect_stdout(output), redirect_stderr(errors):
         exit_code = topics.main(arguments)
     return ToolResult(exit_code, output.getvalue(), errors.getvalue())
-
-
-class ApacheTool(ApacheProgram):
-    """Apache Kafka's TopicCommand."""
-
-    def __init__(
-        self, folder: Path, *, program: Path = JAVA_PROGRAM, log4j: str = LOG4J_SILENT
-    ) -> None:
-        """program  the Java program that runs the tool"""
-        super().__init__(folder, program, log4j=log4j, heap="128m")
-
-    def __call__(self, arguments: Sequence[str]) -> ToolResult:
-        """Run the tool to its exit."""
-        return self.ask(list(arguments))
 
 
 def as_kafka_exits(exit_code: int) -> int:
