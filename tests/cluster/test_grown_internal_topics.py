@@ -72,7 +72,12 @@ class Clients:
 
     def _producer(self, transactional_id: str) -> Producer:
         producer = Producer(
-            {"bootstrap.servers": self._bootstrap, "transactional.id": transactional_id}
+            {
+                "bootstrap.servers": self._bootstrap,
+                "transactional.id": transactional_id,
+                # A transaction is open while each broker restarts.
+                "transaction.timeout.ms": 900_000,
+            }
         )
         producer.init_transactions(WAIT_S)
         return producer

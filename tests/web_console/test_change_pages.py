@@ -108,8 +108,15 @@ def source_of(console: ConsoleProcess, name: str) -> str:
     return next(str(row["source"]) for row in configs if row["name"] == name)
 
 
+def wait_for_topic(cluster: BrokerCluster, topic: str) -> None:
+    """Until each broker has heard of it: the console asks either of them."""
+    cluster.wait(
+        lambda: all(topic in cluster.topics(of=broker_id) for broker_id in cluster.running), topic
+    )
+
+
 def test_topic_is_created_filled_configured_and_deleted(
-    console: ConsoleProcess, page: Page
+    cluster: BrokerCluster, console: ConsoleProcess, page: Page
 ) -> None:
     topic = f"{console.url}/clusters/c/topics/made"
     page.goto(f"{console.url}/clusters/c/topics")
@@ -117,6 +124,7 @@ def test_topic_is_created_filled_configured_and_deleted(
     expect(page.locator("#preview")).to_contain_text("1000000")
     assert console.get("/api/clusters/c/topics/made")[0] == 404, "a preview changes nothing"
     confirm(page)
+    wait_for_topic(cluster, "made")
     page.get_by_role("link", name="Continue").click()
     expect(page.locator("tbody tr")).to_have_count(2)
 
@@ -161,6 +169,7 @@ def test_offsets_of_a_group_are_reset_unless_it_has_members(
     cluster: BrokerCluster, console: ConsoleProcess, page: Page
 ) -> None:
     create_topics(cluster.bootstrap, {"read": 1})
+    wait_for_topic(cluster, "read")
     produce(cluster.bootstrap, "read", [("k", "v")] * 10)
     commit(cluster.bootstrap, "readers", "read", 4)
     group = f"{console.url}/clusters/c/group?id=readers"
@@ -220,7 +229,7 @@ def test_partitions_are_reassigned_and_preferred_leaders_elected(
         row: dict[str, Any] = console.json("/clusters/c/topics/moved")["partitions"]["rows"][0]
         return row
 
-    wait_until("the topic", lambda: console.get("/api/clusters/c/topics/moved")[0] == 200)
+    wait_for_topic(cluster, "moved")
     first = partition()["leader"]
     second = 3 - first
     for wrong, reason in (

@@ -80,12 +80,14 @@ def produce_wide(address: str) -> None:
 
 def produce_transactions(address: str) -> Producer:
     """One that is committed, one that is aborted, one that is open, of the result."""
+    # It is open until the last test of the module, however busy the machine is.
+    settings = {"bootstrap.servers": address, "transaction.timeout.ms": 900_000}
     for name in ("committed", "aborted", "open"):
-        producer = Producer({"bootstrap.servers": address, "transactional.id": name})
+        producer = Producer({**settings, "transactional.id": name})
         producer.init_transactions(WAIT_S)
         producer.begin_transaction()
         producer.produce("money", f"of {name}", name)
-        producer.flush(WAIT_S)
+        assert producer.flush(WAIT_S) == 0
         if name == "committed":
             producer.commit_transaction(WAIT_S)
         elif name == "aborted":
