@@ -228,7 +228,10 @@ class Controller:
     def election_counts(self) -> tuple[int, int]:
         """Leaders that this broker has elected since it is the active controller, and those of
         unclean elections."""
-        return (0, 0) if self._active is None else self._active.election_counts
+        if self._active is None:
+            return 0, 0
+        changes = self._active.changes
+        return changes.elected, changes.elected_unclean
 
     def follow(self, make: Callable[[CoordinationSession, Warn], Follower]) -> Follower:
         """Have what `make` returns loaded by `prepare`, and notified of changes; called before it.
@@ -362,8 +365,11 @@ class Controller:
     ) -> Pending[tuple[int, FeatureResults]]:
         """UpdateFeatures; resolves as `FeatureUpdates.update`; fails as above."""
         return self._submit_to_active(
-            lambda active: active.update_features(
-                updates, validate_only=validate_only, requested_by=requested_by
+            lambda active: active.features.update(
+                updates,
+                list(active.image.brokers.values()),
+                validate_only=validate_only,
+                requested_by=requested_by,
             )
         )
 
@@ -400,7 +406,7 @@ class Controller:
             self._clock.now_ms()
         ):
             self._submit_active(lambda active: active.elections.rebalance())
-        if self._active is not None and self._active.has_changes_to_log:
+        if self._active is not None and self._active.changes.is_due:
             self._submit_active(_nothing)
         failed, self._failed = self._failed, {}
         if ControllerStep.REGISTRATION in failed:

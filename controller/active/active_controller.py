@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from odradek.controller.active.broker_changes import BrokerChanges
-from odradek.controller.active.feature_updates import FeatureResults, FeatureUpdates
+from odradek.controller.active.feature_updates import FeatureUpdates
 from odradek.controller.active.isr_changes import IsrChanges
 from odradek.controller.active.leader_elections import LeaderElections
 from odradek.controller.active.partition_states import ControllerSettings, PartitionStates
@@ -52,7 +52,7 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.work import pause, shares
 
 if TYPE_CHECKING:
-    from odradek.controller.decide.features import FeatureUpdate
+    pass
 
 
 class ActiveController:
@@ -94,10 +94,11 @@ class ActiveController:
             dynamic_setting=dynamic_setting,
             min_isr_of=min_isr_of,
         )
+        self.changes = states.changes
         self._deletion = TopicDeletion(states)
         self.reassignments = Reassignments(states)
         self.elections = LeaderElections(states)
-        self._features = FeatureUpdates(self._fence, warn)
+        self.features = FeatureUpdates(self._fence, warn)
         self.isr_changes = IsrChanges(states, self.reassignments)
         self.brokers = BrokerChanges(states, self._deletion, self.reassignments)
         self._topics = TopicChanges(states, self._deletion, self.reassignments, new_topic_id)
@@ -115,7 +116,7 @@ class ActiveController:
         raises  ControllerMoved and other CoordinationErrors
         """
         states = self._states
-        await self._features.set_up()
+        await self.features.set_up()
         for folder in (zk_data.LOG_DIRECTORY_EVENTS, zk_data.ISR_CHANGES):
             names = await self._session.children(folder, watch=True)
             await self._fence.remove(*(f"{folder}/{name}" for name in names))
@@ -151,25 +152,14 @@ class ActiveController:
         await self._deletion.resume()
         await self.elections.on_requests_changed()
 
-    @property
-    def election_counts(self) -> tuple[int, int]:
-        """Leaders that were elected in this controller epoch, and those of unclean elections."""
-        changes = self._states.changes
-        return changes.elected, changes.elected_unclean
-
-    @property
-    def has_changes_to_log(self) -> bool:
-        """Whether `log_changes` is due although no procedure has ended."""
-        return self._states.changes.is_due
-
     async def log_changes(self, now_ms: int) -> None:
         """Log what became of partitions; due after each procedure, and a second later."""
-        await self._states.changes.write(self.image, self._states.deletions, now_ms)
+        await self.changes.write(self.image, self._states.deletions, now_ms)
 
     async def log_take_over(self, now_ms: int) -> None:
         """`load` has ended."""
         await self.log_changes(now_ms)
-        self._states.changes.write_summary(self.image)
+        self.changes.write_summary(self.image)
 
     async def on_znode_changed(self, path: str) -> None:
         """A watch of this controller fired."""
@@ -226,14 +216,3 @@ class ActiveController:
     ) -> dict[TopicPartition, PartitionImage]:
         """What is under way when the requests that came before are done; see `Reassignments`."""
         return self.reassignments.under_way(partitions)
-
-    async def update_features(
-        self, updates: Sequence[FeatureUpdate], *, validate_only: bool, requested_by: str
-    ) -> tuple[int, FeatureResults]:
-        """Finalize levels of features that all registered brokers support; see `FeatureUpdates`."""
-        return await self._features.update(
-            updates,
-            list(self.image.brokers.values()),
-            validate_only=validate_only,
-            requested_by=requested_by,
-        )
