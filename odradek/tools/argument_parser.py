@@ -8,15 +8,13 @@ texts of the help are our own.
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
-from odradek.tools.options import INT32_MAX, INT64_MAX
-from odradek.tools.run import WRONG_USAGE
+from odradek.tools.options import INT32_MAX, INT64_MAX, java_integer
+from odradek.tools.run import WRONG_USAGE, run_tool
 
-_NUMBER: Final = re.compile(r"[+-]?[0-9]+")
 _MISSING: Final = "the following arguments are required: "
 
 
@@ -43,9 +41,10 @@ class ArgumentParser(argparse.ArgumentParser):
 
 
 def _integer(text: str, kind: str, largest: int) -> int:
-    if _NUMBER.fullmatch(text) and -largest - 1 <= int(text) <= largest:
-        return int(text)
-    raise _not_a(kind, text)
+    number = java_integer(text, largest)
+    if number is None:
+        raise _not_a(kind, text)
+    return number
 
 
 def _not_a(kind: str, text: str) -> argparse.ArgumentTypeError:
@@ -80,8 +79,9 @@ def run_parsed(
 
     act  may call `parser.error`
     """
-    try:
-        values = parser.parse(arguments)
+
+    def run(words: Sequence[str]) -> int:
+        values = parser.parse(words)
         return 0 if values is None else act(values)
-    except SystemExit as end:
-        return int(end.code or 0)
+
+    return run_tool(run, arguments)

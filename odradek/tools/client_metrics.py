@@ -10,7 +10,6 @@ Source: Kafka 3.9's ClientMetricsCommand.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -22,7 +21,7 @@ from odradek.tools import options as command_line
 from odradek.tools.client import Client, NotServedError
 from odradek.tools.configs.resources import METRICS_SUBSCRIPTION, Resource, alter, describe
 from odradek.tools.errors import KafkaError, ToolError, check, error_name
-from odradek.tools.options import INT32_MAX, Options, action_of, exclude, read_flags
+from odradek.tools.options import Options, action_of, exclude, java_integer, read_flags
 from odradek.tools.run_command import client_of, run_command
 
 WHAT_IT_DOES: Final = (
@@ -37,7 +36,6 @@ NOT_WITH: Final = {
     "list": ("name", "generate-name", "interval", "match", "metrics"),
 }
 NOT_LISTED: Final = "The node does not support LIST_CLIENT_METRICS_RESOURCES"
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
 
 FLAGS: Final = (*command_line.CLIENT_FLAGS, *read_flags("client-metrics"))
 
@@ -57,7 +55,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
     if action == "delete" and not options.has("name"):
         raise ToolError("A client metrics resource name must be specified with --delete.")
     interval = options.value("interval")
-    if interval and not (_INTEGER.fullmatch(interval) and abs(int(interval)) <= INT32_MAX):
+    if interval and java_integer(interval) is None:
         message = "Invalid interval value. Enter an integer, or leave empty to reset."
         raise ToolError(message)
     return options

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from odradek.protocol.api_keys import ApiKey
+from odradek.tools.argument_parser import int32
 from odradek.tools.client import Client
 from odradek.tools.client_config import open_client
 from odradek.tools.errors import ToolError
-from odradek.tools.options import INT32_MAX
 from odradek.tools.run import run_tool
 
 CLUSTER_ID: Final = "cluster-id"
@@ -49,21 +49,9 @@ def build_parser() -> argparse.ArgumentParser:
         )
         if name == UNREGISTER:
             command.add_argument(
-                "--id", "-i", required=True, type=_broker_id, help="the broker to unregister"
+                "--id", "-i", required=True, type=int32, help="the broker to unregister"
             )
     return parser
-
-
-def _broker_id(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = INT32_MAX + 1
-    if not -INT32_MAX - 1 <= number <= INT32_MAX:
-        raise argparse.ArgumentTypeError(
-            f"could not convert '{text}' to Integer (For input string: \"{text}\")"
-        )
-    return number
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -8,7 +8,6 @@ Source: Kafka 3.9's EndToEndLatency.
 from __future__ import annotations
 
 import random
-import re
 import sys
 import time
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from odradek.tools.console.errors import ConsoleError, exception_of, print_exception
 from odradek.tools.console.properties import CONSUMER, PRODUCER, for_library, load_properties
 from odradek.tools.library_client import open_client
-from odradek.tools.options import INT32_MAX
+from odradek.tools.options import java_integer
 from odradek.tools.run import run_tool
 
 USAGE: Final = (
@@ -36,7 +35,6 @@ Send records one by one, and measure the time until each is read.
 POLL_TIMEOUT_S: Final = 60.0
 REPORT_EVERY: Final = 1000
 SEED: Final = 0
-_NUMBER: Final = re.compile(r"[+-]?[0-9]+")
 
 
 class LatencyOptions(NamedTuple):
@@ -76,9 +74,10 @@ def parse(words: Sequence[str]) -> LatencyOptions:
     servers, topic, count, acks, size = words[:5]
     numbers = []
     for text in (count, size):
-        if not _NUMBER.fullmatch(text) or not 0 <= int(text) <= INT32_MAX:
+        number = java_integer(text)
+        if number is None or number < 0:
             raise ConsoleError("java.lang.NumberFormatException", f'For input string: "{text}"')
-        numbers.append(int(text))
+        numbers.append(number)
     if acks not in ("1", "all"):
         raise ConsoleError(
             "java.lang.IllegalArgumentException",

@@ -25,6 +25,7 @@ from odradek.tools.options import (
     Options,
     OptionsError,
     VersionRequested,
+    java_integer,
     read_flags,
 )
 from odradek.tools.partition_offsets import NO_OFFSET, list_offsets
@@ -40,7 +41,6 @@ TIMES: Final[Mapping[str, int]] = {
     "earliest-local": -4,
     "latest-tiered": -5,
 }
-_NUMBER: Final = re.compile(r"[+-]?\d+", re.ASCII)
 _RULE: Final = re.compile(r"([^:,]*)(?::(?:([0-9]*)|([0-9]*)-([0-9]*)))?", re.ASCII)
 
 FLAGS: Final = (*command_line.CLIENT_FLAGS, *read_flags("get-offsets"))
@@ -104,13 +104,14 @@ def parse_time(text: str) -> int:
     """
     if text in TIMES:
         return TIMES[text]
-    if not _NUMBER.fullmatch(text) or not -INT64_MAX - 1 <= int(text) <= INT64_MAX:
+    time_ms = java_integer(text, INT64_MAX)
+    if time_ms is None:
         raise ToolError(
             f"Malformed time argument {text}. Please use -1 or latest / -2 or earliest / -3 or "
             "max-timestamp / -4 or earliest-local / -5 or latest-tiered, or a specified long "
             "format timestamp"
         )
-    return int(text)
+    return time_ms
 
 
 def partition_filter(
@@ -133,7 +134,7 @@ def partition_filter(
 
 def _numbers(text: str) -> list[int]:
     words = text.rstrip(",").split(",") if text else []
-    if not all(_NUMBER.fullmatch(word) and abs(int(word)) <= INT32_MAX for word in words):
+    if any(java_integer(word) is None for word in words):
         raise ToolError(
             "--partitions expects a comma separated list of numeric partition ids, but received: "
             f"{text}"

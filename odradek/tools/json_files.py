@@ -61,16 +61,16 @@ class JsonReader:
 
     def integer(self) -> int:
         """An int32; raises  JsonError."""
-        is_number = isinstance(self.value, int) and not isinstance(self.value, bool)
-        if not is_number or not -INT32_MAX - 1 <= self.value <= INT32_MAX:
-            raise JsonError(f"Expected `Integer` value, received {self}")
-        return int(self.value)
+        return self._number("Integer", INT32_MAX)
 
     def long(self) -> int:
         """An int64; raises  JsonError."""
+        return self._number("Long", INT64_MAX)
+
+    def _number(self, kind: str, largest: int) -> int:
         is_number = isinstance(self.value, int) and not isinstance(self.value, bool)
-        if not is_number or not -INT64_MAX - 1 <= self.value <= INT64_MAX:
-            raise JsonError(f"Expected `Long` value, received {self}")
+        if not is_number or not -largest - 1 <= self.value <= largest:
+            raise JsonError(f"Expected `{kind}` value, received {self}")
         return int(self.value)
 
     def text(self) -> str:

@@ -6,7 +6,6 @@ Source: Kafka 3.9's LogDirsCommand.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
@@ -20,11 +19,10 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
 from odradek.tools.errors import ToolError, error_name, partition_text, refused
 from odradek.tools.json_files import to_json
-from odradek.tools.options import CLIENT_FLAGS, Options, read_flags
+from odradek.tools.options import CLIENT_FLAGS, Options, parse_integer, read_flags
 from odradek.tools.run_command import run_with_client
 
 WHAT_IT_DOES: Final = "This tool helps to query log directory usage on the specified brokers."
-_NUMBER: Final = re.compile(r"[+-]?\d+")
 
 FLAGS: Final = (*CLIENT_FLAGS, *read_flags("log-dirs"))
 
@@ -40,7 +38,7 @@ def describe(client: Client, options: Options) -> None:
     """
     topics = _words(options, "topic-list")
     cluster = sorted(broker.node_id for broker in client.metadata([]).brokers)
-    ids = sorted({_broker_id(word) for word in _words(options, "broker-list")})
+    ids = sorted({parse_integer(word) for word in _words(options, "broker-list")})
     missing = [broker for broker in ids if broker not in cluster]
     if missing:
         raise ToolError(
@@ -62,12 +60,6 @@ def describe(client: Client, options: Options) -> None:
 
 def _words(options: Options, name: str) -> list[str]:
     return [word for word in (options.value(name) or "").split(",") if word]
-
-
-def _broker_id(word: str) -> int:
-    if not _NUMBER.fullmatch(word):
-        raise ToolError(f'For input string: "{word}"')
-    return int(word)
 
 
 def _ids(brokers: Sequence[int]) -> str:

@@ -30,7 +30,6 @@ from odradek.tools.argument_parser import ArgumentParser, run_parsed
 from odradek.tools.client import Client, NotServedError
 from odradek.tools.client_config import open_client
 from odradek.tools.errors import ToolError, check, refused
-from odradek.tools.run import run_tool
 from odradek.tools.tables import print_table
 from odradek.tools.topics.render import topic_id_text
 
@@ -63,7 +62,7 @@ def build_parser() -> ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    return run_tool(lambda words: run_parsed(build_parser(), words, _act), arguments)
+    return run_parsed(build_parser(), arguments, _act)
 
 
 def _act(options: argparse.Namespace) -> int:

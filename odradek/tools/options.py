@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from odradek.bounded_files import read_rows
+from odradek.tools.errors import ToolError
 from odradek.tools.run import KAFKA_VERSION, WRONG_USAGE
 
 INT32_MAX: Final = 2**31 - 1
@@ -26,10 +27,28 @@ INT64_MAX: Final = 2**63 - 1
 HELP_COLUMN: Final = 40
 HELP_WIDTH: Final = 100
 _NUMBER: Final = re.compile(r"[+-]?\d+")
+DIGITS_MAX: Final = 19
+"""Digits of the largest int64."""
 
 
 MS: Final = "ms"
 """The kind of a value that is a number, which may be negative where it may be missing, too."""
+
+
+def java_integer(text: str, largest: int = INT32_MAX) -> int | None:
+    """An int32, or an int64 with INT64_MAX, as Java parses it; None for another text."""
+    if not _NUMBER.fullmatch(text) or len(text.lstrip("+-0")) > DIGITS_MAX:
+        return None
+    number = int(text)
+    return number if -largest - 1 <= number <= largest else None
+
+
+def parse_integer(text: str, largest: int = INT32_MAX) -> int:
+    """`java_integer`; raises  ToolError with the message of Java for another text."""
+    number = java_integer(text, largest)
+    if number is None:
+        raise ToolError(f'For input string: "{text}"')
+    return number
 
 
 class OptionsError(Exception):
@@ -154,8 +173,8 @@ class Options:
         text = self.value(name)
         if text is None:
             return None
-        number = int(text) if _NUMBER.fullmatch(text) else largest + 1
-        if not -largest - 1 <= number <= largest:
+        number = java_integer(text, largest)
+        if number is None:
             raise OptionsError(f"Cannot parse argument '{text}' of option {name}")
         return number
 

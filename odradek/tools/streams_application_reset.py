@@ -34,13 +34,13 @@ from odradek.tools.consumer_groups.times import before, parse_datetime
 from odradek.tools.errors import KafkaError, ToolError, partition_text, refused
 from odradek.tools.options import (
     HELP_FLAGS,
-    INT32_MAX,
     INT64_MAX,
     HelpRequested,
     Options,
     OptionsError,
     VersionRequested,
     cannot_be_used,
+    parse_integer,
     read_flags,
     scan,
 )
@@ -69,7 +69,6 @@ INTERNAL: Final = re.compile(
     r"|.+-KTABLE-FK-JOIN-SUBSCRIPTION-(?:REGISTRATION|RESPONSE)-\d+-topic"
 )
 """Names that Kafka Streams gives to the topics of its stores, joins and repartitions."""
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 FLAGS: Final = (*HELP_FLAGS, *read_flags("streams-application-reset"))
 
@@ -304,15 +303,9 @@ def _plan(path: str) -> Offsets:
         if len(words) != 3:
             allowed = "Reset plan CSV file is not following the format `TOPIC,PARTITION,OFFSET`."
             raise _PlanError(allowed)
-        index, offset = _number(words[1], INT32_MAX), _number(words[2], INT64_MAX)
+        index, offset = parse_integer(words[1]), parse_integer(words[2], INT64_MAX)
         plan[TopicPartition(words[0], index)] = offset
     return plan
-
-
-def _number(text: str, largest: int) -> int:
-    if _INTEGER.fullmatch(text) and -largest - 1 <= int(text) <= largest:
-        return int(text)
-    raise ToolError(f'For input string: "{text}"')
 
 
 def _in_range(client: Client, requested: Mapping[TopicPartition, int]) -> Offsets:

@@ -11,8 +11,7 @@ from odradek.protocol.messages.describe_configs import (
     DescribeConfigsResult,
 )
 from odradek.tools.configs.command import parse_pairs
-from odradek.tools.configs.errors import ConfigsError
-from odradek.tools.configs.options import entity_names, entity_types
+from odradek.tools.configs.options import ConfigsError, entity_names, entity_types
 from odradek.tools.configs.options import parse_options as parse
 from odradek.tools.options import OptionsError
 from tests.odradek.cluster_tools import our_tool

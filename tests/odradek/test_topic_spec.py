@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from odradek.protocol.errors import ErrorCode
+from odradek.tools.errors import ToolError
 from odradek.tools.options import Options
-from odradek.tools.topics.errors import TopicsError, check
+from odradek.tools.topics.errors import check
 from odradek.tools.topics.topic_spec import check_new, parse_assignment, parse_configs, read_spec
 
 
@@ -34,7 +35,7 @@ def test_assignment_is_parsed_into_brokers_by_partition(
     ],
 )
 def test_invalid_assignment_is_an_error(text: str, message: str) -> None:
-    with pytest.raises(TopicsError) as raised:
+    with pytest.raises(ToolError) as raised:
         parse_assignment(text)
     assert str(raised.value) == message
 
@@ -72,13 +73,13 @@ def test_configs_are_parsed_into_pairs(texts: list[str], configs: dict[str, str]
     ],
 )
 def test_invalid_config_is_an_error_before_the_request(text: str, message: str) -> None:
-    with pytest.raises(TopicsError) as raised:
+    with pytest.raises(ToolError) as raised:
         parse_configs([text])
     assert str(raised.value).startswith(message)
 
 
 def test_contradictory_compaction_lags_are_an_error() -> None:
-    with pytest.raises(TopicsError) as raised:
+    with pytest.raises(ToolError) as raised:
         parse_configs(["min.compaction.lag.ms=5", "max.compaction.lag.ms=3"])
     assert str(raised.value) == (
         "conflict topic config setting min.compaction.lag.ms (5) > max.compaction.lag.ms (3)"
@@ -103,7 +104,7 @@ def test_partitions_and_replication_factor_out_of_bounds_are_errors(
 ) -> None:
     spec = read_spec(Options({"topic": ["a"], **values}))
     if is_refused:
-        with pytest.raises(TopicsError):
+        with pytest.raises(ToolError):
             check_new(spec)
     else:
         check_new(spec)
@@ -117,6 +118,6 @@ def test_error_has_the_message_of_the_response_or_of_its_code() -> None:
         (ErrorCode.TOPIC_DELETION_DISABLED, "", "Topic deletion is disabled."),
         (3210, None, "The broker responds with the unknown error 3210."),
     ):
-        with pytest.raises(TopicsError) as raised:
+        with pytest.raises(ToolError) as raised:
             check(code, message)
         assert str(raised.value) == text

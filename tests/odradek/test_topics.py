@@ -25,7 +25,7 @@ from odradek.protocol.messages.list_partition_reassignments import (
     OngoingTopicReassignment,
 )
 from odradek.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
-from odradek.tools.topics.errors import TopicsError
+from odradek.tools.errors import ToolError
 from odradek.tools.topics.queries import compile_pattern
 from tests.odradek.scripted_broker import Request, ScriptedResponse, scripted_broker
 from tests.odradek.topics_tools import masked, our_tool
@@ -60,7 +60,7 @@ def test_topic_option_matches_whole_names(pattern: str, name: str, is_match: boo
 
 @pytest.mark.parametrize("pattern", ["[", "(a", "*", "a**", "a)"])
 def test_invalid_regular_expression_is_an_error(pattern: str) -> None:
-    with pytest.raises(TopicsError) as raised:
+    with pytest.raises(ToolError) as raised:
         compile_pattern(pattern)
     assert str(raised.value) == f"{pattern} is an invalid regex."
 

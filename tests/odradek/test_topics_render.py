@@ -4,9 +4,9 @@ from uuid import UUID
 
 import pytest
 
+from odradek.tools.errors import ToolError
 from odradek.tools.options import Options
 from odradek.tools.topics.describe import parse_topic_id
-from odradek.tools.topics.errors import TopicsError
 from odradek.tools.topics.options import REPORTS
 from odradek.tools.topics.render import (
     Config,
@@ -101,6 +101,6 @@ def test_printed_topic_id_is_parsed_to_the_same_id() -> None:
     ],
 )
 def test_invalid_topic_id_is_an_error(text: str, message: str) -> None:
-    with pytest.raises(TopicsError) as raised:
+    with pytest.raises(ToolError) as raised:
         parse_topic_id(text)
     assert str(raised.value).startswith(message)

@@ -16,8 +16,7 @@ from odradek.protocol.messages.alter_client_quotas import (
     OpData,
 )
 from odradek.tools.client import Client
-from odradek.tools.configs.errors import ConfigsError
-from odradek.tools.configs.options import CLIENTS, IPS, USERS
+from odradek.tools.configs.options import CLIENTS, IPS, USERS, ConfigsError
 from odradek.tools.configs.quotas import ENTITIES, quota_entries
 from odradek.tools.configs.scram_credentials import HASHES, alter_credentials
 from odradek.tools.errors import check

@@ -18,7 +18,6 @@ from odradek.protocol.errors import ErrorCode
 from odradek.tools.client import Client
 from odradek.tools.client_config import InvalidPropertiesError, read_properties
 from odradek.tools.configs.alterations import alter_entity
-from odradek.tools.configs.errors import ConfigsError
 from odradek.tools.configs.options import (
     BROKERS,
     CLIENT_METRICS,
@@ -27,6 +26,7 @@ from odradek.tools.configs.options import (
     LOGGERS,
     TOPICS,
     USERS,
+    ConfigsError,
     entity_names,
     entity_types,
     parse_options,

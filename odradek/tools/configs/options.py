@@ -5,13 +5,20 @@ Source: Kafka 3.9's ConfigCommand.ConfigCommandOptions, whose checks come in thi
 
 from __future__ import annotations
 
-import re
 import socket
 from collections.abc import Sequence
 from typing import Final
 
 from odradek.tools import options as command_line
-from odradek.tools.options import Options, OptionsError, action_of, exclude, read_flags
+from odradek.tools.errors import ToolError
+from odradek.tools.options import (
+    Options,
+    OptionsError,
+    action_of,
+    exclude,
+    java_integer,
+    read_flags,
+)
 
 WHAT_IT_DOES: Final = (
     "This tool helps to manipulate and describe entity config for a topic, client, user, broker, "
@@ -41,9 +48,12 @@ DEFAULT_FLAGS: Final = {
     "ip-defaults": IPS,
 }
 CONNECTIONS: Final = ("bootstrap-server", "bootstrap-controller", "zookeeper")
-_BROKER_ID: Final = re.compile(r"[+-]?\d+")
 
 FLAGS: Final = (*command_line.CLIENT_FLAGS, *read_flags("configs"))
+
+
+class ConfigsError(ToolError):
+    """The request makes no sense; the message is all that Kafka's tool prints."""
 
 
 def entity_types(options: Options) -> list[str]:
@@ -143,7 +153,7 @@ def _check_ids(options: Options, types: Sequence[str], names: Sequence[str]) -> 
         return
     for flag in ("entity-name", "broker", "broker-logger"):
         broker_id = options.value(flag)
-        if broker_id is not None and not _BROKER_ID.fullmatch(broker_id):
+        if broker_id is not None and java_integer(broker_id) is None:
             raise OptionsError(
                 f"The entity name for {types[0]} must be a valid integer broker id, but it is: "
                 f"{broker_id}"

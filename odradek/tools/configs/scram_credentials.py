@@ -18,7 +18,7 @@ from odradek.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from odradek.tools.client import Client
-from odradek.tools.configs.errors import ConfigsError
+from odradek.tools.configs.options import ConfigsError
 from odradek.tools.errors import check
 
 MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}

@@ -6,7 +6,6 @@ Source: Kafka 3.9's ProducerConfig, ConsumerConfig; librdkafka's CONFIGURATION.m
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -17,7 +16,7 @@ from odradek.tools.client_config import (
     read_properties,
 )
 from odradek.tools.console.errors import CONFIG_EXCEPTION, ConsoleError
-from odradek.tools.options import INT32_MAX, INT64_MAX
+from odradek.tools.options import INT32_MAX, INT64_MAX, java_integer
 from odradek.tools.security.errors import SecurityError
 
 PRODUCER: Final = "Producer"
@@ -26,7 +25,6 @@ MESSAGES_QUEUED_MAX: Final = 10_000_000
 """The largest value of librdkafka: as in Kafka's producer, bytes are the bound."""
 FRAME_BYTES: Final = 512
 """Space that librdkafka requires in a response besides the records."""
-_NUMBER: Final = re.compile(r"[+-]?\d+")
 
 
 class Number(NamedTuple):
@@ -202,8 +200,8 @@ def _check_word(name: str, value: str, rule: tuple[str, ...]) -> None:
 
 
 def _check_number(name: str, value: str, rule: Number) -> None:
-    number = int(value) if _NUMBER.fullmatch(value) else rule.largest + 1
-    if not -rule.largest - 1 <= number <= rule.largest:
+    number = java_integer(value, rule.largest)
+    if number is None:
         kind = "INT" if rule.largest == INT32_MAX else "LONG"
         raise _invalid(name, value, f"Not a number of type {kind}")
     if number < rule.lowest:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.errors import ToolError
-from odradek.tools.options import INT32_MAX, INT64_MAX
+from odradek.tools.options import INT32_MAX, INT64_MAX, java_integer
 
 ResetPlan = dict[TopicPartition, int]
 """Offsets by partition."""
@@ -117,9 +117,10 @@ def _number(text: str, kind: str, largest: int) -> int:
             f"Cannot deserialize value of type "
             f'`{kind}` from String "{text}": not a valid `{kind}` value'
         )
-    if not -largest - 1 <= int(digits) <= largest:
+    number = java_integer(digits, largest)
+    if number is None:
         raise ToolError(f"Numeric value ({digits}) out of range of {kind}")
-    return int(digits)
+    return number
 
 
 def export_plans(plans: Mapping[str, ResetPlan], groups: Sequence[str]) -> str:

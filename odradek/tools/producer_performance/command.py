@@ -36,7 +36,6 @@ from odradek.tools.producer_performance.options import (
     transactional_configs,
 )
 from odradek.tools.producer_performance.statistics import Statistics
-from odradek.tools.run import run_tool
 
 RECORDS_AT_ONCE: Final = 500
 """Records that the library takes with one call: a call for each costs three times the time."""
@@ -54,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
         options = checked_options(command_line, values)
         return run_uncaught(partial(_run, options))
 
-    return run_tool(lambda words: run_parsed(command_line, words, act), arguments)
+    return run_parsed(command_line, arguments, act)
 
 
 def _payloads(options: PerformanceOptions) -> payloads.Payloads:

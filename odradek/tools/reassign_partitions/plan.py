@@ -6,18 +6,17 @@ parseExecuteAssignmentArgs, parseGenerateAssignmentArgs, formatAsReassignmentJso
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.errors import ToolError, partition_text
 from odradek.tools.json_files import JsonReader, parse_json, to_json
+from odradek.tools.options import parse_integer
 
 ANY: Final = "any"
 """A log directory that the broker chooses."""
 VERSION: Final = 1
-_NUMBER: Final = re.compile(r"[+-]?\d+")
 
 ReplicaAssignment = Mapping[TopicPartition, Sequence[int]]
 Value = TypeVar("Value", bound=Hashable)
@@ -124,10 +123,7 @@ def parse_brokers(text: str) -> list[int]:
     words = text.split(",")
     while len(words) > 1 and not words[-1]:
         words.pop()
-    for word in words:
-        if not _NUMBER.fullmatch(word):
-            raise ToolError(f'For input string: "{word}"')
-    brokers = [int(word) for word in words]
+    brokers = [parse_integer(word) for word in words]
     repeated = sorted(_repeated(brokers))
     if repeated:
         raise ToolError(f"Broker list contains duplicate entries: {repeated}")

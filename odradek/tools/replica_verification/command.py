@@ -31,7 +31,6 @@ from odradek.tools.partition_offsets import NO_OFFSET, list_offsets
 from odradek.tools.replica_verification.comparison import compare, largest_lag
 from odradek.tools.replica_verification.fetchers import Fetcher, Fetchers, RequestLimits
 from odradek.tools.run_command import run_command
-from odradek.tools.topics.errors import TopicsError
 from odradek.tools.topics.queries import compile_pattern
 
 WHAT_IT_DOES: Final = "Validate that all replicas for a set of topics have the same data."
@@ -106,7 +105,7 @@ def _replicas(metadata: MetadataResponse, options: Options) -> dict[TopicPartiti
     pattern = given if given is not None else options.value("topic-white-list") or ".*"
     try:
         expression = compile_pattern(pattern)
-    except TopicsError:
+    except ToolError:
         raise ToolError(f"{pattern} is an invalid regex") from None
     brokers: dict[TopicPartition, list[int]] = {}
     for topic in metadata.topics:

@@ -10,8 +10,8 @@ from uuid import UUID
 
 from odradek.protocol.topic_partition import ZERO_UUID
 from odradek.tools.client import Client
+from odradek.tools.errors import ToolError
 from odradek.tools.options import Options
-from odradek.tools.topics.errors import TopicsError
 from odradek.tools.topics.options import REPORTS
 from odradek.tools.topics.queries import (
     PARTITIONS_PER_RESPONSE,
@@ -70,7 +70,7 @@ def _topics(client: Client, options: Options, topic_id: UUID, live: list[int]) -
     if topic_id != ZERO_UUID:
         topic = describe_topic_id(client, topic_id, live, exclude_internal=exclude_internal)
         if topic is None and must_exist:
-            raise TopicsError(f"TopicId '{topic_id_text(topic_id)}' does not exist as expected")
+            raise ToolError(f"TopicId '{topic_id_text(topic_id)}' does not exist as expected")
         return [] if topic is None else [topic]
     names = find_topics(
         client,
@@ -89,22 +89,22 @@ def _topics(client: Client, options: Options, topic_id: UUID, live: list[int]) -
 def parse_topic_id(text: str) -> UUID:
     """Parse a topic id as `--describe` prints it.
 
-    raises  TopicsError with the message of Kafka's Uuid.fromString
+    raises  ToolError with the message of Kafka's Uuid.fromString
     """
     if len(text) > ID_LENGTH_MAX:
-        raise TopicsError(
+        raise ToolError(
             f"Input string with prefix `{text[:ID_LENGTH_MAX]}` is too long to be decoded as a "
             "base64 UUID"
         )
     wrong = _NOT_BASE64.search(text)
     if wrong is not None:
-        raise TopicsError(f"Illegal base64 character {ord(wrong[0]):x}")
+        raise ToolError(f"Illegal base64 character {ord(wrong[0]):x}")
     try:
         data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except binascii.Error as error:
-        raise TopicsError(f"Input string `{text}` is not base64: {error}") from None
+        raise ToolError(f"Input string `{text}` is not base64: {error}") from None
     if len(data) != 16:
-        raise TopicsError(
+        raise ToolError(
             f"Input string `{text}` decoded as {len(data)} bytes, which is not equal to the "
             "expected 16 bytes of a base64-encoded UUID"
         )

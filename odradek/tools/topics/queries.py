@@ -27,7 +27,8 @@ from odradek.protocol.messages.list_partition_reassignments import (
 )
 from odradek.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from odradek.tools.client import Client, NotServedError
-from odradek.tools.topics.errors import TopicsError, check
+from odradek.tools.errors import ToolError
+from odradek.tools.topics.errors import check
 from odradek.tools.topics.render import Config, DescribedPartition, DescribedReassignment, Topic
 
 TOPIC_RESOURCE: Final = 2
@@ -41,14 +42,14 @@ def compile_pattern(text: str) -> re.Pattern[str]:
 
     text    surrounding quotes and all blanks are removed; a comma means `|`; text between `\\Q` and
             `\\E` is literal, as in Java
-    raises  TopicsError
+    raises  ToolError
     source  Kafka's TopicFilter.IncludeList
     """
     written = text.strip().replace(",", "|").replace(" ", "").lstrip("\"'").rstrip("\"'")
     try:
         return re.compile(_QUOTED.sub(lambda quoted: re.escape(quoted[1]), written))
     except (re.error, OverflowError):
-        raise TopicsError(f"{written} is an invalid regex.") from None
+        raise ToolError(f"{written} is an invalid regex.") from None
 
 
 def find_topics(
@@ -56,7 +57,7 @@ def find_topics(
 ) -> list[str]:
     """The sorted names of the topics that match `pattern`; all topics when it is None.
 
-    raises  TopicsError when nothing matches a pattern and `must_exist`
+    raises  ToolError when nothing matches a pattern and `must_exist`
     """
     names = sorted(
         topic.name
@@ -67,7 +68,7 @@ def find_topics(
         expression = compile_pattern(pattern)
         names = [name for name in names if expression.fullmatch(name)]
         if not names and pattern and must_exist:
-            raise TopicsError(f"Topic 'Optional[{pattern}]' does not exist as expected")
+            raise ToolError(f"Topic 'Optional[{pattern}]' does not exist as expected")
     return names
 
 
@@ -82,7 +83,7 @@ def describe_topics(
     """Describe topics, in the order of `names`, which is sorted.
 
     partitions_max  bound on the partitions in one response
-    raises          TopicsError for a topic that has been deleted meanwhile
+    raises          ToolError for a topic that has been deleted meanwhile
     """
     try:
         by_name = _describe_in_pages(client, names, live, partitions_max)
@@ -155,7 +156,7 @@ def _describe_in_pages(
         if response.next_cursor is None:
             return by_name
         if response.next_cursor == cursor:
-            raise TopicsError("The broker repeats a page of partitions.")
+            raise ToolError("The broker repeats a page of partitions.")
         cursor = response.next_cursor
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from odradek.tools.options import Options
-from odradek.tools.topics.errors import TopicsError
+from odradek.tools.errors import ToolError
+from odradek.tools.options import Options, parse_integer
 
 REPLICATION_FACTOR_MAX: Final = 32_767
 COLLISIONS: Final = (
@@ -20,7 +20,6 @@ COLLISIONS: Final = (
 )
 FORMAT_VERSION: Final = "message.format.version"
 LAGS: Final = ("min.compaction.lag.ms", "max.compaction.lag.ms")
-_NUMBER: Final = re.compile(r"[+-]?\d+")
 
 
 class TopicSpec(NamedTuple):
@@ -37,7 +36,7 @@ class TopicSpec(NamedTuple):
 def read_spec(options: Options) -> TopicSpec:
     """Read the options; the bounds of numbers are not checked yet.
 
-    raises  OptionsError, TopicsError
+    raises  OptionsError, ToolError
     """
     return TopicSpec(
         options.required("topic"),
@@ -51,46 +50,40 @@ def read_spec(options: Options) -> TopicSpec:
 def check_new(spec: TopicSpec) -> None:
     """Check the bounds of a new topic.
 
-    raises  TopicsError
+    raises  ToolError
     """
     if spec.replication_factor is not None and not (
         1 <= spec.replication_factor <= REPLICATION_FACTOR_MAX
     ):
-        raise TopicsError(
+        raise ToolError(
             f"The replication factor must be between 1 and {REPLICATION_FACTOR_MAX} inclusive"
         )
     if spec.partitions is not None and spec.partitions < 1:
-        raise TopicsError("The partitions must be greater than 0")
+        raise ToolError("The partitions must be greater than 0")
     if not spec.name:
-        raise TopicsError(f"The given topic name '{spec.name}' cannot be represented in a request.")
+        raise ToolError(f"The given topic name '{spec.name}' cannot be represented in a request.")
 
 
 def parse_assignment(text: str) -> list[list[int]]:
     """Parse `1:2,2:3` into the replicas of partitions 0 and 1.
 
-    raises  TopicsError for an invalid number, a repeated broker, and lists of different lengths
+    raises  ToolError for an invalid number, a repeated broker, and lists of different lengths
     """
     assignment: list[list[int]] = []
     for part in _split(text, ",") if text else []:
-        brokers = [_broker_id(word.strip()) for word in _split(part, ":")]
+        brokers = [parse_integer(word.strip()) for word in _split(part, ":")]
         repeated = sorted({broker for broker in brokers if brokers.count(broker) > 1})
         if repeated:
-            raise TopicsError(
+            raise ToolError(
                 "Partition replica lists may not contain duplicate entries: "
                 + ",".join(map(str, repeated))
             )
         assignment.append(brokers)
         if len(brokers) != len(assignment[0]):
-            raise TopicsError(
+            raise ToolError(
                 f"Partition {len(assignment) - 1} has different replication factor: {brokers}"
             )
     return assignment
-
-
-def _broker_id(word: str) -> int:
-    if not _NUMBER.fullmatch(word):
-        raise TopicsError(f'For input string: "{word}"')
-    return int(word)
 
 
 def _split(text: str, separator: str) -> list[str]:
@@ -104,14 +97,14 @@ def _split(text: str, separator: str) -> list[str]:
 def parse_configs(texts: list[str]) -> dict[str, str]:
     """Parse `name=value` texts into topic settings; of two with one name the last one counts.
 
-    raises  TopicsError for a missing `=` or an empty value (as in Kafka), an unknown name and an
+    raises  ToolError for a missing `=` or an empty value (as in Kafka), an unknown name and an
             invalid value
     """
     configs: dict[str, str] = {}
     for text in texts:
         words = _split(text, r"\s*=\s*")
         if len(words) != 2:
-            raise TopicsError(
+            raise ToolError(
                 "requirement failed: Invalid topic config: all configs to be added must be in the "
                 'format "key=val".'
             )
@@ -135,13 +128,13 @@ def _check_configs(configs: dict[str, str]) -> None:
 
     for name in configs:
         if name not in TOPIC:
-            raise TopicsError(f"Unknown topic config name: {name}")
+            raise ToolError(f"Unknown topic config name: {name}")
     try:
         values = {name: parse_value(TOPIC[name], text) for name, text in configs.items()}
     except InvalidValueError as error:
-        raise TopicsError(str(error)) from error
+        raise ToolError(str(error)) from error
     low, high = (values.get(name, TOPIC[name].default) for name in LAGS)
     assert isinstance(low, int), "a lag is a number"
     assert isinstance(high, int), "a lag is a number"
     if low > high:
-        raise TopicsError(f"conflict topic config setting {LAGS[0]} ({low}) > {LAGS[1]} ({high})")
+        raise ToolError(f"conflict topic config setting {LAGS[0]} ({low}) > {LAGS[1]} ({high})")

@@ -20,6 +20,7 @@ from odradek.tools.options import (
     Flag,
     OptionsError,
     help_text,
+    java_integer,
     read_flags,
 )
 
@@ -29,7 +30,6 @@ WHAT_IT_DOES: Final = (
     "used to detect and recover from hanging transactions."
 )
 INT16_MAX: Final = 2**15 - 1
-_NUMBER: Final = re.compile(r"[+-]?\d+", re.ASCII)
 _NEGATIVE: Final = re.compile(r"-\d+", re.ASCII)
 
 SHORT: Final = {"h": "help", "v": "version"}
@@ -168,11 +168,10 @@ def _checked(name: str, text: str, command: str | None) -> str:
     if name not in NUMBERS:
         return text
     kind, largest = NUMBERS[name]
-    is_number = bool(_NUMBER.fullmatch(text))
-    if is_number and -largest - 1 <= int(text) <= largest:
+    if java_integer(text, largest) is not None:
         return text
     reason = f'For input string: "{text}"'
-    if is_number and kind == "Short" and -INT32_MAX - 1 <= int(text) <= INT32_MAX:
+    if kind == "Short" and java_integer(text) is not None:
         reason = f'Value out of range. Value:"{text}" Radix:10'
     raise _wrong(f"argument --{name}: could not convert '{text}' to {kind} ({reason})", command)
 

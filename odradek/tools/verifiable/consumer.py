@@ -19,7 +19,6 @@ from odradek.tools.console.errors import ConsoleError, exception_of, log, run_un
 from odradek.tools.console.properties import CONSUMER
 from odradek.tools.console.stop import Stop, stopped_by_signals
 from odradek.tools.library_client import open_client
-from odradek.tools.run import run_tool
 from odradek.tools.verifiable.events import print_event
 from odradek.tools.verifiable.producer import add_servers, file_of_properties
 
@@ -90,7 +89,7 @@ def main(arguments: Sequence[str]) -> int:
             extra["auto.offset.reset"] = "error"
         return run_uncaught(partial(_run, values, properties, extra))
 
-    return run_tool(lambda words: run_parsed(parser, words, act), arguments)
+    return run_parsed(parser, arguments, act)
 
 
 def _run(values: argparse.Namespace, properties: dict[str, str], extra: dict[str, Any]) -> int:

@@ -20,7 +20,6 @@ from odradek.tools.console.properties import PRODUCER, load_properties
 from odradek.tools.console.stop import Stop, stopped_by_signals
 from odradek.tools.console.topic_lookup import missing_topic_reason
 from odradek.tools.library_client import open_client
-from odradek.tools.run import run_tool
 from odradek.tools.verifiable.events import now_ms, print_event
 
 POLL_S: Final = 0.1
@@ -97,7 +96,7 @@ def main(arguments: Sequence[str]) -> int:
         properties.update(file_of_properties(parser, vars(values)["producer.config"]))
         return run_uncaught(partial(_run, values, properties))
 
-    return run_tool(lambda words: run_parsed(parser, words, act), arguments)
+    return run_parsed(parser, arguments, act)
 
 
 def _run(values: argparse.Namespace, properties: dict[str, str]) -> int:
