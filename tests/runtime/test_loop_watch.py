@@ -10,6 +10,7 @@ from time import monotonic_ns
 import pytest
 
 from odradek.broker.server.socket_server import apis_of
+from odradek.runtime import loop_watch
 from odradek.runtime.clock import SystemClock
 from odradek.runtime.loop_watch import LoopWatch
 from odradek.runtime.metrics import BrokerMetrics
@@ -27,25 +28,33 @@ def keep_busy(for_ms: int) -> None:
 
 
 def test_longest_callback_is_kept_and_slow_ones_are_counted_and_named(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    now_ns = 0
+    monkeypatch.setattr(loop_watch, "monotonic_ns", lambda: now_ns)
     metrics = BrokerMetrics()
     watch = LoopWatch(metrics, lambda what: f"something with {what!r}")
+
+    def run(duration_ms: int, what: object) -> None:
+        nonlocal now_ns
+        began_ns = now_ns
+        now_ns += duration_ms * MS
+        assert watch.ran(began_ns, what) == duration_ms * MS
+
     with caplog.at_level(logging.WARNING):
-        watch.ran(monotonic_ns() - 5 * MS, "short")
-        assert 5 <= metrics.loop_callback_max_ms < 100
-        assert metrics.loop_slow_callbacks == 0
-        watch.ran(monotonic_ns() - 5_000 * MS, keep_busy)
-        watch.ran(monotonic_ns() - 300 * MS, "left out")
-        watch.ran(monotonic_ns() - 200 * MS, [1])
-    assert 5_000 <= metrics.loop_callback_max_ms < 6_000
-    assert metrics.loop_slow_callbacks == 3
-    (line,) = caplog.messages
-    assert line.startswith("tests.runtime.test_loop_watch.keep_busy kept the event loop for 5")
-    watch._logged_at_ns -= 10_000 * MS
-    watch.ran(monotonic_ns() - 2_000 * MS, [1])
-    assert caplog.messages[-1].startswith("something with [1] kept the event loop for 2")
-    assert caplog.messages[-1].endswith("; 2 more since the last line")
+        for duration_ms in (5, 3, 100):
+            run(duration_ms, "short")
+        assert (metrics.loop_callback_max_ms, metrics.loop_slow_callbacks) == (100, 0)
+        run(5_000, keep_busy)
+        run(300, "left out")
+        run(200, [1])
+        assert (metrics.loop_callback_max_ms, metrics.loop_slow_callbacks) == (5_000, 3)
+        now_ns += 10_000 * MS
+        run(2_000, [1])
+    assert caplog.messages == [
+        "tests.runtime.test_loop_watch.keep_busy kept the event loop for 5000 ms",
+        "something with [1] kept the event loop for 2000 ms; 2 more since the last line",
+    ]
 
 
 def test_timer_that_keeps_the_loop_is_named_and_the_next_one_is_late(
