@@ -1,7 +1,7 @@
-"""Reads key stores and trust stores: PEM (KIP-651) and PKCS#12.
+"""Reads key stores and trust stores: PEM (KIP-651), PKCS#12, and JKS.
 
-A store of type JKS is read when it has the format of PKCS#12, as those that keytool writes since
-Java 9.  Java's older format has no well-kept reader in Python: the error says how to convert it.
+A store of type JKS or PKCS12 may have either of the two formats, as in Java: keytool writes PKCS#12
+since Java 9.  Java's older format, JKS, needs the extra `jks`.
 """
 
 from __future__ import annotations
@@ -11,26 +11,35 @@ import re
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
     PrivateFormat,
+    load_der_private_key,
     load_pem_private_key,
     pkcs12,
 )
 
 from odradek.bounded_files import read_file, system_error_text
+from odradek.extras import INSTALL
+
+if TYPE_CHECKING:
+    from odradek.runtime.java_key_stores import JavaKeyStore
 
 PEM: Final = "PEM"
 PKCS12: Final = "PKCS12"
 JKS: Final = "JKS"
 STORE_TYPES: Final = (PEM, PKCS12, JKS)
 STORE_BYTES_MAX: Final = 16 << 20
-JAVA_FORMATS: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
-"""The first bytes of JKS and JCEKS."""
+JKS_MAGIC: Final = b"\xfe\xed\xfe\xed"
+JCEKS_MAGIC: Final = b"\xce\xce\xce\xce"
+DAMAGED: Final = (ValueError, x509.InvalidVersion)
+"""What the library raises for a certificate that it cannot parse."""
+NO_KEY: Final = "it contains no key with a certificate"
 KEY_BLOCK: Final = re.compile(
     r"-----BEGIN (?P<kind>[A-Z0-9 ]*PRIVATE KEY)-----(?P<body>.*?)-----END (?P=kind)-----", re.S
 )
@@ -103,29 +112,71 @@ def read_key_store(store: StoreConfig) -> KeyMaterial:
     """raises  StoreError"""
     password = store.password if store.key_password is None else store.key_password
     if store.type == PEM:
-        keys = store.key if store.key is not None else text_of_file(store)
-        chain = store.certificates if store.certificates is not None else keys
-        blocks = pem_blocks(KEY_BLOCK, keys)
-        if len(blocks) != 1:
-            raise StoreError(f"{store.shown}: expected one private key in PEM, not {len(blocks)}")
-        certificates = pem_certificates(store, chain)
-        try:
-            key = load_pem_private_key(blocks[0], encoded(password))
-        except (ValueError, TypeError) as error:
-            raise StoreError(f"{store.shown}: {key_problem(password, error)}") from None
+        key, certificates = _pem_key(store, password)
+    elif (content := bytes_of_file(store)).startswith(JKS_MAGIC):
+        key, certificates = _java_key(store, content, password)
     else:
-        # Differs from Kafka: a key has the password of its store, as keytool makes it.
-        if store.key_password not in (None, store.password):
-            raise StoreError(f"{store.shown}: ssl.key.password is not the password of the store")
-        contents = pkcs12_contents(store)
-        if contents.key is None or contents.cert is None:
-            raise StoreError(f"{store.shown}: it contains no key with a certificate")
-        key = contents.key
-        certificates = tuple(
-            entry.certificate for entry in (contents.cert, *contents.additional_certs)
-        )
+        key, certificates = _pkcs12_key(store, content)
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    return KeyMaterial(pem, chain_of(certificates))
+    try:
+        return KeyMaterial(pem, chain_of(certificates))
+    except ValueError as error:
+        # The names in a certificate are read here, not when it is loaded.
+        raise StoreError(f"{store.shown}: a certificate is damaged: {error}") from None
+
+
+def _pem_key(
+    store: StoreConfig, password: str | None
+) -> tuple[PrivateKeyTypes, tuple[x509.Certificate, ...]]:
+    keys = store.key if store.key is not None else text_of_file(store)
+    chain = store.certificates if store.certificates is not None else keys
+    blocks = pem_blocks(KEY_BLOCK, keys)
+    if len(blocks) != 1:
+        raise StoreError(f"{store.shown}: expected one private key in PEM, not {len(blocks)}")
+    certificates = pem_certificates(store, chain)
+    try:
+        return load_pem_private_key(blocks[0], encoded(password)), certificates
+    except (ValueError, TypeError) as error:
+        raise StoreError(f"{store.shown}: {key_problem(password, error)}") from None
+
+
+def _pkcs12_key(
+    store: StoreConfig, content: bytes
+) -> tuple[PrivateKeyTypes, tuple[x509.Certificate, ...]]:
+    # Differs from Kafka: a key has the password of its store, as keytool makes it.
+    if store.key_password not in (None, store.password):
+        raise StoreError(f"{store.shown}: ssl.key.password is not the password of the store")
+    contents = pkcs12_contents(store, content)
+    if contents.key is None or contents.cert is None:
+        raise StoreError(f"{store.shown}: {NO_KEY}")
+    entries = (contents.cert, *contents.additional_certs)
+    return contents.key, tuple(entry.certificate for entry in entries)
+
+
+def _java_key(
+    store: StoreConfig, content: bytes, password: str | None
+) -> tuple[PrivateKeyTypes, tuple[x509.Certificate, ...]]:
+    entries = java_key_store(store, content)
+    try:
+        pair = entries.key(password or "")
+    except ValueError as error:
+        raise StoreError(f"{store.shown}: {error}") from None
+    if pair is None or not pair[1]:
+        raise StoreError(f"{store.shown}: {NO_KEY}")
+    certificates = _java_certificates(store, pair[1])
+    try:
+        return load_der_private_key(pair[0], None), certificates
+    except ValueError as error:
+        raise StoreError(f"{store.shown}: its key cannot be used: {error}") from None
+
+
+def _java_certificates(
+    store: StoreConfig, encodings: Sequence[bytes]
+) -> tuple[x509.Certificate, ...]:
+    try:
+        return tuple(x509.load_der_x509_certificate(der) for der in encodings)
+    except DAMAGED as error:
+        raise StoreError(f"{store.shown}: it is damaged: {error}") from None
 
 
 def read_trust_store(store: StoreConfig) -> tuple[x509.Certificate, ...]:
@@ -135,33 +186,58 @@ def read_trust_store(store: StoreConfig) -> tuple[x509.Certificate, ...]:
     """
     if store.type == PEM:
         return pem_certificates(store, store.certificates or text_of_file(store))
-    contents = pkcs12_contents(store)
-    entries = [entry.certificate for entry in contents.additional_certs]
-    if contents.cert is not None:
-        entries.append(contents.cert.certificate)
+    content = bytes_of_file(store)
+    if content.startswith(JKS_MAGIC):
+        entries = [*_java_certificates(store, java_key_store(store, content).trusted())]
+    else:
+        contents = pkcs12_contents(store, content)
+        entries = [entry.certificate for entry in contents.additional_certs]
+        if contents.cert is not None:
+            entries.append(contents.cert.certificate)
     if not entries:
         raise StoreError(f"{store.shown}: it contains no certificate")
     return tuple(entries)
 
 
-def pkcs12_contents(store: StoreConfig) -> pkcs12.PKCS12KeyAndCertificates:
-    """The entries of a store of type PKCS12 or JKS.
+def pkcs12_contents(store: StoreConfig, content: bytes) -> pkcs12.PKCS12KeyAndCertificates:
+    """The entries of a store in PKCS#12.
 
-    raises  StoreError for Java's older formats, too
+    raises  StoreError for JCEKS, too
     """
-    content = bytes_of_file(store)
-    if content[:4] in JAVA_FORMATS:
-        raise StoreError(
-            f"{store.shown}: Java's own store format is not read; convert it: keytool "
-            f"-importkeystore -srckeystore {store.location} -destkeystore {store.location}.p12 "
-            "-deststoretype PKCS12"
-        )
+    if content.startswith(JCEKS_MAGIC):
+        raise StoreError(f"{store.shown}: Java's format JCEKS is not read; {_conversion(store)}")
     try:
         return pkcs12.load_pkcs12(content, encoded(store.password))
     except ValueError:
         # The library does not tell the reasons apart.
         reason = "the password is wrong, or it is not a store of PKCS#12"
         raise StoreError(f"{store.shown}: {reason}") from None
+
+
+def java_key_store(store: StoreConfig, content: bytes) -> JavaKeyStore:
+    """The entries of a store in Java's own format.
+
+    raises  StoreError, also where the library is not installed
+    cost    the first one loads the library, 0.2 s
+    """
+    try:
+        from odradek.runtime.java_key_stores import JavaKeyStore, JavaStoreError
+    except ImportError:
+        raise StoreError(
+            f"{store.shown}: Java's own store format (JKS) needs the library purejks "
+            f"({INSTALL.format('jks')}), or {_conversion(store)}"
+        ) from None
+    try:
+        return JavaKeyStore(content, store.password)
+    except JavaStoreError as error:
+        raise StoreError(f"{store.shown}: {error}") from None
+
+
+def _conversion(store: StoreConfig) -> str:
+    return (
+        f"convert it: keytool -importkeystore -srckeystore {store.location} -destkeystore "
+        f"{store.location}.p12 -deststoretype PKCS12"
+    )
 
 
 def pem_certificates(store: StoreConfig, text: str) -> tuple[x509.Certificate, ...]:
@@ -171,7 +247,7 @@ def pem_certificates(store: StoreConfig, text: str) -> tuple[x509.Certificate, .
         raise StoreError(f"{store.shown}: it contains no certificate in PEM")
     try:
         return tuple(x509.load_pem_x509_certificate(block) for block in blocks)
-    except ValueError as error:
+    except DAMAGED as error:
         raise StoreError(f"{store.shown}: {error}") from None
 
 

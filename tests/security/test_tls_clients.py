@@ -26,7 +26,10 @@ with warnings.catch_warnings():
 pytestmark = pytest.mark.client
 
 WAIT_S = 60.0
-NAMES = ("ONE_WAY", "REQUIRED", "REQUESTED", "EXPIRED", "FUTURE", "ELSEWHERE", "STORE", "SASLED")
+NAMES = (
+    *("ONE_WAY", "REQUIRED", "REQUESTED", "EXPIRED", "FUTURE", "ELSEWHERE", "STORE", "JAVA"),
+    "SASLED",
+)
 
 
 class Scene(NamedTuple):
@@ -55,6 +58,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     folder = tmp_path_factory.mktemp("tls")
     authority = Authority(folder / "certificates")
     other = Authority(folder / "other", "other")
+    java = authority.issue("java", is_rsa=True)
     ports = {name: free_port() for name in NAMES}
     overrides = {
         "ssl.keystore.type": "PEM",
@@ -73,6 +77,14 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         "listener.name.store.ssl.truststore.type": "JKS",
         "listener.name.store.ssl.truststore.location": str(authority.trusted_pkcs12()),
         "listener.name.store.ssl.truststore.password": PASSWORD,
+        "listener.name.java.ssl.client.auth": "required",
+        "listener.name.java.ssl.keystore.type": "JKS",
+        "listener.name.java.ssl.keystore.location": str(java.java_key_store(key_password="of-key")),
+        "listener.name.java.ssl.keystore.password": PASSWORD,
+        "listener.name.java.ssl.key.password": "of-key",
+        "listener.name.java.ssl.truststore.type": "JKS",
+        "listener.name.java.ssl.truststore.location": str(authority.trusted_java_key_store()),
+        "listener.name.java.ssl.truststore.password": PASSWORD,
     }
     for name, certified in (
         ("expired", authority.expired()),
@@ -120,7 +132,7 @@ def consumed(settings: Mapping[str, Any], topic: str, count: int) -> list[bytes]
     return values
 
 
-@pytest.mark.parametrize("listener", ["ONE_WAY", "REQUIRED", "REQUESTED", "STORE"])
+@pytest.mark.parametrize("listener", ["ONE_WAY", "REQUIRED", "REQUESTED", "STORE", "JAVA"])
 def test_librdkafka_reads_what_it_has_written(scene: Scene, listener: str) -> None:
     certified = None if listener == "ONE_WAY" else scene.authority.client()
     settings = scene.librdkafka(listener, certified)

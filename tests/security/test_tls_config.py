@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -103,7 +104,6 @@ def test_stores_of_each_type_are_read(authority: Authority) -> None:
 
 def test_unusable_stores_are_refused_in_one_line_without_secrets(authority: Authority) -> None:
     server = authority.server()
-    java = server.java_key_store()
     pem = {"ssl.keystore.type": "PEM"}
     other = authority.issue("other")
     cases: list[tuple[dict[str, str], str]] = [
@@ -112,10 +112,6 @@ def test_unusable_stores_are_refused_in_one_line_without_secrets(authority: Auth
         (
             {"ssl.keystore.location": str(server.pkcs12()), "ssl.keystore.password": "hush"},
             "the password is wrong",
-        ),
-        (
-            {"ssl.keystore.location": str(java), "ssl.keystore.password": PASSWORD},
-            f"keytool -importkeystore -srckeystore {java}",
         ),
         ({**pem, "ssl.keystore.location": "/missing"}, "No such file"),
         ({**pem, "ssl.keystore.location": str(authority.trusted)}, "one private key"),
@@ -145,13 +141,76 @@ def test_unusable_stores_are_refused_in_one_line_without_secrets(authority: Auth
         ({"ssl.keystore.type": "BCFKS"}, "ssl.keystore.type: served: PEM, PKCS12, JKS"),
     ]
     for written, reason in cases:
-        with pytest.raises((InvalidValueError, StoreError)) as caught:
-            stores_of(written)
-        text = str(caught.value)
-        assert reason in text, written
-        assert "\n" not in text
-        assert "hush" not in text
-        assert "PRIVATE" not in text.replace("one private", "")
+        check_refusal(written, reason)
+
+
+def check_refusal(written: Mapping[str, str], reason: str) -> None:
+    """Check that stores are refused in one line with a reason and without secrets."""
+    with pytest.raises((InvalidValueError, StoreError)) as caught:
+        stores_of(written)
+    text = str(caught.value)
+    assert reason in text, written
+    assert "\n" not in text
+    assert "hush" not in text
+    assert "PRIVATE" not in text.replace("one private", "")
+
+
+def test_stores_in_javas_own_format_are_read(authority: Authority) -> None:
+    server, trusted = authority.server(), str(authority.trusted_java_key_store())
+    rsa = {
+        "ssl.keystore.location": str(authority.issue("rsa", is_rsa=True).java_key_store()),
+        "ssl.keystore.password": PASSWORD,
+        "ssl.truststore.location": trusted,
+    }
+    assert stores_of(rsa) == ["CN=rsa", "CN=authority", "CN=authority"]
+    own_password = {
+        "ssl.keystore.type": "PKCS12",
+        "ssl.keystore.location": str(server.java_key_store(key_password="of the key")),
+        "ssl.keystore.password": PASSWORD,
+        "ssl.key.password": "of the key",
+        "ssl.truststore.type": "JKS",
+        "ssl.truststore.location": trusted,
+        "ssl.truststore.password": PASSWORD,
+    }
+    assert stores_of(own_password) == ["CN=server", "CN=authority", "CN=authority"]
+
+
+def test_unusable_stores_in_javas_own_format_are_refused(authority: Authority) -> None:
+    java = {"ssl.keystore.location": str(authority.server().java_key_store())}
+    trusted = authority.trusted_java_key_store()
+    damaged = trusted.with_suffix(".damaged.jks")
+    damaged.write_bytes(trusted.read_bytes()[:-100])
+    old = trusted.with_suffix(".jceks")
+    old.write_bytes(b"\xce\xce\xce\xce" + trusted.read_bytes()[4:])
+    password = {"ssl.keystore.password": PASSWORD}
+    cases: list[tuple[dict[str, str], str]] = [
+        ({**java, "ssl.keystore.password": "hush"}, "the password is wrong"),
+        ({**java, **password, "ssl.key.password": "hush"}, "the password of its key is wrong"),
+        ({"ssl.keystore.location": str(trusted), **password}, "no key with a certificate"),
+        ({**java, **password, "ssl.truststore.location": str(damaged)}, "it is damaged"),
+        (
+            {"ssl.keystore.location": str(old), **password},
+            f"keytool -importkeystore -srckeystore {old}",
+        ),
+    ]
+    for written, reason in cases:
+        check_refusal(written, reason)
+
+
+def test_java_store_without_its_library_says_what_to_install_or_convert(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = authority.server().java_key_store()
+    monkeypatch.delitem(sys.modules, "odradek.runtime.java_key_stores", raising=False)
+    monkeypatch.setitem(sys.modules, "jks", None)
+    with pytest.raises(StoreError) as caught:
+        stores_of({"ssl.keystore.location": str(path), "ssl.keystore.password": PASSWORD})
+    text = str(caught.value)
+    assert "pip install '.[jks]' in a clone of Odradek" in text
+    assert text.endswith(
+        f"keytool -importkeystore -srckeystore {path} -destkeystore {path}.p12 "
+        "-deststoretype PKCS12"
+    )
 
 
 @pytest.mark.parametrize(

@@ -80,9 +80,13 @@ class Certified:
         )
         return path
 
-    def java_key_store(self, password: str = PASSWORD) -> Path:
-        """A key store in Java's own format, written by keytool."""
-        return java_key_store(self.pkcs12(password), password)
+    def java_key_store(self, password: str = PASSWORD, key_password: str | None = None) -> Path:
+        """A key store in Java's own format, written by keytool.
+
+        key_password  None: that of the store
+        """
+        options = ["-srcalias", self.name, "-destkeypass", key_password] if key_password else []
+        return java_key_store(self.pkcs12(password), password, options)
 
     def key_text(self, password: str | None = None) -> str:
         """PKCS#8 in PEM."""
@@ -233,7 +237,7 @@ def pem_text(certificate: x509.Certificate) -> str:
     return certificate.public_bytes(Encoding.PEM).decode()
 
 
-def java_key_store(pkcs12_file: Path, password: str) -> Path:
+def java_key_store(pkcs12_file: Path, password: str, options: Sequence[str] = ()) -> Path:
     """A store in Java's own format (JKS) with the entries of one of PKCS#12."""
     path = pkcs12_file.with_suffix(".jks")
     path.unlink(missing_ok=True)
@@ -242,7 +246,7 @@ def java_key_store(pkcs12_file: Path, password: str) -> Path:
             "keytool", "-importkeystore", "-noprompt",
             "-srckeystore", str(pkcs12_file), "-srcstoretype", "PKCS12",
             "-destkeystore", str(path), "-deststoretype", "JKS",
-            "-srcstorepass", password, "-deststorepass", password,
+            "-srcstorepass", password, "-deststorepass", password, *options,
         ],
         check=True, capture_output=True, timeout=60,
     )  # fmt: skip
