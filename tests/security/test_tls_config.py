@@ -19,12 +19,14 @@ from odradek.broker.security.tls.tls_config import listener_tls
 from odradek.broker.settings.load import make_settings
 from odradek.broker.settings.types import InvalidValueError
 from odradek.runtime.certificate_stores import StoreError
+from odradek.runtime.cipher_suites import OFFERED
 from tests.support.certificates import DAY, PASSWORD, Authority, make_key, unsigned
 
 LISTENERS = {
     "listeners": "PLAINTEXT://127.0.0.1:9092,FRONT://127.0.0.1:9093",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,FRONT:SSL",
 }
+OF_TLS_1_3 = "TLS_CHACHA20_POLY1305_SHA256,TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384"
 
 
 @pytest.fixture(scope="module")
@@ -223,10 +225,18 @@ def test_java_store_without_its_library_says_what_to_install_or_convert(
             ("TLSv1.2",),
             ("ECDHE-RSA-AES128-GCM-SHA256",),
         ),
-        ({"ssl.cipher.suites": "TLS_AES_256_GCM_SHA384"}, ("TLSv1.3",), ()),
+        ({"ssl.cipher.suites": OF_TLS_1_3}, ("TLSv1.3",), ()),
         (
             {
-                "ssl.cipher.suites": "TLS_AES_256_GCM_SHA384,TLS_RSA_WITH_AES_256_CBC_SHA,"
+                "ssl.enabled.protocols": "TLSv1.2",
+                "ssl.cipher.suites": "TLS_AES_256_GCM_SHA384,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+            },
+            ("TLSv1.2",),
+            ("ECDHE-RSA-AES128-GCM-SHA256",),
+        ),
+        (
+            {
+                "ssl.cipher.suites": f"{OF_TLS_1_3},TLS_RSA_WITH_AES_256_CBC_SHA,"
                 "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"
             },
             ("TLSv1.2", "TLSv1.3"),
@@ -249,6 +259,8 @@ def test_versions_and_suites(
     context = server_context(config, read_stores(config))
     names = [suite["name"] for suite in context.get_ciphers()]
     assert [name for name in names if not name.startswith("TLS_")][: len(ciphers)] == list(ciphers)
+    # A suite of TLS 1.3 that is not among `OFFERED` would be offered whatever the list.
+    assert {name for name in names if name.startswith("TLS_")} <= set(OFFERED)
 
 
 @pytest.mark.parametrize(
@@ -256,6 +268,8 @@ def test_versions_and_suites(
     [
         ("ssl.enabled.protocols", "TLSv1.1"),
         ("ssl.cipher.suites", "TLS_NULL_WITH_NULL_NULL"),
+        ("ssl.cipher.suites", "TLS_AES_256_GCM_SHA384"),
+        ("ssl.cipher.suites", "TLS_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"),
         ("ssl.endpoint.identification.algorithm", "LDAPS"),
         ("ssl.engine.factory.class", "com.example.Factory"),
         ("ssl.principal.mapping.rules", "RULE:^CN=(.*$/$1/"),

@@ -142,6 +142,7 @@ def test_chosen_cipher_suite_is_negotiated(secured: Secured) -> None:
     [
         ("TLS_UNKNOWN", "TLSv1.2", "TLS_UNKNOWN is not a cipher suite"),
         ("TLS_AES_128_GCM_SHA256", "TLSv1.2", "no suite is one of TLSv1.2"),
+        ("TLS_AES_128_GCM_SHA256", "TLSv1.3", "TLS 1.3 would have TLS_AES_256_GCM_SHA384, TLS_CH"),
     ],
 )
 def test_cipher_suite_that_cannot_be_used_is_refused(

@@ -16,7 +16,7 @@ from odradek.broker.settings.checks import TLS_VERSIONS, zookeeper_tls_versions
 from odradek.broker.settings.listeners import SASL_SSL
 from odradek.broker.settings.types import InvalidValueError
 from odradek.runtime.certificate_stores import JKS, PEM, PKCS12, STORE_TYPES, StoreConfig
-from odradek.runtime.cipher_suites import UnknownSuite, split_suites
+from odradek.runtime.cipher_suites import CipherSuiteError, chosen_suites
 
 CLIENT_AUTH: Final = ("none", "requested", "required")
 EXTENSIONS: Final = {"pem": PEM, "p12": PKCS12, "pfx": PKCS12, "jks": JKS}
@@ -37,7 +37,6 @@ class TlsConfig:
     client_auth: str = "none"
     checks_hostname: bool = True
     """Whether a server must have a certificate for the host that was connected to."""
-    warnings: tuple[str, ...] = ()
 
 
 def listener_tls(settings: BrokerSettings, listener_name: str) -> TlsConfig:
@@ -60,7 +59,7 @@ def listener_tls(settings: BrokerSettings, listener_name: str) -> TlsConfig:
     if client_auth not in CLIENT_AUTH:
         raise InvalidValueError("ssl.client.auth", client_auth, f"served: {', '.join(CLIENT_AUTH)}")
     versions = tuple(value("ssl.enabled.protocols") or TLS_VERSIONS)
-    versions, ciphers, warnings = chosen_versions("ssl", versions, value("ssl.cipher.suites"))
+    versions, ciphers = chosen_versions("ssl", versions, value("ssl.cipher.suites"))
     key_store = key_store_config(value)
     if key_store is None:
         allowed = f"the listener {listener_name} needs a key store"
@@ -75,7 +74,6 @@ def listener_tls(settings: BrokerSettings, listener_name: str) -> TlsConfig:
         checks_hostname(
             "ssl.endpoint.identification.algorithm", value("ssl.endpoint.identification.algorithm")
         ),
-        warnings,
     )
 
 
@@ -104,7 +102,7 @@ def zookeeper_tls(settings: BrokerSettings) -> TlsConfig:
         )
     suites = raw["zookeeper.ssl.cipher.suites"] or ()
     enabled = zookeeper_tls_versions(settings)
-    versions, ciphers, warnings = chosen_versions("zookeeper.ssl", enabled, suites)
+    versions, ciphers = chosen_versions("zookeeper.ssl", enabled, suites)
     name = "zookeeper.ssl.endpoint.identification.algorithm"
     return TlsConfig(
         stores[0],
@@ -112,16 +110,14 @@ def zookeeper_tls(settings: BrokerSettings) -> TlsConfig:
         versions,
         ciphers,
         checks_hostname=checks_hostname(name, raw[name]),
-        warnings=warnings,
     )
 
 
 def chosen_versions(
     prefix: str, versions: tuple[str, ...], suites: Any
-) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """(versions, OpenSSL's names of suites of TLS 1.2, warnings).
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(versions, OpenSSL's names of suites of TLS 1.2).
 
-    A list of suites without one of a version switches that version off, as in Java.
     raises  InvalidValueError
     """
     name = f"{prefix}.enabled.protocols"
@@ -129,22 +125,11 @@ def chosen_versions(
         if version not in TLS_VERSIONS:
             raise InvalidValueError(name, version, f"served: {', '.join(TLS_VERSIONS)}")
     if not suites:
-        return versions, (), ()
+        return versions, ()
     try:
-        older, newer = split_suites(suites)
-    except UnknownSuite as error:
+        return chosen_suites(suites, versions)
+    except CipherSuiteError as error:
         raise InvalidValueError(f"{prefix}.cipher.suites", ",".join(suites), str(error)) from None
-    left = tuple(version for version in versions if (newer if version == "TLSv1.3" else older))
-    if not left:
-        allowed = f"none of them is a suite of {', '.join(versions)}"
-        raise InvalidValueError(f"{prefix}.cipher.suites", ",".join(suites), allowed)
-    warnings: tuple[str, ...] = ()
-    if "TLSv1.3" in left:
-        warnings = (
-            f"{prefix}.cipher.suites chooses among suites of TLS 1.2 only: Python's ssl offers "
-            "every suite of TLS 1.3 that OpenSSL has",
-        )
-    return left, tuple(older), warnings
 
 
 def key_store_config(value: Callable[[str], Any]) -> StoreConfig | None:

@@ -49,8 +49,6 @@ class TlsListener:
         """raises  InvalidValueError, StoreError"""
         self.name = name
         self.state = loaded(listener_tls(settings, name))
-        for warning in self.state.config.warnings:
-            logger.warning("listener %s: %s", name, warning)
         rules = settings.of_listener(name, "ssl.principal.mapping.rules")
         self._mapper = SslPrincipalMapper(str(rules))
         self._refused: object = None

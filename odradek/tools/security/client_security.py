@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from odradek.tools.security.errors import SecurityError
@@ -44,7 +44,7 @@ class ClientSecurity:
         self.trusted: str | None = None
         """PEM; None: the authorities that this machine trusts."""
         self.identity: KeyMaterial | None = None
-        self.ciphers: list[str] = []
+        self.ciphers: tuple[str, ...] = ()
         """OpenSSL's names of suites of TLS 1.2; none: its default."""
         self.checks_host = True
         self.login: SaslLogin | None = None
@@ -68,19 +68,13 @@ class ClientSecurity:
         context.check_hostname = self.checks_host
         text = configs.get(ENABLED_PROTOCOLS) or ",".join(VERSIONS)
         names = [name.strip() for name in text.split(",")]
-        suites = [suite.strip() for suite in configs.get(CIPHER_SUITES, "").split(",")]
-        suites = [suite for suite in suites if suite]
-        if suites:
-            self.ciphers, newer = self._chosen_suites(suites)
-            if not newer:
-                names = [name for name in names if name != "TLSv1.3"]
-            if not self.ciphers:
-                names = [name for name in names if name != "TLSv1.2"]
-        versions = [VERSIONS[name] for name in names if name in VERSIONS]
-        if not versions and suites:
-            raise SecurityError(f"{CIPHER_SUITES}: no suite is one of {text}")
-        if not versions:
+        names = [name for name in names if name in VERSIONS]
+        if not names:
             raise SecurityError(f"{ENABLED_PROTOCOLS}: expected some of {', '.join(VERSIONS)}")
+        suites = [suite.strip() for suite in configs.get(CIPHER_SUITES, "").split(",")]
+        if any(suites):
+            names = self._choose_suites(filter(None, suites), names)
+        versions = [VERSIONS[name] for name in names]
         context.minimum_version, context.maximum_version = min(versions), max(versions)
         if self.ciphers:
             try:
@@ -95,16 +89,16 @@ class ClientSecurity:
             load_key(context, self.identity)
         return context
 
-    @staticmethod
-    def _chosen_suites(suites: list[str]) -> tuple[list[str], list[str]]:
-        """(suites of TLS 1.2 by the names of OpenSSL, suites of TLS 1.3)."""
+    def _choose_suites(self, suites: Iterable[str], versions: Sequence[str]) -> list[str]:
+        """The versions that have one of the suites."""
         # Imported where a client chooses suites.
-        from odradek.runtime.cipher_suites import UnknownSuite, split_suites
+        from odradek.runtime.cipher_suites import CipherSuiteError, chosen_suites
 
         try:
-            return split_suites(suites)
-        except UnknownSuite as error:
+            left, self.ciphers = chosen_suites(suites, versions)
+        except CipherSuiteError as error:
             raise SecurityError(f"{CIPHER_SUITES}: {error}") from None
+        return [*left]
 
     def wrap(self, connected: socket.socket, host: str) -> socket.socket:
         """The socket to speak through: itself, or one that has done a TLS handshake.
