@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from odradek.broker.node.monitoring import METRICS_LISTENER
@@ -37,12 +38,35 @@ def test_promtool_judges_the_rules() -> None:
     for words in (
         ["check", "rules", RULES.name],
         ["check", "config", PROMETHEUS.name],
+        ["check", "config", "compose.yml"],
         ["test", "rules", "alerts_test.yml"],
     ):
         result = subprocess.run(
             ["promtool", *words], cwd=RULES.parent, capture_output=True, text=True, check=False
         )
         assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_compose_file_has_prometheus_and_grafana_where_its_profile_is_asked_for() -> None:
+    services = yaml.safe_load(Path("docker-compose.yml").read_text())["services"]
+    both = [services[name] for name in ("prometheus", "grafana")]
+    assert [service["profiles"] for service in both] == [["monitoring"], ["monitoring"]]
+    brokers = [name for name in services if name.startswith("broker-")]
+    scraped = yaml.safe_load((PROMETHEUS.parent / "compose.yml").read_text())["scrape_configs"]
+    settings = Path("config/docker/cluster.properties").read_text()
+    (port,) = re.findall(rf"^{METRICS_LISTENER}=0\.0\.0\.0:(\d+)$", settings, re.M)
+    targets = [f"{broker}:{port}" for broker in brokers]
+    assert scraped[0]["static_configs"] == [{"targets": targets}]
+    mounts = [mount.split(":") for service in both for mount in service["volumes"]]
+    assert all(Path(mount[0]).exists() for mount in mounts if mount[0].startswith("."))
+    folder = Path("config/docker/grafana/provisioning")
+    (source,) = yaml.safe_load((folder / "datasources" / "prometheus.yml").read_text())[
+        "datasources"
+    ]
+    assert (source["type"], source["url"]) == ("prometheus", "http://prometheus:9090")
+    dashboards = yaml.safe_load((folder / "dashboards" / "odradek.yml").read_text())["providers"]
+    path = dashboards[0]["options"]["path"]
+    assert ["./config/grafana", path, "ro"] in mounts
 
 
 def test_broker_has_every_metric_that_rules_and_dashboard_ask_for(
