@@ -1,4 +1,4 @@
-"""Posts what a tool has noticed to a webhook, as JSON.
+"""Posts what a tool has noticed to a webhook, as JSON, or sends it as an e-mail.
 
 Notifications wait in a bounded queue, and one thread sends them: at most one in RATE_S, each up to
 ATTEMPTS times.  While more come than may be sent, those of the same subject replace each other, so
@@ -7,12 +7,8 @@ that the last state of everything is heard of in the end.
 
 from __future__ import annotations
 
-import json
-import string
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -20,40 +16,40 @@ from urllib.parse import urlsplit
 
 from odradek.bounded_files import read_file, system_error_text
 from odradek.bounded_parsing import UnreadableText, parse_json
-from odradek.tools.errors import ToolError
+from odradek.tools.notification_transport import (
+    NotificationError,
+    NotificationFailed,
+    Transport,
+    WebhookTransport,
+)
 from odradek.tools.options import Flag, Options, OptionsError
 
 RATE_S: Final = 1.0
 ATTEMPTS: Final = 5
 FIRST_PAUSE_S: Final = 0.5
 """Before the second attempt; doubles with each."""
-TIMEOUT_S: Final = 10.0
 SUBJECTS_MAX: Final = 1_000
 """Subjects that wait; the oldest is dropped, and counted."""
 TEMPLATE_BYTES_MAX: Final = 1 << 20
-REFUSED: Final = range(400, 500)
-"""Statuses after which another attempt would be refused, too, but for those of RETRIED."""
-RETRIED: Final = (408, 425, 429)
 DRAIN_S: Final = 15.0
+MAIL_SCHEMES: Final = ("smtp", "smtps", "smtp+starttls")
 
 
 NOTIFY_FLAGS: Final = (
     Flag(
         "notify",
-        "Post what changes to this address as JSON; @FILE: the address is in the file, and not in "
-        "the list of processes.",
+        "Post what changes to this address as JSON, or send it as an e-mail: "
+        "smtp://host?from=a@b&to=c@d, smtps://, smtp+starttls://.  @FILE: the address is in the "
+        "file, and not in the list of processes.",
         "url",
     ),
     Flag(
         "notify-template",
-        "A file with the JSON to post, in whose texts $name stands for a field.",
+        "A file with the JSON to post, in whose texts $name stands for a field; of an e-mail: an "
+        "object with subject and body.",
         "file",
     ),
 )
-
-
-class NotificationError(ToolError):
-    """The address or the template cannot be used."""
 
 
 def read_template(path: str) -> Any:
@@ -66,18 +62,6 @@ def read_template(path: str) -> Any:
     except (OSError, UnreadableText) as error:
         reason = system_error_text(error) if isinstance(error, OSError) else f"{path}: {error}"
         raise NotificationError(f"--notify-template: {reason}") from error
-
-
-def fill(template: Any, fields: Mapping[str, object]) -> Any:
-    """The template with the fields in its texts; `$json` is all of them as JSON."""
-    if isinstance(template, str):
-        texts = {**fields, "json": json.dumps(fields)}
-        return string.Template(template).safe_substitute(texts)
-    if isinstance(template, dict):
-        return {name: fill(value, fields) for name, value in template.items()}
-    if isinstance(template, list):
-        return [fill(value, fields) for value in template]
-    return template
 
 
 def open_notifier(options: Options, report: Callable[[str], None]) -> Notifier | None:
@@ -115,13 +99,7 @@ class Notifier:
         first_pause_s: float = FIRST_PAUSE_S,
     ) -> None:
         """raises  NotificationError"""
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise NotificationError("--notify: the address is not http://... or https://...")
-        self._url = url
-        # Neither the path nor the query of a webhook, which are its password.
-        self._shown = f"{parts.scheme}://{parts.hostname}"
-        self._template = template
+        self._transport = open_transport(url, template)
         self._report = report
         self._rate_s = rate_s
         self._first_pause_s = first_pause_s
@@ -161,31 +139,41 @@ class Notifier:
                 self._report(f"{dropped} notifications were dropped: too many wait")
             problem = self._send(fields)
             if problem is not None:
-                self._report(f"no notification to {self._shown}: {problem}")
+                self._report(f"no notification to {self._transport.shown}: {problem}")
             time.sleep(self._rate_s)
 
     def _send(self, fields: Mapping[str, object]) -> str | None:
         """Send with retries; why it could not be sent."""
-        content = fields if self._template is None else fill(self._template, fields)
-        request = urllib.request.Request(
-            self._url,
-            json.dumps(content).encode(),
-            {"Content-Type": "application/json", "User-Agent": "odradek"},
-            method="POST",
-        )
         problem = ""
         for attempt in range(ATTEMPTS):
             if attempt:
                 time.sleep(self._first_pause_s * 2 ** (attempt - 1))
             try:
-                with urllib.request.urlopen(request, timeout=TIMEOUT_S):
-                    return None
-            except urllib.error.HTTPError as error:
-                error.close()
-                problem = f"status {error.code}"
-                if error.code in REFUSED and error.code not in RETRIED:
+                self._transport.send(fields)
+                return None
+            except NotificationFailed as error:
+                problem = str(error)
+                if error.is_final:
                     break
-            except (OSError, ValueError) as error:
-                reason = getattr(error, "reason", error)
-                problem = getattr(reason, "strerror", None) or type(reason).__name__
         return problem
+
+
+def open_transport(url: str, template: Any) -> Transport:
+    """The way to an address.
+
+    raises  NotificationError
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise NotificationError("--notify: the address cannot be read") from None
+    if parts.scheme in ("http", "https") and parts.hostname:
+        return WebhookTransport(url, f"{parts.scheme}://{parts.hostname}", template)
+    if parts.scheme in MAIL_SCHEMES and parts.hostname:
+        from odradek.tools.notification_mail import MailTransport
+
+        return MailTransport(parts, template)
+    raise NotificationError(
+        "--notify: the address is not http://... or https://..., nor smtp://..., smtps://... or "
+        "smtp+starttls://..."
+    )
