@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from struct import unpack
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from odradek.controller.image.image import INTERNAL_TOPICS, Image, TopicImage
+from odradek.controller.image.image import INTERNAL_TOPICS, BrokerImage, Image, TopicImage
 from odradek.controller.image.metadata_cache import MetadataCache
 from odradek.protocol.errors import ErrorCode
 
@@ -20,6 +21,12 @@ NO_LEADER: Final = -1
 HASHES_KEPT: Final = 4_096
 KEPT_LENGTH_MAX: Final = 128
 """Characters; the kept hashes take 2 MiB at most."""
+VIEWS_KEPT: Final = 512
+KEPT_PARTITIONS_MAX: Final = 64
+"""Topics with more are not kept: the views take 5 MiB at most."""
+
+LiveBroker = tuple[int, str, int, str | None]
+"""(id, host, port, rack) of a broker."""
 
 
 def is_valid_topic_name(name: str) -> bool:
@@ -87,6 +94,12 @@ class Topics:
 
     def __init__(self, metadata: MetadataCache) -> None:
         self._metadata = metadata
+        self._views: dict[str, tuple[TopicImage, TopicView]] = {}
+        """By name, with the part of the image that each was made of: parts are replaced, and never
+        changed."""
+        self._brokers: Mapping[int, BrokerImage] | None = None
+        self._nodes: dict[str, tuple[LiveBroker, ...]] = {}
+        """By listener, of `_brokers`."""
 
     def image(self) -> Image:
         """The newest image itself, for responses that take much of it."""
@@ -129,19 +142,31 @@ class Topics:
         """Whether the controller has sent metadata."""
         return bool(self._metadata.image.brokers)
 
-    def brokers(self, listener_name: str) -> list[tuple[int, str, int, str | None]]:
+    def brokers(self, listener_name: str) -> tuple[LiveBroker, ...]:
         """(id, host, port, rack) of the live brokers that have an address on the listener."""
-        nodes = []
-        for broker in self._metadata.image.brokers.values():
-            endpoint = broker.endpoint(listener_name)
-            if endpoint is not None:
-                nodes.append((broker.broker_id, endpoint.host, endpoint.port, broker.rack))
+        brokers = self._metadata.image.brokers
+        if brokers is not self._brokers:
+            self._brokers = brokers
+            self._nodes = {}
+        nodes = self._nodes.get(listener_name)
+        if nodes is None:
+            nodes = self._nodes[listener_name] = tuple(_nodes(brokers, listener_name))
         return nodes
 
     def view(self, name: str) -> TopicView | None:
         """A topic, or None."""
         topic = self._metadata.image.topics.get(name)
-        return None if topic is None else _view(topic)
+        if topic is None:
+            return None
+        kept = self._views.get(name)
+        if kept is not None and kept[0] is topic:
+            return kept[1]
+        view = _view(topic)
+        if len(view.partitions) <= KEPT_PARTITIONS_MAX:
+            if len(self._views) >= VIEWS_KEPT:
+                self._views = {}
+            self._views[name] = topic, view
+        return view
 
     def coordinator_partition(self, name: str, key: str) -> int | None:
         """The partition of an internal topic whose leader coordinates a group or an id.
@@ -160,6 +185,13 @@ class Topics:
         if self._metadata.image.partition(name, index) is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def _nodes(brokers: Mapping[int, BrokerImage], listener_name: str) -> Iterator[LiveBroker]:
+    for broker in brokers.values():
+        endpoint = broker.endpoint(listener_name)
+        if endpoint is not None:
+            yield broker.broker_id, endpoint.host, endpoint.port, broker.rack
 
 
 def _view(topic: TopicImage) -> TopicView:

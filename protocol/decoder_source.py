@@ -221,9 +221,12 @@ class DecoderSource(SourceWriter):
         else:
             self.content(type_, target, is_flexible=is_flexible, is_nullable=is_nullable, what=what)
 
-    def length(self, code: str, *, is_flexible: bool, longest: int | None = None) -> str:
+    def length(
+        self, code: str, *, is_flexible: bool, longest: int | None = None, is_long: bool = False
+    ) -> str:
         """Read a length; a flexible one is a name whose value is one more than the length.
 
+        is_long  it often has two bytes, which are read without a call
         longest  what a flexible one may be; another is bounded by its code
         """
         length = self.name("n")
@@ -231,7 +234,14 @@ class DecoderSource(SourceWriter):
         self.flush()
         if is_flexible:
             self.line(f"if {length} > 127:")
-            self.line(f"    {length}, p = rest_of_uvarint(b, p, {length})")
+            if is_long:
+                self.line("    if b[p] < 128:")
+                self.line(f"        {length} += (b[p] << 7) - 128")
+                self.line("        p += 1")
+                self.line("    else:")
+                self.line(f"        {length}, p = rest_of_uvarint(b, p, {length})")
+            else:
+                self.line(f"    {length}, p = rest_of_uvarint(b, p, {length})")
             if longest is not None:
                 self.line(f"    if {length} > {longest + 1}:")
                 what = f"a string of more than {longest} bytes"
@@ -253,6 +263,7 @@ class DecoderSource(SourceWriter):
             "h" if is_string else "i",
             is_flexible=is_flexible,
             longest=STRING_BYTES_MAX if is_string else None,
+            is_long=type_ is RECORDS,
         )
         slice_ = {STRING: "str(b[p:q], 'utf-8')", BYTES: "bytes(b[p:q])", RECORDS: "b[p:q]"}[type_]
         last = f"p + {length} - 1" if is_flexible else f"p + {length}"

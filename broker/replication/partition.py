@@ -98,7 +98,7 @@ class Partition:
         leader = self.leader
         if leader is None:
             raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if self.log.is_offline:
+        if self.log.head.is_offline:
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
         return leader
 
@@ -110,7 +110,7 @@ class Partition:
         """
         if self.is_stopped:
             raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if self.log.is_offline:
+        if self.log.head.is_offline:
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:

@@ -95,8 +95,7 @@ class Transmitter:
                     # One response, as after most turns: nothing of it is left behind.
                     sent = self._socket.send(first)
                     if sent == len(first):
-                        queue.clear()
-                        self.queued_bytes = 0
+                        self._sent_all()
                     else:
                         self._advance(sent)
                 elif first.is_truncated:
@@ -132,7 +131,17 @@ class Transmitter:
                 break
         if self._sent:
             chunks[0] = memoryview(chunks[0])[self._sent :]
-        self._advance(self._socket.sendmsg(chunks, (), flags))
+        sent = self._socket.sendmsg(chunks, (), flags)
+        if sent == self.queued_bytes and len(chunks) == len(queue):
+            self._sent_all()
+        else:
+            self._advance(sent)
+
+    def _sent_all(self) -> None:
+        """The queue had bytes only, and all of them have left."""
+        self.queue.clear()
+        self.queued_bytes = self._sent = 0
+        self._warm = False
 
     def _is_cold(self) -> bool:
         if not self._warm:

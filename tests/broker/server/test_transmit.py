@@ -169,6 +169,22 @@ def test_cold_file_is_found_out_and_warmed(
     raise AssertionError("no file was cold")
 
 
+def test_short_slice_that_was_warmed_does_not_vouch_for_the_next_one(
+    pair: tuple[socket.socket, socket.socket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 200)
+    monkeypatch.setattr(transmit, "is_in_memory", lambda *_: False)
+    with path.open("rb") as file:
+        transmitter = Transmitter(pair[0])
+        for sent in range(3):
+            transmitter.add([Slice(file.fileno(), 0, 100 + sent)])
+            assert transmitter.run() is TransmitResult.COLD
+            transmitter.warmed()
+            assert transmitter.run() is TransmitResult.EMPTY
+            assert read_all(pair[1], 100 + sent) == b"x" * (100 + sent)
+
+
 def test_file_that_was_cut_short_breaks_the_connection_and_not_the_process(
     pair: tuple[socket.socket, socket.socket], tmp_path: Path
 ) -> None:
