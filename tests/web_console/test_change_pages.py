@@ -108,11 +108,12 @@ def source_of(console: ConsoleProcess, name: str) -> str:
     return next(str(row["source"]) for row in configs if row["name"] == name)
 
 
-def wait_for_topic(cluster: BrokerCluster, topic: str) -> None:
-    """Until each broker has heard of it: the console asks either of them."""
+def wait_for_topic(cluster: BrokerCluster, console: ConsoleProcess, topic: str) -> None:
+    """Until each broker has heard of it, since the console asks either of them, and the console."""
     cluster.wait(
         lambda: all(topic in cluster.topics(of=broker_id) for broker_id in cluster.running), topic
     )
+    wait_until(topic, lambda: console.get(f"/api/clusters/c/topics/{topic}")[0] == 200)
 
 
 def test_topic_is_created_filled_configured_and_deleted(
@@ -124,7 +125,7 @@ def test_topic_is_created_filled_configured_and_deleted(
     expect(page.locator("#preview")).to_contain_text("1000000")
     assert console.get("/api/clusters/c/topics/made")[0] == 404, "a preview changes nothing"
     confirm(page)
-    wait_for_topic(cluster, "made")
+    wait_for_topic(cluster, console, "made")
     page.get_by_role("link", name="Continue").click()
     expect(page.locator("tbody tr")).to_have_count(2)
 
@@ -169,7 +170,7 @@ def test_offsets_of_a_group_are_reset_unless_it_has_members(
     cluster: BrokerCluster, console: ConsoleProcess, page: Page
 ) -> None:
     create_topics(cluster.bootstrap, {"read": 1})
-    wait_for_topic(cluster, "read")
+    wait_for_topic(cluster, console, "read")
     produce(cluster.bootstrap, "read", [("k", "v")] * 10)
     commit(cluster.bootstrap, "readers", "read", 4)
     group = f"{console.url}/clusters/c/group?id=readers"
@@ -229,7 +230,7 @@ def test_partitions_are_reassigned_and_preferred_leaders_elected(
         row: dict[str, Any] = console.json("/clusters/c/topics/moved")["partitions"]["rows"][0]
         return row
 
-    wait_for_topic(cluster, "moved")
+    wait_for_topic(cluster, console, "moved")
     first = partition()["leader"]
     second = 3 - first
     for wrong, reason in (
