@@ -32,7 +32,7 @@ RUN python3 -m venv /build \
  && /build/bin/pip wheel --no-cache-dir --no-deps --wheel-dir /wheels /source \
  && python3 -m venv --without-pip /opt/odradek \
  && /build/bin/pip --python /opt/odradek/bin/python install --no-cache-dir --no-compile \
-      "$(ls /wheels/odradek-*.whl)[tools,jks]" \
+      "$(ls /wheels/odradek-*.whl)[tools]" \
  && cd /opt/odradek/lib/python3*/site-packages \
  && rm -rf kazoo/tests confluent_kafka/schema_registry confluent_kafka/kafkatest \
       zstandard/_cffi.* cffi pycparser \
