@@ -102,6 +102,13 @@ def throttles(cluster: BrokerCluster, topic: str) -> list[str]:
     return values
 
 
+def shown_throttle(console: ConsoleProcess) -> str:
+    """The leaders of the topic `moved` that are throttled, as the console reads it."""
+    configs = console.json("/clusters/c/topics/moved/configs")["configs"]
+    name = "leader.replication.throttled.replicas"
+    return next(str(row["value"] or "") for row in configs if row["name"] == name)
+
+
 def source_of(console: ConsoleProcess, name: str) -> str:
     """The source of a config of the topic `made`."""
     configs = console.json("/clusters/c/topics/made/configs")["configs"]
@@ -258,11 +265,14 @@ def test_partitions_are_reassigned_and_preferred_leaders_elected(
             [row["id"] for row in partition()["replicas"] if row["is_in_sync"]] == [second, first]
         ),
     )
+    # The broker that the console reads of hears of a change some time after the other one.
+    wait_until("the throttle there", lambda: shown_throttle(console) == f"0:{first}")
     page.goto(change)
     fill(page, "Delete the throttle")
     expect(page.locator("#preview tbody tr")).to_have_count(4)
     confirm(page)
     wait_until("its end", lambda: throttles(cluster, "moved") == [""] * 6)
+    wait_until("its end there", lambda: shown_throttle(console) == "")
     page.goto(change)
     fill(page, "Delete the throttle")
     expect(page.locator("#trouble")).to_contain_text("the topic has no throttle")
