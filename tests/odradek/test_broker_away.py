@@ -22,6 +22,7 @@ from odradek.tools.steering.execution import throttled_topics
 from tests.odradek.console_tools import our_command, our_tool_here
 from tests.support.broker_cluster import BrokerCluster, broker_cluster
 from tests.support.compacted import wait_until
+from tests.support.processes import take_interrupts
 
 pytestmark = [pytest.mark.client, pytest.mark.timeout(300)]
 
@@ -88,7 +89,12 @@ def test_stopped_rebalance_does_not_wait_long_for_a_broker_that_is_frozen(
     assert producer.flush(WAIT_S) == 0
     words = ["--bootstrap-server", cluster.bootstrap, "--sample-ms", "1", "--execute"]
     words += ["--throttle", "1000", "--exclude-topics", "(?!slow$).*", "--goals", "replicas"]
-    process = subprocess.Popen(our_command("rebalance", words), stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        our_command("rebalance", words),
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=take_interrupts,
+    )
     try:
         wait_until("replicas move", lambda: bool(moving(cluster, "slow")), timeout_s=WAIT_S)
         cluster.pause(frozen)
@@ -98,7 +104,7 @@ def test_stopped_rebalance_does_not_wait_long_for_a_broker_that_is_frozen(
         elapsed_s = time.monotonic() - began_s
     finally:
         process.kill()
-        process.wait()
+        process.communicate()
         cluster.resume(frozen)
     assert process.returncode == 130, printed
     assert f"The throttle of broker {frozen} is left: " in printed
