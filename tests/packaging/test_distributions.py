@@ -97,7 +97,7 @@ def test_wheel_has_licence_type_marker_and_data_files(wheel: Path) -> None:
 def test_wheel_publishes_no_extra_for_work_on_the_project(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         extras = set(read_metadata(archive).get_all("Provides-Extra", []))
-    assert extras == {"console", "pipeline", "s3", "tools"}
+    assert extras == {"console", "jks", "pipeline", "s3", "tools"}
 
 
 def read_metadata(archive: zipfile.ZipFile) -> Message:
