@@ -47,6 +47,7 @@ class WaitingRequest:
         "_delayed",
         "_outcomes",
         "is_tried",
+        "over",
         "parked",
         "ready",
         "slot",
@@ -54,7 +55,15 @@ class WaitingRequest:
         "watch",
     )
 
-    def __init__(self, outcomes: Outcomes, call: Call, delayed: Delayed, charge: int) -> None:
+    def __init__(
+        self,
+        outcomes: Outcomes,
+        call: Call,
+        delayed: Delayed,
+        charge: int,
+        over: Pending[None] | None,
+    ) -> None:
+        """over  resolved with the response, unless it is there at once"""
         self._outcomes = outcomes
         self._call = call
         self._delayed = delayed
@@ -62,6 +71,7 @@ class WaitingRequest:
         self.watch = delayed.watch
         self.timeout_ms = delayed.timeout_ms
         self.is_tried = delayed.is_tried
+        self.over = over
         self.parked: ParkedRequest | None = None
         self.ready: object | None = None
         """The response that was there at once."""
@@ -89,6 +99,8 @@ class WaitingRequest:
         self.parked = None  # as a cycle they would keep the request
         self._call.connection.waiting.pop(self, None)
         self._outcomes.finish(self._call, slot, response, self._charge)
+        if self.over is not None:
+            self.over.resolve(None)
 
     def cancel(self) -> None:
         """Wait no more, without a response."""
@@ -152,9 +164,12 @@ class Outcomes:
             try:
                 outcome = await deciding
                 if isinstance(outcome, Delayed):
-                    ready = self._park(call, outcome, charge)
+                    over = Pending[None]() if call.loaded.api.is_followed else None
+                    ready = self._park(call, outcome, charge, over)
                     if ready is None:
                         charge = 0
+                        if over is not None:
+                            await over
                         return
                     outcome = Reply(await ready if isinstance(ready, CoroutineObject) else ready)
             except (BrokerError, CoordinationError) as error:
@@ -274,6 +289,10 @@ class Outcomes:
             except Exception:  # noqa: BLE001 - what cannot be encoded is an error of its request
                 self.broken(call)
         elif isinstance(outcome, Delayed):
+            if call.loaded.api.is_followed:
+                deciding = self.respond(call, decided(outcome))
+                self.begin(call.connection, deciding, reads_frame=False)
+                return
             ready = self._park(call, outcome)
             if isinstance(ready, CoroutineObject):
                 self.begin(call.connection, self.respond(call, reply_of(ready)), reads_frame=False)
@@ -290,13 +309,19 @@ class Outcomes:
 
     # Requests that wait.
 
-    def _park(self, call: Call, delayed: Delayed, charge: int = 0) -> object | None:
+    def _park(
+        self,
+        call: Call,
+        delayed: Delayed,
+        charge: int = 0,
+        over: Pending[None] | None = None,
+    ) -> object | None:
         """Reserve a place for the response, which the purgatory fills; the charge is released then.
 
         Returns None, or what is there at once: the response, or a coroutine that makes it.
         """
         connection = call.connection
-        waiting = WaitingRequest(self, call, delayed, charge)
+        waiting = WaitingRequest(self, call, delayed, charge, over)
         parked = self._purgatory.park(
             waiting, self._clock.monotonic_ms(), waiting.respond, connection.close
         )
@@ -376,6 +401,11 @@ class Outcomes:
         self._metrics.request_errors += 1
         logger.error("a waiting %s failed", call.loaded.name, exc_info=error)
         return call.failed(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+
+
+async def decided(outcome: Outcome) -> Outcome:
+    """What a handler has decided in its first units."""
+    return outcome
 
 
 async def reply_of(making: Awaitable[object]) -> Outcome:

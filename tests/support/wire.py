@@ -7,6 +7,7 @@ import select
 import socket
 import struct
 import termios
+from collections.abc import Iterable
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self
@@ -44,11 +45,18 @@ class Wire:
 
     def send(self, request: Any, version: int) -> None:
         """Send a request without waiting for a response."""
-        key = schema_of(type(request)).api_key
-        assert key is not None, type(request).__name__
-        self._correlation_id += 1
-        header = encode_request_header(key, version, self._correlation_id, self._client_id)
-        self.send_bytes(frame(header + encoder(type(request), version)(request)))
+        self.send_together([(request, version)])
+
+    def send_together(self, requests: Iterable[tuple[Any, int]]) -> None:
+        """Send requests, each in a version, with one write."""
+        frames = []
+        for request, version in requests:
+            key = schema_of(type(request)).api_key
+            assert key is not None, type(request).__name__
+            self._correlation_id += 1
+            header = encode_request_header(key, version, self._correlation_id, self._client_id)
+            frames.append(frame(header + encoder(type(request), version)(request)))
+        self.send_bytes(b"".join(frames))
 
     def send_bytes(self, content: bytes) -> None:
         """Send anything; raises Closed when the other side is gone."""

@@ -63,6 +63,12 @@ class Api(NamedTuple):
     has_slices: bool = False
     """Its responses may hold slices of files; its module has a function `release` for them."""
 
+    @property
+    def is_followed(self) -> bool:
+        """Whether the next requests of its connection wait until one that is parked has its
+        response, as all do in Kafka: they find the topic that it creates."""
+        return self.key in ADMINISTRATIVE
+
 
 HANDLERS: Final = (
     # librdkafka up to 2.x compresses only if version 0 of Produce is listed (KAFKA-18659).
