@@ -121,11 +121,15 @@ class Notifier:
             self._condition.notify()
 
     def close(self) -> None:
-        """Wait until everything is sent, for at most DRAIN_S."""
+        """Wait until everything is sent, for at most DRAIN_S; what is not is reported."""
         with self._condition:
             self._is_closing = True
             self._condition.notify()
         self._thread.join(DRAIN_S)
+        if self._thread.is_alive():
+            with self._condition:
+                left = len(self._waiting) + 1
+            self._report(f"{left} notifications are not sent after {DRAIN_S:g} s: no response yet")
 
     def _run(self) -> None:
         while True:

@@ -4,6 +4,7 @@ a password."""
 from __future__ import annotations
 
 import json
+import socket
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -18,6 +19,7 @@ import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
+from odradek.tools import notifications
 from odradek.tools.notifications import ATTEMPTS, Notifier
 from tests.odradek.console_tools import our_tool_here
 from tests.support.broker_process import odradek_broker
@@ -244,3 +246,16 @@ def test_lag_sends_an_e_mail_about_a_group_that_has_stopped(
     ((_, message),) = mailbox.received
     assert "consumer group slow is ERR" in message["Subject"]
     assert "total_lag: 48" in message.get_content()
+
+
+def test_notifications_that_wait_at_the_end_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notifications, "DRAIN_S", 0.2)
+    reported: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        notifier = Notifier(url_of(silent.getsockname()[1]), report=reported.append)
+        notifier.notify("a", {"text": "first"})
+        connection, _ = silent.accept()
+        with connection:
+            notifier.notify("b", {"text": "second"})
+            notifier.close()
+            assert reported == ["2 notifications are not sent after 0.2 s: no response yet"]
