@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from odradek.protocol.api_keys import ApiKey, messages_of
 from odradek.protocol.compiler import decoder
@@ -21,6 +22,13 @@ from odradek.protocol.messages.create_partitions import (
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from odradek.protocol.records.builder import build_batch
+from odradek.protocol.records.record import Record
 from odradek.protocol.schema import schema_of
 from tests.support.apache import apache_node
 from tests.support.broker_process import odradek_broker
@@ -31,7 +39,10 @@ pytestmark = pytest.mark.client
 
 ROUNDS = 20
 TIMEOUT_MS = 60_000
+SIZES = (1, 900, 20_000, 70_000, 300_000, 2)
+"""Bytes of values: frames within and beyond what is received and decoded as a whole."""
 VERSIONS = {
+    ApiKey.PRODUCE: 7,
     ApiKey.CREATE_TOPICS: 4,
     ApiKey.DELETE_TOPICS: 3,
     ApiKey.CREATE_PARTITIONS: 1,
@@ -112,3 +123,43 @@ def test_next_request_sees_the_topic_that_is_made_extended_and_deleted(
                 (ErrorCode.NONE, 3),
                 (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0),
             ]
+
+
+def test_records_that_waited_behind_the_topic_are_stored_as_they_came(address: str) -> None:
+    values = [bytes([number]) * size for number, size in enumerate(SIZES, ord("a"))]
+    topic = CreatableTopic(
+        name="filled", num_partitions=1, replication_factor=1, assignments=[], configs=[]
+    )
+    create = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=False)
+    writes = [produce_of("filled", value) for value in values]
+    # The broker receives these into the same memory while the others wait.
+    with Wire(address) as wire, Wire(address) as other:
+        for _ in range(ROUNDS):
+            other.send(metadata_of("x" * 200), VERSIONS[ApiKey.METADATA])
+        made, *written = all_at_once(wire, create, *writes)
+    assert [row.error_code for row in made.topics] == [ErrorCode.NONE]
+    rows = [response.responses[0].partition_responses[0] for response in written]
+    assert [(row.error_code, row.base_offset) for row in rows] == [
+        (ErrorCode.NONE, number) for number in range(len(SIZES))
+    ]
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "reader"})
+    try:
+        consumer.assign([TopicPartition("filled", 0, 0)])
+        messages: list[Any] = []
+        wait_until("all records", lambda: len(collected(consumer, messages)) == len(SIZES))
+    finally:
+        consumer.close()
+    assert [message.value() for message in messages] == values
+
+
+def produce_of(topic: str, value: bytes) -> ProduceRequest:
+    records = memoryview(build_batch([Record(None, value, timestamp_ms=1_700_000_000_000)]))
+    partition = PartitionProduceData(index=0, records=records)
+    data = [TopicProduceData(name=topic, partition_data=[partition])]
+    return ProduceRequest(acks=-1, timeout_ms=TIMEOUT_MS, topic_data=data)
+
+
+def collected(consumer: Consumer, messages: list[Any]) -> list[Any]:
+    """The messages, with those that have arrived since."""
+    messages += (message for message in consumer.consume(100, 0.2) if message.error() is None)
+    return messages

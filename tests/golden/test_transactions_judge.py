@@ -96,7 +96,7 @@ class Written:
     indexes: dict[str, bytes]
 
     def settings(self, data: Path) -> dict[str, str]:
-        """Those of a broker on a copy of the directory."""
+        """The settings of a broker that runs on a copy of the directory."""
         return {**SETTINGS, "log.dirs": str(data), "zookeeper.connect": self.zookeeper}
 
 

@@ -147,7 +147,7 @@ class Samples(threading.Thread):
         self._interval_s = interval_s
         self._ended = threading.Event()
         self.latest: tuple[TopSample, TopSample | None, str | None] = (first, None, None)
-        """The last sample, the sample before, and why there is no later one."""
+        """(the last sample, the sample before it, what keeps the next one away)."""
         self.failure: Exception | None = None
         """An error that no broker causes."""
 

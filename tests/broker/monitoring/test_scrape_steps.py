@@ -40,7 +40,7 @@ def longest_step(work: Coroutine[Any, Any, Any], count: Callable[[], int]) -> in
 
 
 def topics(exposition: Exposition) -> Coroutine[Any, Any, None]:
-    """As many topics as partitions."""
+    """Writes the metrics of COUNT topics, each with one partition."""
     zeros = (0, 0)  # requests and errors
     sources: Any = SimpleNamespace(
         services=SimpleNamespace(metrics=BrokerMetrics()),
