@@ -98,9 +98,11 @@ class WaitingRequest:
             return
         self.parked = None  # as a cycle they would keep the request
         self._call.connection.waiting.pop(self, None)
-        self._outcomes.finish(self._call, slot, response, self._charge)
-        if self.over is not None:
-            self.over.resolve(None)
+        try:
+            self._outcomes.finish(self._call, slot, response, self._charge)
+        finally:
+            if self.over is not None:
+                self.over.resolve(None)
 
     def cancel(self) -> None:
         """Wait no more, without a response."""

@@ -6,6 +6,7 @@ Kafka serves a request of a connection when the one before has its response.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -150,6 +151,29 @@ def test_records_that_waited_behind_the_topic_are_stored_as_they_came(address: s
     finally:
         consumer.close()
     assert [message.value() for message in messages] == values
+
+
+def test_connection_that_ends_while_requests_wait_leaves_the_others_alone(address: str) -> None:
+    for number in range(ROUNDS):
+        topic = CreatableTopic(
+            name=f"left-{number}",
+            num_partitions=1,
+            replication_factor=1,
+            assignments=[],
+            configs=[],
+        )
+        create = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=False)
+        with Wire(address) as wire:
+            wire.send_together([(create, 4), (metadata_of(topic.name), 5)])
+            wire.await_arrival()
+    with Wire(address) as wire:
+        for number in range(ROUNDS):
+            is_there = partial(has_one_partition, wire, f"left-{number}")
+            wait_until(f"left-{number}", is_there)
+
+
+def has_one_partition(wire: Wire, name: str) -> bool:
+    return len(wire.call(metadata_of(name), 5).topics[0].partitions) == 1
 
 
 def produce_of(topic: str, value: bytes) -> ProduceRequest:
