@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from odradek.broker.handlers.describe_configs import settings_in_force, stored_dynamic_settings
 from odradek.broker.handlers.shared.authorization import require
@@ -77,6 +77,23 @@ class ResourceResult(NamedTuple):
 MakeResponse = Callable[[list[ResourceResult]], object]
 
 
+class ConfigResource(Protocol):
+    """A resource, in the request of either API."""
+
+    resource_type: int
+    resource_name: str
+
+
+R = TypeVar("R", bound=ConfigResource)
+
+
+class ConfigsRequest(Protocol[R]):
+    """The request of either API."""
+
+    resources: list[R]
+    validate_only: bool
+
+
 async def run(
     context: Context,
     request: IncrementalAlterConfigsRequest,
@@ -128,8 +145,8 @@ def _response(results: list[ResourceResult]) -> IncrementalAlterConfigsResponse:
 
 async def alter(
     context: Context,
-    request: Any,
-    requested_of: Callable[[Any], Requested],
+    request: ConfigsRequest[R],
+    requested_of: Callable[[R], Requested],
     respond: MakeResponse,
     *,
     check_stores: CheckStores,

@@ -23,7 +23,7 @@ Source: Kafka's KafkaApis.handleOffsetFetchRequest.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from odradek.broker.group.consumer.offsets import check_fetch
 from odradek.broker.group.consumer.state import ConsumerGroup
@@ -57,6 +57,7 @@ Row = tuple[int, OffsetAndMetadata, ErrorCode]
 """(partition, its committed offset, its error)"""
 TopicRows = Iterable[tuple[str, Iterable[Row]]]
 OffsetFetchTopic = OffsetFetchRequestTopics | OffsetFetchRequestTopic
+Topic = TypeVar("Topic", OffsetFetchResponseTopic, OffsetFetchResponseTopics)
 
 
 async def run(context: Context, request: OffsetFetchRequest) -> Reply:
@@ -141,16 +142,16 @@ async def _fetch(
 
 
 async def _rows(
-    topics: TopicRows, make_topic: Callable[..., Any], make_partition: Callable[..., Any]
-) -> list[Any]:
+    topics: TopicRows, make_topic: Callable[..., Topic], make_partition: Callable[..., object]
+) -> list[Topic]:
     """The topics of a response, in the classes of either layout."""
     rows = []
     for name, partitions in topics:
-        row = make_topic(name=name, partitions=[])
+        results: list[object] = []
         for number, (index, committed, error) in enumerate(partitions):
             if number % FETCHED_PER_STEP == 0:
                 await pause()
-            row.partitions.append(
+            results.append(
                 make_partition(
                     partition_index=index,
                     committed_offset=committed.offset,
@@ -159,7 +160,7 @@ async def _rows(
                     error_code=error,
                 )
             )
-        rows.append(row)
+        rows.append(make_topic(name=name, partitions=results))
     return rows
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.broker.settings.listeners import PLAINTEXT, PORT_MAX, ipv6_text
 
@@ -79,7 +79,7 @@ def cannot_listen(shown: str, port: int, error: OSError) -> str:
     return f"{text}; stop what listens there, or take another port: --port {other}"
 
 
-def client_host(address: tuple[Any, ...]) -> str:
+def client_host(address: tuple[object, ...]) -> str:
     """The address of a client as Java's `InetAddress.getHostAddress` shows it.
 
     An IPv4 address that an IPv6 socket reports has its IPv4 form, an IPv6 address eight groups.
@@ -97,7 +97,7 @@ def client_host(address: tuple[Any, ...]) -> str:
     return f"{shown}%{scope}" if scope else shown
 
 
-def _bound(family: int, address: Any) -> socket.socket:
+def _bound(family: int, address: tuple[object, ...]) -> socket.socket:
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from time import monotonic_ns
 from types import coroutine
-from typing import Any
 
 from odradek.runtime.timers import Timer
 from odradek.runtime.work import Later, Step
@@ -84,7 +83,7 @@ class ConnectionThrottle:
 
 
 @coroutine
-def measured(work: Later[None], throttle: ConnectionThrottle) -> Generator[Step, Any, None]:
+def measured(work: Later[None], throttle: ConnectionThrottle) -> Generator[Step, None, None]:
     """Count the time of each slice, unless it is part of a turn, which is counted."""
     try:
         while True:

@@ -32,7 +32,9 @@ CUT: Final = "a log was truncated within a slice that is being sent"
 _PROBE = bytearray(1)
 
 
-Parts = list[Any]
+Part = Any
+"""Bytes, or a slice of a file."""
+Parts = list[Part]
 """A response, or a piece of it: bytes, and slices of files."""
 
 
@@ -58,7 +60,7 @@ class Transmitter:
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
-        self.queue: deque[Any] = deque()
+        self.queue: deque[Part] = deque()
         self.queued_bytes = 0
         self._slices_bytes = 0
         """Bytes of whole slices of files in the queue."""
