@@ -14,7 +14,7 @@ from odradek.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from odradek.tools.steering.restart_order import command_for, next_broker, trouble
+from odradek.tools.steering.rolling_restart import command_for, next_broker, trouble
 from tests.cluster.acknowledged import check, producing
 from tests.odradek.console_tools import our_command, our_tool_here
 from tests.support.broker_cluster import BrokerCluster

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
-from odradek.tools.steering.advice import (
+from odradek.tools.steering.advise import (
     PartitionNeeds,
     RetainedReplica,
     advise_partitions,

@@ -16,14 +16,14 @@ from odradek.tools.steering.cluster_model import (
     Load,
     ModelBroker,
     ModelPartition,
+    PlacementAction,
+    ReplicaPlacement,
     loads_of,
     spread,
 )
 from odradek.tools.steering.goals import HARD_GOALS, SOFT_GOALS
-from odradek.tools.steering.plan_render import plan_lines
-from odradek.tools.steering.progress import MoveProgress, duration_text
+from odradek.tools.steering.plan_render import MoveProgress, duration_text, plan_lines
 from odradek.tools.steering.proposal import copies, propose, propose_drain
-from odradek.tools.steering.replica_placement import PlacementAction, ReplicaPlacement
 
 FULL_DISK_BYTES = 500
 """Less than what some clusters store."""

@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from odradek.protocol.topic_partition import TopicPartition as Partition
 from odradek.tools.steering.cluster_queries import BrokerDisks, PartitionStatus
-from odradek.tools.steering.top_screen import TopSample, page
+from odradek.tools.steering.top import TopSample, page
 from tests.odradek.console_tools import our_command, our_tool_here
 from tests.support.broker_cluster import BrokerCluster, broker_cluster
 

@@ -31,7 +31,7 @@ from odradek.tools.reassign_partitions.throttles import (
     throttle_moves,
 )
 from odradek.tools.steering.cluster_queries import ClusterState, partition_statuses, read_disks
-from odradek.tools.steering.progress import MoveProgress
+from odradek.tools.steering.plan_render import MoveProgress
 
 POLL_S: Final = 0.5
 REPORT_S: Final = 5.0

@@ -10,11 +10,15 @@ TopicReplicaDistributionGoal, LeaderReplicaDistributionGoal, LeaderBytesInDistri
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from odradek.tools.steering.cluster_model import ClusterModel, Load
-from odradek.tools.steering.replica_placement import PlacementAction, ReplicaPlacement
+from odradek.tools.steering.cluster_model import (
+    ClusterModel,
+    Load,
+    PlacementAction,
+    ReplicaPlacement,
+)
 
 BALANCE: Final = 0.05
 """How far a broker may be from its share, as a part of it: together the spread is below 10 %."""
@@ -24,6 +28,20 @@ DISK_MAX: Final = 0.8
 """The part of a disk that logs may fill.  Cruise Control: disk.capacity.threshold."""
 TOPIC_GAP: Final = 1
 """Replicas of a topic by which a broker may miss its share."""
+HARD_GOALS: Final = ("racks", "replica-capacity", "disk-capacity")
+"""Goals that no proposal misses more than before, whatever it is asked for."""
+SOFT_GOALS: Final = ("replicas", "disk", "bytes-in", "topics", "leaders", "leader-bytes-in")
+"""In the order of Cruise Control's default.goals."""
+LOADS: Final = {
+    "replica-capacity": Load.REPLICAS,
+    "disk-capacity": Load.DISK,
+    "replicas": Load.REPLICAS,
+    "disk": Load.DISK,
+    "bytes-in": Load.BYTES_IN,
+    "leaders": Load.LEADERS,
+    "leader-bytes-in": Load.LEADER_BYTES_IN,
+}
+"""What the goals look at that are distributions of a load."""
 
 
 class GoalPart(NamedTuple):
@@ -71,17 +89,23 @@ class Limits(NamedTuple):
             return amount - self.upper
         return self.lower - amount if amount < self.lower else 0.0
 
+    def raised(self, amount: float, added: float) -> float:
+        """How much more is missed when something is added to an amount."""
+        return self.missed(amount + added) - self.missed(amount)
+
+    def cost(self, amount: float, added: float) -> float:
+        """How much the square of the distance from the share grows."""
+        return added * (2 * (amount - self.share) + added)
+
 
 class DistributionGoal:
     """Every broker bears its share of a load."""
 
-    def __init__(
-        self, name: str, load: Load, limits: Mapping[int, Limits], *, leads: bool = False
-    ) -> None:
+    def __init__(self, name: str, load: Load, limits: Mapping[int, Limits]) -> None:
         """limits  by broker; without those that are not to bear anything"""
         self.name = name
         self.load = load
-        self.leads = leads
+        self.leads = load in (Load.LEADERS, Load.LEADER_BYTES_IN)
         self.exchanges = load is not Load.REPLICAS
         self._limits = limits
         self._unit = sum(limit.share for limit in limits.values()) / len(limits) or 1.0
@@ -93,28 +117,26 @@ class DistributionGoal:
         )
         return sum(missed) / self._unit
 
-    def raised(self, placement: ReplicaPlacement, action: PlacementAction) -> float:
+    def _shifts(
+        self, placement: ReplicaPlacement, action: PlacementAction
+    ) -> list[tuple[Limits, float, float]]:
+        """Limits, load before and added load, for each broker of an action."""
         amount = action.shifted[self.load]
         if not amount:
-            return 0.0
-        total = 0.0
-        for node_id, added in ((action.source, -amount), (action.destination, amount)):
-            limit = self._limits.get(node_id)
-            if limit is not None:
-                before = placement.loads[node_id][self.load]
-                total += limit.missed(before + added) - limit.missed(before)
-        return total / self._unit
+            return []
+        return [
+            (self._limits[node_id], placement.loads[node_id][self.load], added)
+            for node_id, added in ((action.source, -amount), (action.destination, amount))
+            if node_id in self._limits
+        ]
+
+    def raised(self, placement: ReplicaPlacement, action: PlacementAction) -> float:
+        shifts = self._shifts(placement, action)
+        return sum(limit.raised(before, added) for limit, before, added in shifts) / self._unit
 
     def cost(self, placement: ReplicaPlacement, action: PlacementAction) -> float:
-        total = 0.0
-        amount = action.shifted[self.load]
-        if amount:
-            for node_id, added in ((action.source, -amount), (action.destination, amount)):
-                limit = self._limits.get(node_id)
-                if limit is not None:
-                    distance = placement.loads[node_id][self.load] - limit.share
-                    total += added * (2 * distance + added)
-        return total / self._unit**2
+        shifts = self._shifts(placement, action)
+        return sum(limit.cost(before, added) for limit, before, added in shifts) / self._unit**2
 
     def parts(self, placement: ReplicaPlacement) -> Iterator[GoalPart]:
         yield GoalPart(self._pairs)
@@ -174,23 +196,30 @@ class TopicDistributionGoal:
             )
         )
 
+    def _shifts(
+        self, placement: ReplicaPlacement, action: PlacementAction
+    ) -> Iterator[tuple[Limits, int, int]]:
+        """Limits, replicas before and how many more, for each topic and broker of an action."""
+        changes = action.changes
+        topics = [placement.topic(change.row) for change in changes]
+        if changes[0].is_leadership or (len(changes) == 2 and topics[0] == topics[1]):
+            return
+        for change, topic in zip(changes, topics, strict=True):
+            for node_id, added in ((change.source, -1), (change.destination, 1)):
+                if node_id in self._limits[topic]:
+                    before = placement.topic_replicas[topic][node_id]
+                    yield self._limits[topic][node_id], before, added
+
     def raised(self, placement: ReplicaPlacement, action: PlacementAction) -> float:
-        total = 0.0
-        for topic, node_id, added in _topic_changes(placement, action):
-            limit = self._limits[topic].get(node_id)
-            if limit is not None:
-                before = placement.topic_replicas[topic][node_id]
-                total += limit.missed(before + added) - limit.missed(before)
-        return total
+        shifts = self._shifts(placement, action)
+        return float(sum(limit.raised(before, added) for limit, before, added in shifts))
 
     def cost(self, placement: ReplicaPlacement, action: PlacementAction) -> float:
-        total = 0.0
-        for topic, node_id, added in _topic_changes(placement, action):
-            limit = self._limits[topic].get(node_id)
-            if limit is not None:
-                distance = placement.topic_replicas[topic][node_id] - limit.share
-                total += added * (2 * distance + added) / max(1.0, limit.share) ** 2
-        return total / len(self._limits)
+        costs = (
+            limit.cost(before, added) / max(1.0, limit.share) ** 2
+            for limit, before, added in self._shifts(placement, action)
+        )
+        return sum(costs) / len(self._limits)
 
     def parts(self, placement: ReplicaPlacement) -> Iterator[GoalPart]:
         for topic, limits in self._limits.items():
@@ -202,19 +231,6 @@ class TopicDistributionGoal:
                 return pairs_of({node_id: float(counts[node_id]) for node_id in limits}, limits)
 
             yield GoalPart(pairs, self._indexes[topic])
-
-
-def _topic_changes(
-    placement: ReplicaPlacement, action: PlacementAction
-) -> Iterator[tuple[str, int, int]]:
-    """Topic, broker, and how many replicas it has more."""
-    changes = action.changes
-    topics = [placement.topic(change.row) for change in changes]
-    if changes[0].is_leadership or (len(changes) == 2 and topics[0] == topics[1]):
-        return
-    for change, topic in zip(changes, topics, strict=True):
-        yield topic, change.source, -1
-        yield topic, change.destination, 1
 
 
 class RackGoal:
@@ -273,97 +289,54 @@ class RackGoal:
                 yield GoalPart(pairs, (index,))
 
 
-class GoalContext(NamedTuple):
-    """What limits are made of."""
+def build_goals(
+    names: Collection[str], model: ClusterModel, placement: ReplicaPlacement, brokers: Sequence[int]
+) -> list[BalanceGoal]:
+    """The hard goals, and these soft goals, in the order of priority.
 
-    model: ClusterModel
-    placement: ReplicaPlacement
-    brokers: Sequence[int]
-    """The brokers that are to have replicas."""
+    brokers  those that are to have replicas
+    """
+    chosen = [*HARD_GOALS, *(name for name in SOFT_GOALS if name in names)]
+    return [_goal(name, model, placement, brokers) for name in chosen]
 
-    def total(self, load: Load) -> float:
-        return sum(amounts[load] for amounts in self.placement.loads.values())
 
-    def disks(self) -> dict[int, int]:
-        """The brokers whose disks are known."""
-        return {
-            broker.node_id: broker.disk_bytes
-            for broker in self.model.brokers
-            if broker.disk_bytes >= 0 and broker.node_id in self.brokers
+def _goal(
+    name: str, model: ClusterModel, placement: ReplicaPlacement, brokers: Sequence[int]
+) -> BalanceGoal:
+    if name == "racks":
+        racks = {
+            row.node_id: f"broker {row.node_id}" if row.rack is None else f"rack {row.rack}"
+            for row in model.brokers
         }
-
-
-def _racks(name: str, context: GoalContext) -> BalanceGoal:
-    racks = {
-        broker.node_id: f"broker {broker.node_id}" if broker.rack is None else f"rack {broker.rack}"
-        for broker in context.model.brokers
+        return RackGoal(name, racks, brokers)
+    if name == "topics":
+        return TopicDistributionGoal(name, placement, brokers)
+    load = LOADS[name]
+    disks = {
+        row.node_id: row.disk_bytes
+        for row in model.brokers
+        if row.disk_bytes >= 0 and row.node_id in brokers
     }
-    return RackGoal(name, racks, context.brokers)
-
-
-def _replica_capacity(name: str, context: GoalContext) -> BalanceGoal:
-    limit = Limits(0.0, REPLICAS_MAX, context.total(Load.REPLICAS) / len(context.brokers))
-    return DistributionGoal(name, Load.REPLICAS, dict.fromkeys(context.brokers, limit))
-
-
-def _disk_capacity(name: str, context: GoalContext) -> BalanceGoal:
-    share = context.total(Load.DISK) / len(context.brokers)
-    limits = dict.fromkeys(context.brokers, Limits(0.0, math.inf, share))
-    for node_id, disk_bytes in context.disks().items():
-        limits[node_id] = Limits(0.0, DISK_MAX * disk_bytes, share)
-    return DistributionGoal(name, Load.DISK, limits)
-
-
-def _counts(load: Load) -> Callable[[str, GoalContext], BalanceGoal]:
-    """An even number; whole, so that one more or less is even."""
-
-    def goal(name: str, context: GoalContext) -> BalanceGoal:
-        share = context.total(load) / len(context.brokers)
+    total = sum(amounts[load] for amounts in placement.loads.values())
+    share = total / len(brokers)
+    if name == "replica-capacity":
+        limits = dict.fromkeys(brokers, Limits(0.0, REPLICAS_MAX, share))
+    elif name == "disk-capacity":
+        limits = {
+            node_id: Limits(0.0, DISK_MAX * disks.get(node_id, math.inf), share)
+            for node_id in brokers
+        }
+    elif load in (Load.REPLICAS, Load.LEADERS):
+        # An even number is whole, so that one more or less is even.
         lower = min(math.floor(share), math.ceil(share * (1 - BALANCE)))
         upper = max(math.ceil(share), math.floor(share * (1 + BALANCE)))
-        limits = dict.fromkeys(context.brokers, Limits(lower, upper, share))
-        return DistributionGoal(name, load, limits, leads=load is Load.LEADERS)
-
-    return goal
-
-
-def _amounts(load: Load) -> Callable[[str, GoalContext], BalanceGoal]:
-    def goal(name: str, context: GoalContext) -> BalanceGoal:
-        disks = context.disks() if load is Load.DISK else {}
-        if len(disks) < len(context.brokers) or not all(disks.values()):
-            disks = dict.fromkeys(context.brokers, 1)
-        total, whole = context.total(load), sum(disks.values())
-        limits = {}
-        for node_id in context.brokers:
-            share = total * disks[node_id] / whole
-            limits[node_id] = Limits(share * (1 - BALANCE), share * (1 + BALANCE), share)
-        return DistributionGoal(name, load, limits, leads=load is Load.LEADER_BYTES_IN)
-
-    return goal
-
-
-def _topics(name: str, context: GoalContext) -> BalanceGoal:
-    return TopicDistributionGoal(name, context.placement, context.brokers)
-
-
-HARD_GOALS: Final = {
-    "racks": _racks,
-    "replica-capacity": _replica_capacity,
-    "disk-capacity": _disk_capacity,
-}
-"""Goals that no proposal misses more than before, whatever it is asked for."""
-SOFT_GOALS: Final = {
-    "replicas": _counts(Load.REPLICAS),
-    "disk": _amounts(Load.DISK),
-    "bytes-in": _amounts(Load.BYTES_IN),
-    "topics": _topics,
-    "leaders": _counts(Load.LEADERS),
-    "leader-bytes-in": _amounts(Load.LEADER_BYTES_IN),
-}
-"""In the order of Cruise Control's default.goals."""
-
-
-def build_goals(names: Sequence[str], context: GoalContext) -> list[BalanceGoal]:
-    """The hard goals, and these soft goals, in the order of priority."""
-    chosen = {**HARD_GOALS, **{name: SOFT_GOALS[name] for name in SOFT_GOALS if name in names}}
-    return [build(name, context) for name, build in chosen.items()]
+        limits = dict.fromkeys(brokers, Limits(lower, upper, share))
+    else:
+        is_by_disk = load is Load.DISK and len(disks) == len(brokers) and all(disks.values())
+        parts = disks if is_by_disk else dict.fromkeys(brokers, 1)
+        shares = {node_id: total * parts[node_id] / sum(parts.values()) for node_id in brokers}
+        limits = {
+            node_id: Limits(part * (1 - BALANCE), part * (1 + BALANCE), part)
+            for node_id, part in shares.items()
+        }
+    return DistributionGoal(name, load, limits)

@@ -14,16 +14,19 @@ from typing import Final, NamedTuple
 
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.errors import ToolError, partition_text
-from odradek.tools.steering.cluster_model import ClusterModel, Load
+from odradek.tools.steering.cluster_model import (
+    ClusterModel,
+    Load,
+    PlacementAction,
+    ReplicaPlacement,
+)
 from odradek.tools.steering.goals import (
     HARD_GOALS,
     SOFT_GOALS,
     BalanceGoal,
-    GoalContext,
     GoalPart,
     build_goals,
 )
-from odradek.tools.steering.replica_placement import PlacementAction, ReplicaPlacement
 
 ROUNDS_MAX: Final = 3
 """Times that all goals are gone through."""
@@ -51,7 +54,7 @@ class RebalanceProposal(NamedTuple):
     """By goal, in the order of priority."""
 
 
-def propose(model: ClusterModel, goals: Sequence[str] = tuple(SOFT_GOALS)) -> RebalanceProposal:
+def propose(model: ClusterModel, goals: Sequence[str] = SOFT_GOALS) -> RebalanceProposal:
     """Balance a cluster.
 
     goals    soft goals besides the hard ones; their order is fixed
@@ -84,7 +87,7 @@ def propose_drain(model: ClusterModel, leaving: Collection[int]) -> RebalancePro
                 f"{partition_text(row.partition)} has {len(row.replicas)} replicas, and "
                 f"{len(destinations)} brokers would be left"
             )
-    return _Search(model, tuple(SOFT_GOALS), destinations, leaving).run()
+    return _Search(model, SOFT_GOALS, destinations, leaving).run()
 
 
 def copies(model: ClusterModel, proposal: RebalanceProposal) -> dict[TopicPartition, list[int]]:
@@ -111,7 +114,7 @@ class _Search:
         self._leaving = leaving
         staying = [broker.node_id for broker in model.brokers if broker.node_id not in leaving]
         self._is_restricted = not leaving and len(destinations) < len(staying)
-        self._goals = build_goals(goals, GoalContext(model, self._placement, staying))
+        self._goals = build_goals(goals, model, self._placement, staying)
         replicas = sum(len(row.replicas) for row in model.partitions)
         self._steps_left = 4 * replicas
         soft = len(self._goals) - len(HARD_GOALS)

@@ -127,7 +127,7 @@ def execution_limits(options: Options) -> ExecutionLimits:
 def parse_goals(options: Options) -> tuple[str, ...]:
     """raises  OptionsError"""
     if not options.has("goals"):
-        return tuple(SOFT_GOALS)
+        return SOFT_GOALS
     goals = options.list_of("goals")
     for goal in goals or [""]:
         if goal not in SOFT_GOALS:

@@ -12,21 +12,27 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from odradek.protocol.messages.list_offsets import LATEST_TIMESTAMP
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
+from odradek.tools.cluster_status.render import partition_names, size_text
 from odradek.tools.consumer_groups.group_offsets import committed_offsets_of
 from odradek.tools.consumer_groups.queries import list_groups
 from odradek.tools.errors import KafkaError, ToolError
 from odradek.tools.options import CLIENT_FLAGS, Flag, Options, positive_number
 from odradek.tools.partition_offsets import list_offsets
 from odradek.tools.run_command import run_with_client
-from odradek.tools.steering.cluster_queries import BrokerDisks, partition_statuses, read_disks
-from odradek.tools.steering.top_screen import SORTS, TopSample, page
+from odradek.tools.steering.cluster_queries import (
+    BrokerDisks,
+    PartitionStatus,
+    partition_statuses,
+    read_disks,
+)
+from odradek.tools.tables import aligned, one_line
 
 if TYPE_CHECKING:
     import curses
@@ -206,3 +212,136 @@ def draw(screen: curses.window, samples: Samples, sort: str) -> None:
         except curses.error:
             break  # The window has become smaller.
     screen.refresh()
+
+
+SORTS: Final = ("id", "bytes", "records", "leaders")
+"""The orders of brokers, of which a key takes the next one."""
+GROUPS_MAX: Final = 20
+COLUMNS: Final = (
+    *("BROKER", "ADDRESS", "LEADERS", "REPLICAS", "UNDER-REPLICATED", "RECORDS IN", "BYTES IN"),
+    *("LOGS", "FREE"),
+)
+
+
+class TopSample(NamedTuple):
+    """A cluster at one moment."""
+
+    at_s: float
+    cluster_id: str
+    controller_id: int
+    brokers: Mapping[int, str]
+    """Broker -> address."""
+    partitions: Mapping[TopicPartition, PartitionStatus]
+    ends: Mapping[TopicPartition, int]
+    """Log end offsets, of partitions that have a leader."""
+    disks: Mapping[int, BrokerDisks]
+    """The disks of brokers that report them."""
+    lags: Mapping[str, int | None] | None
+    """By group; None: unknown, that of one group, or which groups there are."""
+    problems: tuple[str, ...] = ()
+    """What could not be read, and why."""
+
+
+def broker_rows(now: TopSample, before: TopSample | None, sort: str) -> list[Sequence[str]]:
+    """The columns of each registered broker; rates are those of what it leads now."""
+    rows = []
+    for node_id, address in now.brokers.items():
+        led = [key for key, status in now.partitions.items() if status.leader == node_id]
+        lagging = [
+            key for key in led if len(now.partitions[key].isr) < len(now.partitions[key].replicas)
+        ]
+        held = sum(node_id in status.replicas for status in now.partitions.values())
+        disks = now.disks.get(node_id)
+        sizes = {} if disks is None else disks.sizes
+        logs_bytes = sum(sizes.values())
+        free_bytes = None
+        if disks is not None and disks.disk_bytes >= 0:
+            free_bytes = disks.disk_bytes - logs_bytes
+        records_per_s = bytes_per_s = None
+        if before is not None and now.at_s > before.at_s:
+            elapsed_s = now.at_s - before.at_s
+            records_per_s = _grown(led, now.ends, before.ends) / elapsed_s
+            if disks is not None:
+                # A follower that led before has the same log.
+                former = before.disks[node_id].sizes if node_id in before.disks else {}
+                bytes_per_s = _grown(led, sizes, former) / elapsed_s
+        ranks = {
+            "id": 0.0,
+            "bytes": -(bytes_per_s or 0.0),
+            "records": -(records_per_s or 0.0),
+            "leaders": -float(len(led)),
+        }
+        columns = (
+            str(node_id),
+            address,
+            str(len(led)),
+            str(held),
+            str(len(lagging)),
+            "-" if records_per_s is None else f"{records_per_s:.0f}/s",
+            "-" if bytes_per_s is None else f"{size_text(round(bytes_per_s))}/s",
+            "-" if disks is None else size_text(logs_bytes),
+            "-" if free_bytes is None else size_text(free_bytes),
+        )
+        rows.append((ranks[sort], node_id, columns))
+    return [columns for _, _, columns in sorted(rows)]
+
+
+def _grown(
+    partitions: Sequence[TopicPartition],
+    now: Mapping[TopicPartition, int],
+    before: Mapping[TopicPartition, int],
+) -> int:
+    return sum(max(0, now[key] - before[key]) for key in partitions if key in now and key in before)
+
+
+def page(
+    now: TopSample, before: TopSample | None, *, sort: str = "id", error: str | None = None
+) -> Iterator[str]:
+    """The lines, however many there are; what matters most comes first."""
+    controller = "none" if now.controller_id not in now.brokers else str(now.controller_id)
+    yield f"Cluster {now.cluster_id}  controller {controller}  brokers {len(now.brokers)}"
+    statuses = now.partitions
+    offline = [key for key, status in statuses.items() if status.leader not in now.brokers]
+    lagging = [key for key, status in statuses.items() if len(status.isr) < len(status.replicas)]
+    yield (
+        f"Partitions {len(statuses)}  offline {_named(offline)}  under-replicated {_named(lagging)}"
+    )
+    replicated = sorted({node_id for status in statuses.values() for node_id in status.replicas})
+    missing = [node_id for node_id in replicated if node_id not in now.brokers]
+    if missing:
+        yield f"Not registered, with replicas: {', '.join(map(str, missing))}"
+    for problem in now.problems if error is None else (error,):
+        yield f"! {problem}"
+    yield ""
+    yield from aligned([COLUMNS, *broker_rows(now, before, sort)])
+    yield ""
+    yield from _groups(now, before)
+
+
+def _groups(now: TopSample, before: TopSample | None) -> Iterator[str]:
+    lags = now.lags
+    if lags is None:
+        yield "Groups unknown"
+        return
+    behind = sorted(
+        (group for group, lag in lags.items() if lag != 0),
+        key=lambda group: (-(lags[group] or 0), group),
+    )
+    yield f"Groups {len(lags)}, with lag {len(behind)}"
+    if not behind:
+        return
+    table: list[Sequence[str]] = [("GROUP", "LAG", "CHANGE")]
+    for group in behind[:GROUPS_MAX]:
+        lag = lags[group]
+        earlier = None if before is None or before.lags is None else before.lags.get(group)
+        change = "-"
+        if before is not None and lag is not None and earlier is not None:
+            change = f"{(lag - earlier) / (now.at_s - before.at_s):+.0f}/s"
+        table.append((one_line(group), "unknown" if lag is None else str(lag), change))
+    yield from aligned(table)
+    if len(behind) > GROUPS_MAX:
+        yield f"and {len(behind) - GROUPS_MAX} more"
+
+
+def _named(partitions: Sequence[TopicPartition]) -> str:
+    return f"{len(partitions)} ({partition_names(partitions)})" if partitions else "0"
