@@ -5,7 +5,7 @@ Pure.  Source: KIP-211, KIP-447; Kafka's OffsetMetadataManager and OffsetAndMeta
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from odradek.protocol.errors import ErrorCode
@@ -98,6 +98,20 @@ class GroupOffsets:
         stored = [offsets.get(partition) for offsets in self.transactional.values()]
         stored.append(self.committed.get(partition))
         return all(commit is None or commit.log_offset < log_offset for commit in stored)
+
+    def of_deleted(self, end_offsets: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+        """The deleted partitions that have offsets, in open transactions too.
+
+        end_offsets  by deleted partition: commits at or after that offset belong to a later one
+        """
+        is_shorter = len(end_offsets) < len(self.committed) and not self.transactional
+        return [
+            partition
+            for partition in (end_offsets if is_shorter else self.partitions())
+            if partition in end_offsets
+            and self.has(partition)
+            and self.is_older(partition, end_offsets[partition])
+        ]
 
     def store_transactional(
         self, producer_id: int, partition: TopicPartition, committed: OffsetAndMetadata

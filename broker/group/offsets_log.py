@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from odradek.broker.coordinator_log.partition_writer import PartitionWriter
+from odradek.broker.coordinator_log.shard import PartitionWriter
 from odradek.broker.group.append_errors import AppendPurpose, response_error
 from odradek.broker.group.context import GroupContext
 from odradek.broker.group.records import batches

@@ -13,8 +13,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeVar
 
-from odradek.broker.coordinator_log.partition_writer import PartitionWriter
-from odradek.broker.coordinator_log.shard import CoordinatorShard
+from odradek.broker.coordinator_log.shard import CoordinatorShard, PartitionWriter
 from odradek.broker.group.append_errors import AppendPurpose, response_error
 from odradek.broker.group.classic.events import Join, JoinResult, LeavingMember, Sync, SyncResult
 from odradek.broker.group.classic.offsets import check_transactional_commit
@@ -25,7 +24,6 @@ from odradek.broker.group.consumer.service import Committed, ConsumerGroups, not
 from odradek.broker.group.consumer.state import ConsumerGroup
 from odradek.broker.group.consumer.topics import TopicDirectory
 from odradek.broker.group.context import GroupContext
-from odradek.broker.group.deleted_partitions import DeletedPartitions
 from odradek.broker.group.group import Group
 from odradek.broker.group.offsets import OffsetAndMetadata
 from odradek.broker.group.offsets_log import OffsetsLog, OffsetsTransaction
@@ -59,7 +57,8 @@ class Shard(CoordinatorShard[GroupContext, GroupReplay]):
         self.groups: dict[str, Group] = {}
         self.refused: dict[str, None] = {}
         """Groups that have lost a committed offset: COORDINATOR_NOT_AVAILABLE."""
-        self.deleted = DeletedPartitions()
+        self.deleted: dict[TopicPartition, int] = {}
+        """Deleted partition -> the end offset of this log then; until all groups were processed."""
         self._open_transactions = OpenTransactions({})
         self._log = OffsetsLog(writer, context)
         self._classic = ClassicGroups(context, self._log, self._settle)
@@ -140,13 +139,17 @@ class Shard(CoordinatorShard[GroupContext, GroupReplay]):
         self._classic.reclaim_memory(classic, event)
         # A group that was without members afterwards has been removed.
         self.groups[group_id] = group
-        return self._classic.join(classic, event)
+        joining = self._classic.join(classic, event)
+        self._settle(group_id)
+        return joining
 
     def sync(self, group_id: str, event: Sync) -> Pending[SyncResult]:
         """A SyncGroup request."""
         match self._body(group_id):
             case ClassicGroup() as classic:
-                return self._classic.sync(classic, event)
+                syncing = self._classic.sync(classic, event)
+                self._settle(group_id)
+                return syncing
             case ConsumerGroup() as consumer:
                 return self._consumer.sync(consumer, event)
             case None:
@@ -180,7 +183,9 @@ class Shard(CoordinatorShard[GroupContext, GroupReplay]):
         group = self.groups.get(group_id)
         match None if group is None else group.body:
             case ClassicGroup() as classic:
-                return Pending.of(self._classic.leave(classic, leaving))
+                errors = self._classic.leave(classic, leaving)
+                self._settle(group_id)
+                return Pending.of(errors)
             case ConsumerGroup() as consumer:
                 assert group is not None, "it has a body"
                 return self._commit(group, self._consumer.classic_leave(consumer, leaving))
@@ -229,13 +234,14 @@ class Shard(CoordinatorShard[GroupContext, GroupReplay]):
             if isinstance(after, ClassicGroup):
                 logger.info("%s: group %s is downgraded to classic", self, group.group_id)
                 if committed.must_rebalance:
-                    self._classic.rebalance(after)
+                    self.rebalance(after)
         self._arm(group)
         return committed.response
 
     def rebalance(self, group: ClassicGroup) -> None:
         """Have all members of a group join again."""
         self._classic.rebalance(group)
+        self._settle(group.group_id)
 
     # Time.
 
@@ -277,6 +283,7 @@ class Shard(CoordinatorShard[GroupContext, GroupReplay]):
         match group.body:
             case ClassicGroup() as classic:
                 self._classic.on_time(classic)
+                self._settle(group.group_id)
             case ConsumerGroup() as consumer:
                 fenced = self._consumer.on_time(consumer)
                 if fenced is not None:
@@ -457,21 +464,23 @@ class Shard(CoordinatorShard[GroupContext, GroupReplay]):
 
     def note_deleted_partition(self, partition: TopicPartition) -> None:
         """A partition was deleted: `forget_deleted` deletes the offsets committed for it."""
-        self.deleted.add(partition, self._writer.partition.log.end_offset)
+        self.deleted[partition] = self._writer.partition.log.end_offset
 
     def forget_deleted(self) -> Iterator[None]:
         """Delete the offsets of all deleted partitions, step by step."""
         while self.deleted and not self.is_loading:
-            taken = self.deleted.taken()
+            taken = dict(self.deleted)
             for group_id in list(self.groups):
                 self.forget_deleted_of(group_id)
                 yield
-            self.deleted.done(taken)
+            for partition, end_offset in taken.items():
+                if self.deleted.get(partition) == end_offset:  # else it was deleted again
+                    del self.deleted[partition]
 
     def forget_deleted_of(self, group_id: str) -> None:
         """Delete a group's offsets of deleted partitions, before a request reads them."""
         group = self.groups.get(group_id)
         if group is not None:
-            deleted = self.deleted.of(group.offsets)
+            deleted = group.offsets.of_deleted(self.deleted)
             if deleted:
                 self.delete_offsets(group, deleted)

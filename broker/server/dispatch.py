@@ -26,9 +26,8 @@ from typing import TYPE_CHECKING, Final
 from odradek.broker.handlers.shared.handler import Close, Context, Outcome, Reply, Staged
 from odradek.broker.handlers.shared.table import FIRST_REQUESTS, HANDLERS, WHOLE_ELEMENTS_MAX, Api
 from odradek.broker.server.budget import Budget
-from odradek.broker.server.call import Call
+from odradek.broker.server.call import Call, LoadedApi
 from odradek.broker.server.connection import Connection
-from odradek.broker.server.loaded_api import LoadedApi
 from odradek.broker.server.metered_call import MeteredCall
 from odradek.broker.server.outcomes import Outcomes
 from odradek.broker.services import Services

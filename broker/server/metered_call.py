@@ -13,9 +13,8 @@ from typing import Any, Final
 
 from odradek.broker.handlers.shared.produce_flat import with_throttle_time
 from odradek.broker.quota.client_quotas import NS_TO_PERCENT, ClientQuotas
-from odradek.broker.server.call import Call
+from odradek.broker.server.call import Call, LoadedApi
 from odradek.broker.server.connection import Connection
-from odradek.broker.server.loaded_api import LoadedApi
 from odradek.broker.server.transmit import Parts
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.headers import RequestHeader

@@ -13,9 +13,8 @@ from functools import partial
 from odradek.broker.handlers.shared.handler import Close, NoReply, Outcome, Reply, Staged
 from odradek.broker.purgatory import Delayed, ParkedRequest
 from odradek.broker.server.budget import Budget
-from odradek.broker.server.call import Call
+from odradek.broker.server.call import Call, framed
 from odradek.broker.server.connection import Connection
-from odradek.broker.server.loaded_api import framed
 from odradek.broker.server.transmit import Parts
 from odradek.broker.services import Services
 from odradek.controller.coordination.errors import CoordinationError, StorageFailed
@@ -192,15 +191,17 @@ class Outcomes:
                 call.connection.flush()  # the client need not wait for the disposal
                 used = [outcome.response, call.request]
                 outcome.response = call.request = None
-                self._budget.release(call.connection, charge)
-                charge = 0
+                if charge:
+                    self._budget.release(call.connection, charge)
+                    charge = 0
                 await in_units(dispose_in_steps(used))
             elif isinstance(outcome, Staged):
                 self.staged.append((call, outcome))
             else:
                 self.settle(call, outcome)
         finally:
-            self._budget.release(call.connection, charge)
+            if charge:
+                self._budget.release(call.connection, charge)
 
     async def _encode(self, call: Call, response: object) -> Parts:
         """The frame of a response; of an error when it would be too large."""

@@ -13,9 +13,8 @@ from collections.abc import Callable
 from time import monotonic_ns
 
 from odradek.broker.quota.client_quotas import ClientQuotas
-from odradek.broker.server.call import Call
+from odradek.broker.server.call import Call, LoadedApi, encode_response
 from odradek.broker.server.connection import Connection
-from odradek.broker.server.loaded_api import LoadedApi, encode_response
 from odradek.broker.server.metered_call import MeteredCall, is_of_follower
 from odradek.broker.server.request_times import (
     BUCKETS,

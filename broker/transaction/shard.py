@@ -15,8 +15,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from odradek.broker.coordinator_log.partition_writer import PartitionWriter
-from odradek.broker.coordinator_log.shard import CoordinatorShard
+from odradek.broker.coordinator_log.shard import CoordinatorShard, PartitionWriter
 from odradek.broker.replication.partition import Partition
 from odradek.broker.transaction.context import TransactionContext
 from odradek.broker.transaction.deadlines import TransactionDeadlines

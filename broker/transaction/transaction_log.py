@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from odradek.broker.coordinator_log.partition_writer import PartitionWriter
+from odradek.broker.coordinator_log.shard import PartitionWriter
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.records.batch import RecordBatch
 from odradek.protocol.records.builder import build_batch

@@ -35,8 +35,8 @@ logger = logging.getLogger("odradek.groups")
 class ClassicGroups:
     """Performs the effects of classic groups in one shard.
 
-    on_changed  called with the id of a group after each event but a Heartbeat or an OffsetCommit:
-                its deadline may have moved, or it may be blank
+    on_changed  called with the id of a group that has changed outside of a call for it: its
+                deadline may have moved, or it may be blank
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class ClassicGroups:
         """A JoinGroup request."""
         pending = self._joins[event.ticket] = Pending()
         effects = protocol.join(group, event, self._context.limits, self._context.now())
-        self._finish(group, effects)
+        self._perform(group, effects)
         protocol.note_join(group, event, lambda member_id: self._remove(group, member_id))
         return pending
 
@@ -70,12 +70,13 @@ class ClassicGroups:
         """Remove a pending member, or one that has not completed its join: memory is short."""
         effects: list[Effect] = []
         remove_member(group, member_id, self._context.limits, self._context.now(), effects)
-        self._finish(group, effects)
+        self._perform(group, effects)
+        self._on_changed(group.group_id)
 
     def sync(self, group: ClassicGroup, event: Sync) -> Pending[SyncResult]:
         """A SyncGroup request."""
         pending = self._syncs[event.ticket] = Pending()
-        self._finish(group, protocol.sync(group, event, self._context.now()))
+        self._perform(group, protocol.sync(group, event, self._context.now()))
         return pending
 
     def heartbeat(
@@ -87,7 +88,7 @@ class ClassicGroups:
     def leave(self, group: ClassicGroup, leaving: Sequence[LeavingMember]) -> list[ErrorCode]:
         """A LeaveGroup request; the errors are in the order of the members."""
         errors, effects = protocol.leave(group, leaving, self._context.limits, self._context.now())
-        self._finish(group, effects)
+        self._perform(group, effects)
         return errors
 
     def check_commit(
@@ -108,7 +109,7 @@ class ClassicGroups:
         """Wait for all members to join again."""
         effects: list[Effect] = []
         begin_rebalance(group, self._context.limits, self._context.now(), effects)
-        self._finish(group, effects)
+        self._perform(group, effects)
 
     def fence_waiting_members(self, group: ClassicGroup) -> None:
         """The group becomes a consumer group: waiting requests get REBALANCE_IN_PROGRESS, so that
@@ -123,13 +124,9 @@ class ClassicGroups:
 
     def on_time(self, group: ClassicGroup) -> None:
         """A deadline may have passed."""
-        self._finish(group, protocol.on_time(group, self._context.limits, self._context.now()))
+        self._perform(group, protocol.on_time(group, self._context.limits, self._context.now()))
 
     # Effects.
-
-    def _finish(self, group: ClassicGroup, effects: Sequence[Effect]) -> None:
-        self._perform(group, effects)
-        self._on_changed(group.group_id)
 
     def _perform(self, group: ClassicGroup, effects: Sequence[Effect]) -> None:
         for effect in effects:
@@ -152,9 +149,9 @@ class ClassicGroups:
                     group.group_id,
                     error.name,
                 )
-            self._finish(
-                group, protocol.stored(group, effect, error, context.limits, context.now())
-            )
+            effects = protocol.stored(group, effect, error, context.limits, context.now())
+            self._perform(group, effects)
+            self._on_changed(group.group_id)
 
         wall_ms = context.clock.now_ms()
         self._log.append([group_record(group.group_id, effect.value, wall_ms)], stored)

@@ -7,10 +7,9 @@ from typing import Any
 from odradek.broker.handlers.shared.handler import Context, Handler, Outcome, Reply
 from odradek.broker.handlers.shared.table import Api
 from odradek.broker.server.budget import Budget
-from odradek.broker.server.call import Call
+from odradek.broker.server.call import Call, LoadedApi
 from odradek.broker.server.connection import Connection
 from odradek.broker.server.dispatch import Dispatcher
-from odradek.broker.server.loaded_api import LoadedApi
 from odradek.broker.services import Services
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.decode_error import DecodeError

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
-from odradek.broker.coordinator_log.partition_writer import PartitionWriter
+from odradek.broker.coordinator_log.shard import PartitionWriter
 from odradek.broker.group.classic.events import Join, JoinResult, Sync
 from odradek.broker.group.classic.state import FIRST_JOIN_WAIT_MS, ClassicGroup
 from odradek.broker.group.consumer.topics import TopicDirectory

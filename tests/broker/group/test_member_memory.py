@@ -7,8 +7,7 @@ from functools import partial
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.broker.group.member_memory import MemberMemory
-from odradek.broker.group.pending_members import PendingMembers
+from odradek.broker.group.member_memory import MemberMemory, PendingMembers
 
 BUDGET = 1_000_000
 HOSTS = ("a", "b", "c")

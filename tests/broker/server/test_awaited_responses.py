@@ -16,9 +16,8 @@ import pytest
 from odradek.broker.handlers.shared.handler import Outcome, Reply
 from odradek.broker.handlers.shared.table import HANDLERS
 from odradek.broker.purgatory import Delayed
-from odradek.broker.server.call import Call
+from odradek.broker.server.call import Call, LoadedApi
 from odradek.broker.server.connection import Connection
-from odradek.broker.server.loaded_api import LoadedApi
 from odradek.broker.server.outcomes import Outcomes
 from odradek.controller.coordination.errors import ConnectionLoss
 from odradek.protocol.api_keys import ApiKey

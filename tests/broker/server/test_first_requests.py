@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from odradek.broker.handlers.shared.table import FIRST_REQUESTS, HANDLERS
-from odradek.broker.server.loaded_api import LoadedApi
+from odradek.broker.server.call import LoadedApi
 from odradek.protocol.messages.metadata import MetadataRequest
 from tests.support.node_here import NodeHere, node_here
 
