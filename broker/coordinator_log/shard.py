@@ -51,8 +51,8 @@ class Written(NamedTuple):
 
 
 class PartitionWriter:
-    """Appends to one partition of an internal topic, as long as this broker leads it without a break,
-    and waits until its replicas have the records."""
+    """Appends to one partition of an internal topic, as long as this broker leads it without a
+    break, and waits until its replicas have the records."""
 
     def __init__(self, partition: Partition, context: CoordinatorContext) -> None:
         self.partition = partition
