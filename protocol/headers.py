@@ -16,7 +16,7 @@ from typing import Final
 
 from odradek.protocol.api_keys import FIRST_FLEXIBLE_VERSION, ApiKey, is_flexible
 from odradek.protocol.decode_error import DecodeError
-from odradek.protocol.schema import INT16, INT32, STRING, field, message
+from odradek.protocol.schema import field, message
 from odradek.protocol.uvarint import skip_tags
 
 CLIENT_ID_POSITION: Final = 10
@@ -34,18 +34,18 @@ pack_request_head = struct.Struct(">hhi").pack
 class RequestHeader:
     """The versions are those of the header itself, not of the request after it."""
 
-    api_key: int = field(INT16, "0+")
-    version: int = field(INT16, "0+")
-    correlation_id: int = field(INT32, "0+")
+    api_key: int = field("int16", "0+")
+    version: int = field("int16", "0+")
+    correlation_id: int = field("int32", "0+")
     """Comes back in the response; responses of a connection keep the order of their requests."""
-    client_id: str | None = field(STRING, "1+", nullable="1+", default=None, flexible=False)
+    client_id: str | None = field("string", "1+", nullable="1+", default=None, flexible=False)
 
 
 @message(versions="0-1", flexible="1+")
 class ResponseHeader:
     """The versions are those of the header itself, not of the response after it."""
 
-    correlation_id: int = field(INT32, "0+")
+    correlation_id: int = field("int32", "0+")
 
 
 def request_header_version(api_key: int, version: int) -> int:

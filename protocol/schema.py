@@ -8,11 +8,13 @@ times cheaper than a dataclass.  Type checkers see a dataclass.
 
 How wire types and Python types go together:
 
-    BOOL      bool                      STRING   str
-    INT8..64  int  BYTES    bytes
-    FLOAT64   float                     UUID     uuid.UUID; ZERO_UUID where there is none
-    ArrayOf   list                      a class decorated with `nested`: an object of that class
-    RECORDS   decodes to a memoryview; encodes anything bytes-like or a file slice (see `compiler`)
+    bool         bool                   string   str
+    int8..64     int                    bytes    bytes
+    uint16       int                    uuid     uuid.UUID; ZERO_UUID where there is none
+    float64      float                  a class decorated with `nested`: an object of that class
+    [type]       list
+    records      decodes to a memoryview; encodes anything bytes-like or a file slice (see
+                 `compiler`)
 
 Null is None.  A version that lacks a field decodes to its default and does not encode it.  A
 *tagged* structure that is not nullable is None where its tag is absent, which is how the wire
@@ -26,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Final, NamedTuple, TypeVar, dataclass_transform
+from typing import Any, Final, Literal, NamedTuple, TypeVar, dataclass_transform
 from uuid import UUID as Uuid
 
 from odradek.protocol.generated import compile_function
@@ -84,17 +86,37 @@ class Primitive:
         return self.name
 
 
-BOOL: Final = Primitive("BOOL", "?", 1)
-INT8: Final = Primitive("INT8", "b", 1)
-INT16: Final = Primitive("INT16", "h", 2)
-UINT16: Final = Primitive("UINT16", "H", 2)
-INT32: Final = Primitive("INT32", "i", 4)
-INT64: Final = Primitive("INT64", "q", 8)
-FLOAT64: Final = Primitive("FLOAT64", "d", 8)
-UUID: Final = Primitive("UUID", "16s", 16)
-STRING: Final = Primitive("STRING")
-BYTES: Final = Primitive("BYTES")
-RECORDS: Final = Primitive("RECORDS")
+BOOL: Final = Primitive("bool", "?", 1)
+INT8: Final = Primitive("int8", "b", 1)
+INT16: Final = Primitive("int16", "h", 2)
+UINT16: Final = Primitive("uint16", "H", 2)
+INT32: Final = Primitive("int32", "i", 4)
+INT64: Final = Primitive("int64", "q", 8)
+FLOAT64: Final = Primitive("float64", "d", 8)
+UUID: Final = Primitive("uuid", "16s", 16)
+STRING: Final = Primitive("string")
+BYTES: Final = Primitive("bytes")
+RECORDS: Final = Primitive("records")
+
+TypeName = Literal[
+    "bool",
+    "int8",
+    "int16",
+    "uint16",
+    "int32",
+    "int64",
+    "float64",
+    "uuid",
+    "string",
+    "bytes",
+    "records",
+]
+"""A primitive in a declaration, by the name that Kafka's declarations have for it."""
+
+_BY_NAME: Final = {
+    each.name: each
+    for each in (BOOL, INT8, INT16, UINT16, INT32, INT64, FLOAT64, UUID, STRING, BYTES, RECORDS)
+}
 
 
 class ArrayOf:
@@ -154,7 +176,7 @@ class Field:
 
 
 def field(
-    type: FieldType,
+    type_: TypeName | type | list[TypeName | type],
     versions: str,
     *,
     nullable: str = "none",
@@ -164,6 +186,7 @@ def field(
 ) -> Any:
     """Declare a field.
 
+    type_      a list has the type of its elements
     versions   that carry it: "3+", "0-2", "4"
     nullable   versions in which it may be None
     tag        its number, for a field of the tagged section
@@ -171,7 +194,13 @@ def field(
                is new for each value
     flexible   False keeps the old string encoding in flexible versions
     """
-    return Field(type, parse_versions(versions), parse_versions(nullable), tag, default, flexible)
+    declared = ArrayOf(_declared(type_[0])) if isinstance(type_, list) else _declared(type_)
+    bounds = parse_versions(versions), parse_versions(nullable)
+    return Field(declared, *bounds, tag, default, flexible)
+
+
+def _declared(type_: TypeName | type) -> Primitive | type:
+    return type_ if isinstance(type_, type) else _BY_NAME[type_]
 
 
 class Schema:

@@ -8,18 +8,18 @@ Source: kafka.apache.org/protocol, AddOffsetsToTxn.
 
 from __future__ import annotations
 
-from odradek.protocol.schema import INT16, INT32, INT64, STRING, field, message
+from odradek.protocol.schema import field, message
 
 
 @message(api_key=25, versions="0-4", flexible="3+")
 class AddOffsetsToTxnRequest:
-    transactional_id: str = field(STRING, "0+")
-    producer_id: int = field(INT64, "0+")
-    producer_epoch: int = field(INT16, "0+")
-    group_id: str = field(STRING, "0+")
+    transactional_id: str = field("string", "0+")
+    producer_id: int = field("int64", "0+")
+    producer_epoch: int = field("int16", "0+")
+    group_id: str = field("string", "0+")
 
 
 @message(api_key=25, versions="0-4", flexible="3+")
 class AddOffsetsToTxnResponse:
-    throttle_time_ms: int = field(INT32, "0+", default=0)
-    error_code: int = field(INT16, "0+")
+    throttle_time_ms: int = field("int32", "0+", default=0)
+    error_code: int = field("int16", "0+")

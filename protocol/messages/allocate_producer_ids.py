@@ -7,19 +7,19 @@ Source: kafka.apache.org/protocol, AllocateProducerIds.
 
 from __future__ import annotations
 
-from odradek.protocol.schema import INT16, INT32, INT64, field, message
+from odradek.protocol.schema import field, message
 
 
 @message(api_key=67, versions="0", flexible="0+")
 class AllocateProducerIdsRequest:
-    broker_id: int = field(INT32, "0+")
-    broker_epoch: int = field(INT64, "0+", default=-1)
+    broker_id: int = field("int32", "0+")
+    broker_epoch: int = field("int64", "0+", default=-1)
     """Rises with each registration of the broker; -1 if unknown (KIP-380)."""
 
 
 @message(api_key=67, versions="0", flexible="0+")
 class AllocateProducerIdsResponse:
-    throttle_time_ms: int = field(INT32, "0+", default=0)
-    error_code: int = field(INT16, "0+")
-    producer_id_start: int = field(INT64, "0+")
-    producer_id_len: int = field(INT32, "0+")
+    throttle_time_ms: int = field("int32", "0+", default=0)
+    error_code: int = field("int16", "0+")
+    producer_id_start: int = field("int64", "0+")
+    producer_id_len: int = field("int32", "0+")

@@ -9,48 +9,46 @@ Source: kafka.apache.org/protocol, AlterPartitionReassignments.
 
 from __future__ import annotations
 
-from odradek.protocol.schema import BOOL, INT16, INT32, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import field, message, nested
 
 
 @nested
 class ReassignablePartition:
-    partition_index: int = field(INT32, "0+")
-    replicas: list[int] | None = field(ArrayOf(INT32), "0+", nullable="0+", default=None)
+    partition_index: int = field("int32", "0+")
+    replicas: list[int] | None = field(["int32"], "0+", nullable="0+", default=None)
     """None cancels."""
 
 
 @nested
 class ReassignableTopic:
-    name: str = field(STRING, "0+")
-    partitions: list[ReassignablePartition] = field(ArrayOf(ReassignablePartition), "0+")
+    name: str = field("string", "0+")
+    partitions: list[ReassignablePartition] = field([ReassignablePartition], "0+")
 
 
 @message(api_key=45, versions="0-1", flexible="0+")
 class AlterPartitionReassignmentsRequest:
-    timeout_ms: int = field(INT32, "0+", default=60000)
-    allow_replication_factor_change: bool = field(BOOL, "1+", default=True)
-    topics: list[ReassignableTopic] = field(ArrayOf(ReassignableTopic), "0+")
+    timeout_ms: int = field("int32", "0+", default=60000)
+    allow_replication_factor_change: bool = field("bool", "1+", default=True)
+    topics: list[ReassignableTopic] = field([ReassignableTopic], "0+")
 
 
 @nested
 class ReassignablePartitionResponse:
-    partition_index: int = field(INT32, "0+")
-    error_code: int = field(INT16, "0+")
-    error_message: str | None = field(STRING, "0+", nullable="0+")
+    partition_index: int = field("int32", "0+")
+    error_code: int = field("int16", "0+")
+    error_message: str | None = field("string", "0+", nullable="0+")
 
 
 @nested
 class ReassignableTopicResponse:
-    name: str = field(STRING, "0+")
-    partitions: list[ReassignablePartitionResponse] = field(
-        ArrayOf(ReassignablePartitionResponse), "0+"
-    )
+    name: str = field("string", "0+")
+    partitions: list[ReassignablePartitionResponse] = field([ReassignablePartitionResponse], "0+")
 
 
 @message(api_key=45, versions="0-1", flexible="0+")
 class AlterPartitionReassignmentsResponse:
-    throttle_time_ms: int = field(INT32, "0+", default=0)
-    allow_replication_factor_change: bool = field(BOOL, "1+", default=True)
-    error_code: int = field(INT16, "0+")
-    error_message: str | None = field(STRING, "0+", nullable="0+")
-    responses: list[ReassignableTopicResponse] = field(ArrayOf(ReassignableTopicResponse), "0+")
+    throttle_time_ms: int = field("int32", "0+", default=0)
+    allow_replication_factor_change: bool = field("bool", "1+", default=True)
+    error_code: int = field("int16", "0+")
+    error_message: str | None = field("string", "0+", nullable="0+")
+    responses: list[ReassignableTopicResponse] = field([ReassignableTopicResponse], "0+")

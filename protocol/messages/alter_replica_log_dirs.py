@@ -9,43 +9,41 @@ Source: kafka.apache.org/protocol, AlterReplicaLogDirs.
 
 from __future__ import annotations
 
-from odradek.protocol.schema import INT16, INT32, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import field, message, nested
 
 
 @nested
 class AlterReplicaLogDirTopic:
-    name: str = field(STRING, "0+")
-    partitions: list[int] = field(ArrayOf(INT32), "0+")
+    name: str = field("string", "0+")
+    partitions: list[int] = field(["int32"], "0+")
 
 
 @nested
 class AlterReplicaLogDir:
-    path: str = field(STRING, "0+")
-    topics: list[AlterReplicaLogDirTopic] = field(ArrayOf(AlterReplicaLogDirTopic), "0+")
+    path: str = field("string", "0+")
+    topics: list[AlterReplicaLogDirTopic] = field([AlterReplicaLogDirTopic], "0+")
 
 
 @message(api_key=34, versions="0-2", flexible="2+")
 class AlterReplicaLogDirsRequest:
-    dirs: list[AlterReplicaLogDir] = field(ArrayOf(AlterReplicaLogDir), "0+")
+    dirs: list[AlterReplicaLogDir] = field([AlterReplicaLogDir], "0+")
 
 
 @nested
 class AlterReplicaLogDirPartitionResult:
-    partition_index: int = field(INT32, "0+")
-    error_code: int = field(INT16, "0+")
+    partition_index: int = field("int32", "0+")
+    error_code: int = field("int16", "0+")
 
 
 @nested
 class AlterReplicaLogDirTopicResult:
-    topic_name: str = field(STRING, "0+")
+    topic_name: str = field("string", "0+")
     partitions: list[AlterReplicaLogDirPartitionResult] = field(
-        ArrayOf(AlterReplicaLogDirPartitionResult), "0+"
+        [AlterReplicaLogDirPartitionResult], "0+"
     )
 
 
 @message(api_key=34, versions="0-2", flexible="2+")
 class AlterReplicaLogDirsResponse:
-    throttle_time_ms: int = field(INT32, "0+", default=0)
-    results: list[AlterReplicaLogDirTopicResult] = field(
-        ArrayOf(AlterReplicaLogDirTopicResult), "0+"
-    )
+    throttle_time_ms: int = field("int32", "0+", default=0)
+    results: list[AlterReplicaLogDirTopicResult] = field([AlterReplicaLogDirTopicResult], "0+")

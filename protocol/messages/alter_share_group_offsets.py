@@ -9,62 +9,52 @@ from __future__ import annotations
 
 from uuid import UUID as Uuid
 
-from odradek.protocol.schema import (
-    INT16,
-    INT32,
-    INT64,
-    STRING,
-    UUID,
-    ArrayOf,
-    field,
-    message,
-    nested,
-)
+from odradek.protocol.schema import field, message, nested
 
 
 @nested
 class AlterShareGroupOffsetsRequestPartition:
-    partition_index: int = field(INT32, "0+")
-    start_offset: int = field(INT64, "0+")
+    partition_index: int = field("int32", "0+")
+    start_offset: int = field("int64", "0+")
 
 
 @nested
 class AlterShareGroupOffsetsRequestTopic:
-    topic_name: str = field(STRING, "0+")
+    topic_name: str = field("string", "0+")
     partitions: list[AlterShareGroupOffsetsRequestPartition] = field(
-        ArrayOf(AlterShareGroupOffsetsRequestPartition), "0+"
+        [AlterShareGroupOffsetsRequestPartition], "0+"
     )
 
 
 @message(api_key=91, versions="0", flexible="0+")
 class AlterShareGroupOffsetsRequest:
-    group_id: str = field(STRING, "0+")
+    group_id: str = field("string", "0+")
     topics: list[AlterShareGroupOffsetsRequestTopic] = field(
-        ArrayOf(AlterShareGroupOffsetsRequestTopic), "0+"
+        [AlterShareGroupOffsetsRequestTopic], "0+"
     )
 
 
 @nested
 class AlterShareGroupOffsetsResponsePartition:
-    partition_index: int = field(INT32, "0+")
-    error_code: int = field(INT16, "0+")
-    error_message: str | None = field(STRING, "0+", nullable="0+", default=None)
+    partition_index: int = field("int32", "0+")
+    error_code: int = field("int16", "0+")
+    error_message: str | None = field("string", "0+", nullable="0+", default=None)
 
 
 @nested
 class AlterShareGroupOffsetsResponseTopic:
-    topic_name: str = field(STRING, "0+")
-    topic_id: Uuid = field(UUID, "0+")
+    topic_name: str = field("string", "0+")
+    topic_id: Uuid = field("uuid", "0+")
     partitions: list[AlterShareGroupOffsetsResponsePartition] = field(
-        ArrayOf(AlterShareGroupOffsetsResponsePartition), "0+"
+        [AlterShareGroupOffsetsResponsePartition], "0+"
     )
 
 
 @message(api_key=91, versions="0", flexible="0+")
 class AlterShareGroupOffsetsResponse:
-    throttle_time_ms: int = field(INT32, "0+", default=0)
-    error_code: int = field(INT16, "0+")
-    error_message: str | None = field(STRING, "0+", nullable="0+", default=None)
+    throttle_time_ms: int = field("int32", "0+", default=0)
+    error_code: int = field("int16", "0+")
+    error_message: str | None = field("string", "0+", nullable="0+", default=None)
     responses: list[AlterShareGroupOffsetsResponseTopic] = field(
-        ArrayOf(AlterShareGroupOffsetsResponseTopic), "0+"
+        [AlterShareGroupOffsetsResponseTopic], "0+"
     )

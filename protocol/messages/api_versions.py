@@ -12,57 +12,47 @@ Source: kafka.apache.org/protocol, ApiVersions.
 
 from __future__ import annotations
 
-from odradek.protocol.schema import (
-    BOOL,
-    INT16,
-    INT32,
-    INT64,
-    STRING,
-    ArrayOf,
-    field,
-    message,
-    nested,
-)
+from odradek.protocol.schema import field, message, nested
 
 
 @message(api_key=18, versions="0-4", flexible="3+")
 class ApiVersionsRequest:
-    client_software_name: str = field(STRING, "3+", default="")
-    client_software_version: str = field(STRING, "3+", default="")
+    client_software_name: str = field("string", "3+", default="")
+    client_software_version: str = field("string", "3+", default="")
 
 
 @nested
 class ApiVersion:
-    api_key: int = field(INT16, "0+")
-    min_version: int = field(INT16, "0+")
-    max_version: int = field(INT16, "0+")
+    api_key: int = field("int16", "0+")
+    min_version: int = field("int16", "0+")
+    max_version: int = field("int16", "0+")
 
 
 @nested
 class SupportedFeatureKey:
-    name: str = field(STRING, "0+")
-    min_version: int = field(INT16, "0+")
-    max_version: int = field(INT16, "0+")
+    name: str = field("string", "0+")
+    min_version: int = field("int16", "0+")
+    max_version: int = field("int16", "0+")
 
 
 @nested
 class FinalizedFeatureKey:
-    name: str = field(STRING, "0+")
-    max_version_level: int = field(INT16, "0+")
-    min_version_level: int = field(INT16, "0+")
+    name: str = field("string", "0+")
+    max_version_level: int = field("int16", "0+")
+    min_version_level: int = field("int16", "0+")
 
 
 @message(api_key=18, versions="0-4", flexible="3+")
 class ApiVersionsResponse:
-    error_code: int = field(INT16, "0+")
-    api_keys: list[ApiVersion] = field(ArrayOf(ApiVersion), "0+")
-    throttle_time_ms: int = field(INT32, "1+", default=0)
+    error_code: int = field("int16", "0+")
+    api_keys: list[ApiVersion] = field([ApiVersion], "0+")
+    throttle_time_ms: int = field("int32", "1+", default=0)
     supported_features: list[SupportedFeatureKey] = field(
-        ArrayOf(SupportedFeatureKey), "3+", tag=0, default=[]
+        [SupportedFeatureKey], "3+", tag=0, default=[]
     )
-    finalized_features_epoch: int = field(INT64, "3+", tag=1, default=-1)
+    finalized_features_epoch: int = field("int64", "3+", tag=1, default=-1)
     """-1 if unknown."""
     finalized_features: list[FinalizedFeatureKey] = field(
-        ArrayOf(FinalizedFeatureKey), "3+", tag=2, default=[]
+        [FinalizedFeatureKey], "3+", tag=2, default=[]
     )
-    zk_migration_ready: bool = field(BOOL, "3+", tag=3, default=False)
+    zk_migration_ready: bool = field("bool", "3+", tag=3, default=False)

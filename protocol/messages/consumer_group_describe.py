@@ -11,69 +11,58 @@ from __future__ import annotations
 
 from uuid import UUID as Uuid
 
-from odradek.protocol.schema import (
-    BOOL,
-    INT8,
-    INT16,
-    INT32,
-    STRING,
-    UUID,
-    ArrayOf,
-    field,
-    message,
-    nested,
-)
+from odradek.protocol.schema import field, message, nested
 
 
 @message(api_key=69, versions="0-1", flexible="0+")
 class ConsumerGroupDescribeRequest:
-    group_ids: list[str] = field(ArrayOf(STRING), "0+")
-    include_authorized_operations: bool = field(BOOL, "0+")
+    group_ids: list[str] = field(["string"], "0+")
+    include_authorized_operations: bool = field("bool", "0+")
 
 
 @nested
 class TopicPartitions:
-    topic_id: Uuid = field(UUID, "0+")
-    topic_name: str = field(STRING, "0+")
-    partitions: list[int] = field(ArrayOf(INT32), "0+")
+    topic_id: Uuid = field("uuid", "0+")
+    topic_name: str = field("string", "0+")
+    partitions: list[int] = field(["int32"], "0+")
 
 
 @nested
 class Assignment:
-    topic_partitions: list[TopicPartitions] = field(ArrayOf(TopicPartitions), "0+")
+    topic_partitions: list[TopicPartitions] = field([TopicPartitions], "0+")
 
 
 @nested
 class Member:
-    member_id: str = field(STRING, "0+")
-    instance_id: str | None = field(STRING, "0+", nullable="0+", default=None)
-    rack_id: str | None = field(STRING, "0+", nullable="0+", default=None)
-    member_epoch: int = field(INT32, "0+")
-    client_id: str = field(STRING, "0+")
-    client_host: str = field(STRING, "0+")
-    subscribed_topic_names: list[str] = field(ArrayOf(STRING), "0+")
-    subscribed_topic_regex: str | None = field(STRING, "0+", nullable="0+", default=None)
+    member_id: str = field("string", "0+")
+    instance_id: str | None = field("string", "0+", nullable="0+", default=None)
+    rack_id: str | None = field("string", "0+", nullable="0+", default=None)
+    member_epoch: int = field("int32", "0+")
+    client_id: str = field("string", "0+")
+    client_host: str = field("string", "0+")
+    subscribed_topic_names: list[str] = field(["string"], "0+")
+    subscribed_topic_regex: str | None = field("string", "0+", nullable="0+", default=None)
     assignment: Assignment = field(Assignment, "0+")
     target_assignment: Assignment = field(Assignment, "0+")
-    member_type: int = field(INT8, "1+", default=-1)
+    member_type: int = field("int8", "1+", default=-1)
     """-1 unknown, 0 classic, 1 consumer."""
 
 
 @nested
 class DescribedGroup:
-    error_code: int = field(INT16, "0+")
-    error_message: str | None = field(STRING, "0+", nullable="0+", default=None)
-    group_id: str = field(STRING, "0+")
-    group_state: str = field(STRING, "0+")
-    group_epoch: int = field(INT32, "0+")
-    assignment_epoch: int = field(INT32, "0+")
-    assignor_name: str = field(STRING, "0+")
-    members: list[Member] = field(ArrayOf(Member), "0+")
-    authorized_operations: int = field(INT32, "0+", default=-2147483648)
+    error_code: int = field("int16", "0+")
+    error_message: str | None = field("string", "0+", nullable="0+", default=None)
+    group_id: str = field("string", "0+")
+    group_state: str = field("string", "0+")
+    group_epoch: int = field("int32", "0+")
+    assignment_epoch: int = field("int32", "0+")
+    assignor_name: str = field("string", "0+")
+    members: list[Member] = field([Member], "0+")
+    authorized_operations: int = field("int32", "0+", default=-2147483648)
     """Bit set of 1 << AclOperation; -2147483648 when it was not asked for."""
 
 
 @message(api_key=69, versions="0-1", flexible="0+")
 class ConsumerGroupDescribeResponse:
-    throttle_time_ms: int = field(INT32, "0+", default=0)
-    groups: list[DescribedGroup] = field(ArrayOf(DescribedGroup), "0+")
+    throttle_time_ms: int = field("int32", "0+", default=0)
+    groups: list[DescribedGroup] = field([DescribedGroup], "0+")

@@ -12,24 +12,24 @@ Source: kafka.apache.org/protocol, ControlledShutdown.
 
 from __future__ import annotations
 
-from odradek.protocol.schema import INT16, INT32, INT64, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import field, message, nested
 
 
 @message(api_key=7, versions="0-3", flexible="3+")
 class ControlledShutdownRequest:
-    broker_id: int = field(INT32, "0+")
-    broker_epoch: int = field(INT64, "2+", default=-1)
+    broker_id: int = field("int32", "0+")
+    broker_epoch: int = field("int64", "2+", default=-1)
     """Rises with each registration of the broker; -1 if unknown (KIP-380)."""
 
 
 @nested
 class RemainingPartition:
-    topic_name: str = field(STRING, "0+")
-    partition_index: int = field(INT32, "0+")
+    topic_name: str = field("string", "0+")
+    partition_index: int = field("int32", "0+")
 
 
 @message(api_key=7, versions="0-3", flexible="3+")
 class ControlledShutdownResponse:
-    error_code: int = field(INT16, "0+")
-    remaining_partitions: list[RemainingPartition] = field(ArrayOf(RemainingPartition), "0+")
+    error_code: int = field("int16", "0+")
+    remaining_partitions: list[RemainingPartition] = field([RemainingPartition], "0+")
     """What the broker still leads."""

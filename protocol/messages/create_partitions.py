@@ -10,40 +10,40 @@ Source: kafka.apache.org/protocol, CreatePartitions.
 
 from __future__ import annotations
 
-from odradek.protocol.schema import BOOL, INT16, INT32, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import field, message, nested
 
 
 @nested
 class CreatePartitionsAssignment:
-    broker_ids: list[int] = field(ArrayOf(INT32), "0+")
+    broker_ids: list[int] = field(["int32"], "0+")
 
 
 @nested
 class CreatePartitionsTopic:
-    name: str = field(STRING, "0+")
-    count: int = field(INT32, "0+")
+    name: str = field("string", "0+")
+    count: int = field("int32", "0+")
     """The new number, old partitions included."""
     assignments: list[CreatePartitionsAssignment] | None = field(
-        ArrayOf(CreatePartitionsAssignment), "0+", nullable="0+"
+        [CreatePartitionsAssignment], "0+", nullable="0+"
     )
     """Replicas of the new partitions only; None lets the broker place them."""
 
 
 @message(api_key=37, versions="0-3", flexible="2+")
 class CreatePartitionsRequest:
-    topics: list[CreatePartitionsTopic] = field(ArrayOf(CreatePartitionsTopic), "0+")
-    timeout_ms: int = field(INT32, "0+")
-    validate_only: bool = field(BOOL, "0+")
+    topics: list[CreatePartitionsTopic] = field([CreatePartitionsTopic], "0+")
+    timeout_ms: int = field("int32", "0+")
+    validate_only: bool = field("bool", "0+")
 
 
 @nested
 class CreatePartitionsTopicResult:
-    name: str = field(STRING, "0+")
-    error_code: int = field(INT16, "0+")
-    error_message: str | None = field(STRING, "0+", nullable="0+", default=None)
+    name: str = field("string", "0+")
+    error_code: int = field("int16", "0+")
+    error_message: str | None = field("string", "0+", nullable="0+", default=None)
 
 
 @message(api_key=37, versions="0-3", flexible="2+")
 class CreatePartitionsResponse:
-    throttle_time_ms: int = field(INT32, "0+", default=0)
-    results: list[CreatePartitionsTopicResult] = field(ArrayOf(CreatePartitionsTopicResult), "0+")
+    throttle_time_ms: int = field("int32", "0+", default=0)
+    results: list[CreatePartitionsTopicResult] = field([CreatePartitionsTopicResult], "0+")

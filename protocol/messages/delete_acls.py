@@ -9,49 +9,49 @@ Source: kafka.apache.org/protocol, DeleteAcls.
 
 from __future__ import annotations
 
-from odradek.protocol.schema import INT8, INT16, INT32, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import field, message, nested
 
 
 @nested
 class DeleteAclsFilter:
-    resource_type_filter: int = field(INT8, "0+")
-    resource_name_filter: str | None = field(STRING, "0+", nullable="0+")
+    resource_type_filter: int = field("int8", "0+")
+    resource_name_filter: str | None = field("string", "0+", nullable="0+")
     """None matches any."""
-    pattern_type_filter: int = field(INT8, "1+", default=3)
-    principal_filter: str | None = field(STRING, "0+", nullable="0+")
+    pattern_type_filter: int = field("int8", "1+", default=3)
+    principal_filter: str | None = field("string", "0+", nullable="0+")
     """None matches any."""
-    host_filter: str | None = field(STRING, "0+", nullable="0+")
+    host_filter: str | None = field("string", "0+", nullable="0+")
     """None matches any."""
-    operation: int = field(INT8, "0+")
-    permission_type: int = field(INT8, "0+")
+    operation: int = field("int8", "0+")
+    permission_type: int = field("int8", "0+")
 
 
 @message(api_key=31, versions="0-3", flexible="2+")
 class DeleteAclsRequest:
-    filters: list[DeleteAclsFilter] = field(ArrayOf(DeleteAclsFilter), "0+")
+    filters: list[DeleteAclsFilter] = field([DeleteAclsFilter], "0+")
 
 
 @nested
 class DeleteAclsMatchingAcl:
-    error_code: int = field(INT16, "0+")
-    error_message: str | None = field(STRING, "0+", nullable="0+")
-    resource_type: int = field(INT8, "0+")
-    resource_name: str = field(STRING, "0+")
-    pattern_type: int = field(INT8, "1+", default=3)
-    principal: str = field(STRING, "0+")
-    host: str = field(STRING, "0+")
-    operation: int = field(INT8, "0+")
-    permission_type: int = field(INT8, "0+")
+    error_code: int = field("int16", "0+")
+    error_message: str | None = field("string", "0+", nullable="0+")
+    resource_type: int = field("int8", "0+")
+    resource_name: str = field("string", "0+")
+    pattern_type: int = field("int8", "1+", default=3)
+    principal: str = field("string", "0+")
+    host: str = field("string", "0+")
+    operation: int = field("int8", "0+")
+    permission_type: int = field("int8", "0+")
 
 
 @nested
 class DeleteAclsFilterResult:
-    error_code: int = field(INT16, "0+")
-    error_message: str | None = field(STRING, "0+", nullable="0+")
-    matching_acls: list[DeleteAclsMatchingAcl] = field(ArrayOf(DeleteAclsMatchingAcl), "0+")
+    error_code: int = field("int16", "0+")
+    error_message: str | None = field("string", "0+", nullable="0+")
+    matching_acls: list[DeleteAclsMatchingAcl] = field([DeleteAclsMatchingAcl], "0+")
 
 
 @message(api_key=31, versions="0-3", flexible="2+")
 class DeleteAclsResponse:
-    throttle_time_ms: int = field(INT32, "0+", default=0)
-    filter_results: list[DeleteAclsFilterResult] = field(ArrayOf(DeleteAclsFilterResult), "0+")
+    throttle_time_ms: int = field("int32", "0+", default=0)
+    filter_results: list[DeleteAclsFilterResult] = field([DeleteAclsFilterResult], "0+")

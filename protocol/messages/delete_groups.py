@@ -9,21 +9,21 @@ Source: kafka.apache.org/protocol, DeleteGroups.
 
 from __future__ import annotations
 
-from odradek.protocol.schema import INT16, INT32, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import field, message, nested
 
 
 @message(api_key=42, versions="0-2", flexible="2+")
 class DeleteGroupsRequest:
-    groups_names: list[str] = field(ArrayOf(STRING), "0+")
+    groups_names: list[str] = field(["string"], "0+")
 
 
 @nested
 class DeletableGroupResult:
-    group_id: str = field(STRING, "0+")
-    error_code: int = field(INT16, "0+")
+    group_id: str = field("string", "0+")
+    error_code: int = field("int16", "0+")
 
 
 @message(api_key=42, versions="0-2", flexible="2+")
 class DeleteGroupsResponse:
-    throttle_time_ms: int = field(INT32, "0+", default=0)
-    results: list[DeletableGroupResult] = field(ArrayOf(DeletableGroupResult), "0+")
+    throttle_time_ms: int = field("int32", "0+", default=0)
+    results: list[DeletableGroupResult] = field([DeletableGroupResult], "0+")

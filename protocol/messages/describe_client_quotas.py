@@ -9,57 +9,46 @@ Source: kafka.apache.org/protocol, DescribeClientQuotas.
 
 from __future__ import annotations
 
-from odradek.protocol.schema import (
-    BOOL,
-    FLOAT64,
-    INT8,
-    INT16,
-    INT32,
-    STRING,
-    ArrayOf,
-    field,
-    message,
-    nested,
-)
+from odradek.protocol.schema import field, message, nested
 
 
 @nested
 class ComponentData:
-    entity_type: str = field(STRING, "0+")
-    match_type: int = field(INT8, "0+")
+    entity_type: str = field("string", "0+")
+    match_type: int = field("int8", "0+")
     """0 this name, 1 the default, 2 any."""
-    match: str | None = field(STRING, "0+", nullable="0+")
+    match: str | None = field("string", "0+", nullable="0+")
 
 
 @message(api_key=48, versions="0-1", flexible="1+")
 class DescribeClientQuotasRequest:
-    components: list[ComponentData] = field(ArrayOf(ComponentData), "0+")
-    strict: bool = field(BOOL, "0+")
+    components: list[ComponentData] = field([ComponentData], "0+")
+    strict: bool = field("bool", "0+")
     """Without entities that have further parts."""
 
 
 @nested
 class EntityData:
-    entity_type: str = field(STRING, "0+")
-    entity_name: str | None = field(STRING, "0+", nullable="0+")
+    entity_type: str = field("string", "0+")
+    entity_name: str | None = field("string", "0+", nullable="0+")
     """None for the default."""
 
 
 @nested
 class ValueData:
-    key: str = field(STRING, "0+")
-    value: float = field(FLOAT64, "0+")
+    key: str = field("string", "0+")
+    value: float = field("float64", "0+")
 
 
 @nested
 class EntryData:
-    entity: list[EntityData] = field(ArrayOf(EntityData), "0+")
-    values: list[ValueData] = field(ArrayOf(ValueData), "0+")
+    entity: list[EntityData] = field([EntityData], "0+")
+    values: list[ValueData] = field([ValueData], "0+")
 
 
 @message(api_key=48, versions="0-1", flexible="1+")
 class DescribeClientQuotasResponse:
-    throttle_time_ms: int = field(INT32, "0+", default=0)
-    error_code: int = field(INT16, "0+")
-    error_message: str | None = field(STRING, "0+", nullable="0+")
-    entries: list[EntryData] | None = field(ArrayOf(EntryData), "0+", nullable="0+")
+    throttle_time_ms: int = field("int32", "0+", default=0)
+    error_code: int = field("int16", "0+")
+    error_message: str | None = field("string", "0+", nullable="0+")
+    entries: list[EntryData] | None = field([EntryData], "0+", nullable="0+")

@@ -10,45 +10,35 @@ Source: kafka.apache.org/protocol, DescribeCluster.
 
 from __future__ import annotations
 
-from odradek.protocol.schema import (
-    BOOL,
-    INT8,
-    INT16,
-    INT32,
-    STRING,
-    ArrayOf,
-    field,
-    message,
-    nested,
-)
+from odradek.protocol.schema import field, message, nested
 
 
 @message(api_key=60, versions="0-2", flexible="0+")
 class DescribeClusterRequest:
-    include_cluster_authorized_operations: bool = field(BOOL, "0+")
-    endpoint_type: int = field(INT8, "1+", default=1)
+    include_cluster_authorized_operations: bool = field("bool", "0+")
+    endpoint_type: int = field("int8", "1+", default=1)
     """1 brokers, 2 controllers."""
-    include_fenced_brokers: bool = field(BOOL, "2+", default=False)
+    include_fenced_brokers: bool = field("bool", "2+", default=False)
 
 
 @nested
 class DescribeClusterBroker:
-    broker_id: int = field(INT32, "0+")
-    host: str = field(STRING, "0+")
-    port: int = field(INT32, "0+")
-    rack: str | None = field(STRING, "0+", nullable="0+", default=None)
-    is_fenced: bool = field(BOOL, "2+", default=False)
+    broker_id: int = field("int32", "0+")
+    host: str = field("string", "0+")
+    port: int = field("int32", "0+")
+    rack: str | None = field("string", "0+", nullable="0+", default=None)
+    is_fenced: bool = field("bool", "2+", default=False)
 
 
 @message(api_key=60, versions="0-2", flexible="0+")
 class DescribeClusterResponse:
-    throttle_time_ms: int = field(INT32, "0+", default=0)
-    error_code: int = field(INT16, "0+")
-    error_message: str | None = field(STRING, "0+", nullable="0+", default=None)
-    endpoint_type: int = field(INT8, "1+", default=1)
-    cluster_id: str = field(STRING, "0+")
-    controller_id: int = field(INT32, "0+", default=-1)
+    throttle_time_ms: int = field("int32", "0+", default=0)
+    error_code: int = field("int16", "0+")
+    error_message: str | None = field("string", "0+", nullable="0+", default=None)
+    endpoint_type: int = field("int8", "1+", default=1)
+    cluster_id: str = field("string", "0+")
+    controller_id: int = field("int32", "0+", default=-1)
     """-1 if there is none."""
-    brokers: list[DescribeClusterBroker] = field(ArrayOf(DescribeClusterBroker), "0+")
-    cluster_authorized_operations: int = field(INT32, "0+", default=-2147483648)
+    brokers: list[DescribeClusterBroker] = field([DescribeClusterBroker], "0+")
+    cluster_authorized_operations: int = field("int32", "0+", default=-2147483648)
     """Bit set of 1 << AclOperation; -2147483648 when it was not asked for."""

@@ -10,57 +10,45 @@ Source: kafka.apache.org/protocol, DescribeDelegationToken.
 
 from __future__ import annotations
 
-from odradek.protocol.schema import (
-    BYTES,
-    INT16,
-    INT32,
-    INT64,
-    STRING,
-    ArrayOf,
-    field,
-    message,
-    nested,
-)
+from odradek.protocol.schema import field, message, nested
 
 
 @nested
 class DescribeDelegationTokenOwner:
-    principal_type: str = field(STRING, "0+")
-    principal_name: str = field(STRING, "0+")
+    principal_type: str = field("string", "0+")
+    principal_name: str = field("string", "0+")
 
 
 @message(api_key=41, versions="0-3", flexible="2+")
 class DescribeDelegationTokenRequest:
     owners: list[DescribeDelegationTokenOwner] | None = field(
-        ArrayOf(DescribeDelegationTokenOwner), "0+", nullable="0+"
+        [DescribeDelegationTokenOwner], "0+", nullable="0+"
     )
     """None asks for all."""
 
 
 @nested
 class DescribedDelegationTokenRenewer:
-    principal_type: str = field(STRING, "0+")
-    principal_name: str = field(STRING, "0+")
+    principal_type: str = field("string", "0+")
+    principal_name: str = field("string", "0+")
 
 
 @nested
 class DescribedDelegationToken:
-    principal_type: str = field(STRING, "0+")
-    principal_name: str = field(STRING, "0+")
-    token_requester_principal_type: str = field(STRING, "3+", default="")
-    token_requester_principal_name: str = field(STRING, "3+", default="")
-    issue_timestamp_ms: int = field(INT64, "0+")
-    expiry_timestamp_ms: int = field(INT64, "0+")
-    max_timestamp_ms: int = field(INT64, "0+")
-    token_id: str = field(STRING, "0+")
-    hmac: bytes = field(BYTES, "0+")
-    renewers: list[DescribedDelegationTokenRenewer] = field(
-        ArrayOf(DescribedDelegationTokenRenewer), "0+"
-    )
+    principal_type: str = field("string", "0+")
+    principal_name: str = field("string", "0+")
+    token_requester_principal_type: str = field("string", "3+", default="")
+    token_requester_principal_name: str = field("string", "3+", default="")
+    issue_timestamp_ms: int = field("int64", "0+")
+    expiry_timestamp_ms: int = field("int64", "0+")
+    max_timestamp_ms: int = field("int64", "0+")
+    token_id: str = field("string", "0+")
+    hmac: bytes = field("bytes", "0+")
+    renewers: list[DescribedDelegationTokenRenewer] = field([DescribedDelegationTokenRenewer], "0+")
 
 
 @message(api_key=41, versions="0-3", flexible="2+")
 class DescribeDelegationTokenResponse:
-    error_code: int = field(INT16, "0+")
-    tokens: list[DescribedDelegationToken] = field(ArrayOf(DescribedDelegationToken), "0+")
-    throttle_time_ms: int = field(INT32, "0+", default=0)
+    error_code: int = field("int16", "0+")
+    tokens: list[DescribedDelegationToken] = field([DescribedDelegationToken], "0+")
+    throttle_time_ms: int = field("int32", "0+", default=0)

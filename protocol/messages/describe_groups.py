@@ -11,50 +11,40 @@ Source: kafka.apache.org/protocol, DescribeGroups.
 
 from __future__ import annotations
 
-from odradek.protocol.schema import (
-    BOOL,
-    BYTES,
-    INT16,
-    INT32,
-    STRING,
-    ArrayOf,
-    field,
-    message,
-    nested,
-)
+from odradek.protocol.schema import field, message, nested
 
 
 @message(api_key=15, versions="0-6", flexible="5+")
 class DescribeGroupsRequest:
-    groups: list[str] = field(ArrayOf(STRING), "0+")
-    include_authorized_operations: bool = field(BOOL, "3+", default=False)
+    groups: list[str] = field(["string"], "0+")
+    include_authorized_operations: bool = field("bool", "3+", default=False)
 
 
 @nested
 class DescribedGroupMember:
-    member_id: str = field(STRING, "0+")
-    group_instance_id: str | None = field(STRING, "4+", nullable="4+", default=None)
+    member_id: str = field("string", "0+")
+    group_instance_id: str | None = field("string", "4+", nullable="4+", default=None)
     """Id of a static member, which survives restarts; None for a dynamic one (KIP-345)."""
-    client_id: str = field(STRING, "0+")
-    client_host: str = field(STRING, "0+")
-    member_metadata: bytes = field(BYTES, "0+")
-    member_assignment: bytes = field(BYTES, "0+")
+    client_id: str = field("string", "0+")
+    client_host: str = field("string", "0+")
+    member_metadata: bytes = field("bytes", "0+")
+    member_assignment: bytes = field("bytes", "0+")
 
 
 @nested
 class DescribedGroup:
-    error_code: int = field(INT16, "0+")
-    error_message: str | None = field(STRING, "6+", nullable="6+", default=None)
-    group_id: str = field(STRING, "0+")
-    group_state: str = field(STRING, "0+")
-    protocol_type: str = field(STRING, "0+")
-    protocol_data: str = field(STRING, "0+")
-    members: list[DescribedGroupMember] = field(ArrayOf(DescribedGroupMember), "0+")
-    authorized_operations: int = field(INT32, "3+", default=-2147483648)
+    error_code: int = field("int16", "0+")
+    error_message: str | None = field("string", "6+", nullable="6+", default=None)
+    group_id: str = field("string", "0+")
+    group_state: str = field("string", "0+")
+    protocol_type: str = field("string", "0+")
+    protocol_data: str = field("string", "0+")
+    members: list[DescribedGroupMember] = field([DescribedGroupMember], "0+")
+    authorized_operations: int = field("int32", "3+", default=-2147483648)
     """Bit set of 1 << AclOperation; -2147483648 when it was not asked for."""
 
 
 @message(api_key=15, versions="0-6", flexible="5+")
 class DescribeGroupsResponse:
-    throttle_time_ms: int = field(INT32, "1+", default=0)
-    groups: list[DescribedGroup] = field(ArrayOf(DescribedGroup), "0+")
+    throttle_time_ms: int = field("int32", "1+", default=0)
+    groups: list[DescribedGroup] = field([DescribedGroup], "0+")

@@ -12,92 +12,76 @@ from __future__ import annotations
 
 from uuid import UUID as Uuid
 
-from odradek.protocol.schema import (
-    INT16,
-    INT32,
-    INT64,
-    STRING,
-    UINT16,
-    UUID,
-    ZERO_UUID,
-    ArrayOf,
-    field,
-    message,
-    nested,
-)
+from odradek.protocol.schema import ZERO_UUID, field, message, nested
 
 
 @nested
 class DescribeQuorumRequestPartitionData:
-    partition_index: int = field(INT32, "0+")
+    partition_index: int = field("int32", "0+")
 
 
 @nested
 class DescribeQuorumRequestTopicData:
-    topic_name: str = field(STRING, "0+")
+    topic_name: str = field("string", "0+")
     partitions: list[DescribeQuorumRequestPartitionData] = field(
-        ArrayOf(DescribeQuorumRequestPartitionData), "0+"
+        [DescribeQuorumRequestPartitionData], "0+"
     )
 
 
 @message(api_key=55, versions="0-2", flexible="0+")
 class DescribeQuorumRequest:
-    topics: list[DescribeQuorumRequestTopicData] = field(
-        ArrayOf(DescribeQuorumRequestTopicData), "0+"
-    )
+    topics: list[DescribeQuorumRequestTopicData] = field([DescribeQuorumRequestTopicData], "0+")
 
 
 @nested
 class ReplicaState:
-    replica_id: int = field(INT32, "0+")
-    replica_directory_id: Uuid = field(UUID, "2+", default=ZERO_UUID)
-    log_end_offset: int = field(INT64, "0+")
+    replica_id: int = field("int32", "0+")
+    replica_directory_id: Uuid = field("uuid", "2+", default=ZERO_UUID)
+    log_end_offset: int = field("int64", "0+")
     """-1 if it is unknown."""
-    last_fetch_timestamp_ms: int = field(INT64, "1+", default=-1)
+    last_fetch_timestamp_ms: int = field("int64", "1+", default=-1)
     """-1 if it is unknown, and for the leader."""
-    last_caught_up_timestamp_ms: int = field(INT64, "1+", default=-1)
+    last_caught_up_timestamp_ms: int = field("int64", "1+", default=-1)
     """-1 if it is unknown."""
 
 
 @nested
 class DescribeQuorumResponsePartitionData:
-    partition_index: int = field(INT32, "0+")
-    error_code: int = field(INT16, "0+")
-    error_message: str | None = field(STRING, "2+", nullable="2+", default=None)
-    leader_id: int = field(INT32, "0+")
+    partition_index: int = field("int32", "0+")
+    error_code: int = field("int16", "0+")
+    error_message: str | None = field("string", "2+", nullable="2+", default=None)
+    leader_id: int = field("int32", "0+")
     """-1 if it is unknown."""
-    leader_epoch: int = field(INT32, "0+")
-    high_watermark: int = field(INT64, "0+")
-    current_voters: list[ReplicaState] = field(ArrayOf(ReplicaState), "0+")
-    observers: list[ReplicaState] = field(ArrayOf(ReplicaState), "0+")
+    leader_epoch: int = field("int32", "0+")
+    high_watermark: int = field("int64", "0+")
+    current_voters: list[ReplicaState] = field([ReplicaState], "0+")
+    observers: list[ReplicaState] = field([ReplicaState], "0+")
 
 
 @nested
 class DescribeQuorumResponseTopicData:
-    topic_name: str = field(STRING, "0+")
+    topic_name: str = field("string", "0+")
     partitions: list[DescribeQuorumResponsePartitionData] = field(
-        ArrayOf(DescribeQuorumResponsePartitionData), "0+"
+        [DescribeQuorumResponsePartitionData], "0+"
     )
 
 
 @nested
 class DescribeQuorumListener:
-    name: str = field(STRING, "2+")
-    host: str = field(STRING, "2+")
-    port: int = field(UINT16, "2+")
+    name: str = field("string", "2+")
+    host: str = field("string", "2+")
+    port: int = field("uint16", "2+")
 
 
 @nested
 class DescribeQuorumNode:
-    node_id: int = field(INT32, "2+")
-    listeners: list[DescribeQuorumListener] = field(ArrayOf(DescribeQuorumListener), "2+")
+    node_id: int = field("int32", "2+")
+    listeners: list[DescribeQuorumListener] = field([DescribeQuorumListener], "2+")
 
 
 @message(api_key=55, versions="0-2", flexible="0+")
 class DescribeQuorumResponse:
-    error_code: int = field(INT16, "0+")
-    error_message: str | None = field(STRING, "2+", nullable="2+", default=None)
-    topics: list[DescribeQuorumResponseTopicData] = field(
-        ArrayOf(DescribeQuorumResponseTopicData), "0+"
-    )
-    nodes: list[DescribeQuorumNode] = field(ArrayOf(DescribeQuorumNode), "2+", default=[])
+    error_code: int = field("int16", "0+")
+    error_message: str | None = field("string", "2+", nullable="2+", default=None)
+    topics: list[DescribeQuorumResponseTopicData] = field([DescribeQuorumResponseTopicData], "0+")
+    nodes: list[DescribeQuorumNode] = field([DescribeQuorumNode], "2+", default=[])

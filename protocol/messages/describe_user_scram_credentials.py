@@ -8,40 +8,40 @@ Source: kafka.apache.org/protocol, DescribeUserScramCredentials.
 
 from __future__ import annotations
 
-from odradek.protocol.schema import INT8, INT16, INT32, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import field, message, nested
 
 
 @nested
 class UserName:
-    name: str = field(STRING, "0+")
+    name: str = field("string", "0+")
 
 
 @message(api_key=50, versions="0", flexible="0+")
 class DescribeUserScramCredentialsRequest:
-    users: list[UserName] | None = field(ArrayOf(UserName), "0+", nullable="0+")
+    users: list[UserName] | None = field([UserName], "0+", nullable="0+")
     """None or empty asks for all."""
 
 
 @nested
 class CredentialInfo:
-    mechanism: int = field(INT8, "0+")
+    mechanism: int = field("int8", "0+")
     """1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
-    iterations: int = field(INT32, "0+")
+    iterations: int = field("int32", "0+")
 
 
 @nested
 class DescribeUserScramCredentialsResult:
-    user: str = field(STRING, "0+")
-    error_code: int = field(INT16, "0+")
-    error_message: str | None = field(STRING, "0+", nullable="0+")
-    credential_infos: list[CredentialInfo] = field(ArrayOf(CredentialInfo), "0+")
+    user: str = field("string", "0+")
+    error_code: int = field("int16", "0+")
+    error_message: str | None = field("string", "0+", nullable="0+")
+    credential_infos: list[CredentialInfo] = field([CredentialInfo], "0+")
 
 
 @message(api_key=50, versions="0", flexible="0+")
 class DescribeUserScramCredentialsResponse:
-    throttle_time_ms: int = field(INT32, "0+", default=0)
-    error_code: int = field(INT16, "0+")
-    error_message: str | None = field(STRING, "0+", nullable="0+")
+    throttle_time_ms: int = field("int32", "0+", default=0)
+    error_code: int = field("int16", "0+")
+    error_message: str | None = field("string", "0+", nullable="0+")
     results: list[DescribeUserScramCredentialsResult] = field(
-        ArrayOf(DescribeUserScramCredentialsResult), "0+"
+        [DescribeUserScramCredentialsResult], "0+"
     )

@@ -9,20 +9,20 @@ Source: kafka.apache.org/protocol, EndTxn.
 
 from __future__ import annotations
 
-from odradek.protocol.schema import BOOL, INT16, INT32, INT64, STRING, field, message
+from odradek.protocol.schema import field, message
 
 
 @message(api_key=26, versions="0-5", flexible="3+")
 class EndTxnRequest:
-    transactional_id: str = field(STRING, "0+")
-    producer_id: int = field(INT64, "0+")
-    producer_epoch: int = field(INT16, "0+")
-    committed: bool = field(BOOL, "0+")
+    transactional_id: str = field("string", "0+")
+    producer_id: int = field("int64", "0+")
+    producer_epoch: int = field("int16", "0+")
+    committed: bool = field("bool", "0+")
 
 
 @message(api_key=26, versions="0-5", flexible="3+")
 class EndTxnResponse:
-    throttle_time_ms: int = field(INT32, "0+", default=0)
-    error_code: int = field(INT16, "0+")
-    producer_id: int = field(INT64, "5+", default=-1)
-    producer_epoch: int = field(INT16, "5+", default=-1)
+    throttle_time_ms: int = field("int32", "0+", default=0)
+    error_code: int = field("int16", "0+")
+    producer_id: int = field("int64", "5+", default=-1)
+    producer_epoch: int = field("int16", "5+", default=-1)

@@ -11,33 +11,33 @@ Source: kafka.apache.org/protocol, FindCoordinator.
 
 from __future__ import annotations
 
-from odradek.protocol.schema import INT8, INT16, INT32, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import field, message, nested
 
 
 @message(api_key=10, versions="0-6", flexible="3+")
 class FindCoordinatorRequest:
-    key: str = field(STRING, "0-3", default="")
-    key_type: int = field(INT8, "1+", default=0)
+    key: str = field("string", "0-3", default="")
+    key_type: int = field("int8", "1+", default=0)
     """0 group, 1 transactional id, 2 share group with topic id and partition."""
-    coordinator_keys: list[str] = field(ArrayOf(STRING), "4+", default=[])
+    coordinator_keys: list[str] = field(["string"], "4+", default=[])
 
 
 @nested
 class Coordinator:
-    key: str = field(STRING, "0+")
-    node_id: int = field(INT32, "0+")
-    host: str = field(STRING, "0+")
-    port: int = field(INT32, "0+")
-    error_code: int = field(INT16, "0+")
-    error_message: str | None = field(STRING, "0+", nullable="0+")
+    key: str = field("string", "0+")
+    node_id: int = field("int32", "0+")
+    host: str = field("string", "0+")
+    port: int = field("int32", "0+")
+    error_code: int = field("int16", "0+")
+    error_message: str | None = field("string", "0+", nullable="0+")
 
 
 @message(api_key=10, versions="0-6", flexible="3+")
 class FindCoordinatorResponse:
-    throttle_time_ms: int = field(INT32, "1+", default=0)
-    error_code: int = field(INT16, "0-3", default=0)
-    error_message: str | None = field(STRING, "1-3", nullable="1-3", default=None)
-    node_id: int = field(INT32, "0-3", default=0)
-    host: str = field(STRING, "0-3", default="")
-    port: int = field(INT32, "0-3", default=0)
-    coordinators: list[Coordinator] = field(ArrayOf(Coordinator), "4+", default=[])
+    throttle_time_ms: int = field("int32", "1+", default=0)
+    error_code: int = field("int16", "0-3", default=0)
+    error_message: str | None = field("string", "1-3", nullable="1-3", default=None)
+    node_id: int = field("int32", "0-3", default=0)
+    host: str = field("string", "0-3", default="")
+    port: int = field("int32", "0-3", default=0)
+    coordinators: list[Coordinator] = field([Coordinator], "4+", default=[])

@@ -9,23 +9,23 @@ from __future__ import annotations
 
 from uuid import UUID as Uuid
 
-from odradek.protocol.schema import BOOL, INT8, INT16, INT32, STRING, UUID, ArrayOf, field, message
+from odradek.protocol.schema import field, message
 
 
 @message(api_key=71, versions="0", flexible="0+")
 class GetTelemetrySubscriptionsRequest:
-    client_instance_id: Uuid = field(UUID, "0+")
+    client_instance_id: Uuid = field("uuid", "0+")
     """Zero at the first request; the response has one."""
 
 
 @message(api_key=71, versions="0", flexible="0+")
 class GetTelemetrySubscriptionsResponse:
-    throttle_time_ms: int = field(INT32, "0+", default=0)
-    error_code: int = field(INT16, "0+")
-    client_instance_id: Uuid = field(UUID, "0+")
-    subscription_id: int = field(INT32, "0+")
-    accepted_compression_types: list[int] = field(ArrayOf(INT8), "0+")
-    push_interval_ms: int = field(INT32, "0+")
-    telemetry_max_bytes: int = field(INT32, "0+")
-    delta_temporality: bool = field(BOOL, "0+")
-    requested_metrics: list[str] = field(ArrayOf(STRING), "0+")
+    throttle_time_ms: int = field("int32", "0+", default=0)
+    error_code: int = field("int16", "0+")
+    client_instance_id: Uuid = field("uuid", "0+")
+    subscription_id: int = field("int32", "0+")
+    accepted_compression_types: list[int] = field(["int8"], "0+")
+    push_interval_ms: int = field("int32", "0+")
+    telemetry_max_bytes: int = field("int32", "0+")
+    delta_temporality: bool = field("bool", "0+")
+    requested_metrics: list[str] = field(["string"], "0+")

@@ -11,27 +11,27 @@ Source: kafka.apache.org/protocol, InitProducerId.
 
 from __future__ import annotations
 
-from odradek.protocol.schema import BOOL, INT16, INT32, INT64, STRING, field, message
+from odradek.protocol.schema import field, message
 
 
 @message(api_key=22, versions="0-6", flexible="2+")
 class InitProducerIdRequest:
-    transactional_id: str | None = field(STRING, "0+", nullable="0+")
+    transactional_id: str | None = field("string", "0+", nullable="0+")
     """None for a producer that is only idempotent."""
-    transaction_timeout_ms: int = field(INT32, "0+")
-    producer_id: int = field(INT64, "3+", default=-1)
+    transaction_timeout_ms: int = field("int32", "0+")
+    producer_id: int = field("int64", "3+", default=-1)
     """-1 for a new producer."""
-    producer_epoch: int = field(INT16, "3+", default=-1)
+    producer_epoch: int = field("int16", "3+", default=-1)
     """-1 for a new producer."""
-    enable_2pc: bool = field(BOOL, "6+", default=False)
-    keep_prepared_txn: bool = field(BOOL, "6+", default=False)
+    enable_2pc: bool = field("bool", "6+", default=False)
+    keep_prepared_txn: bool = field("bool", "6+", default=False)
 
 
 @message(api_key=22, versions="0-6", flexible="2+")
 class InitProducerIdResponse:
-    throttle_time_ms: int = field(INT32, "0+", default=0)
-    error_code: int = field(INT16, "0+")
-    producer_id: int = field(INT64, "0+", default=-1)
-    producer_epoch: int = field(INT16, "0+")
-    ongoing_txn_producer_id: int = field(INT64, "6+", default=-1)
-    ongoing_txn_producer_epoch: int = field(INT16, "6+", default=-1)
+    throttle_time_ms: int = field("int32", "0+", default=0)
+    error_code: int = field("int16", "0+")
+    producer_id: int = field("int64", "0+", default=-1)
+    producer_epoch: int = field("int16", "0+")
+    ongoing_txn_producer_id: int = field("int64", "6+", default=-1)
+    ongoing_txn_producer_epoch: int = field("int16", "6+", default=-1)

@@ -14,60 +14,50 @@ Source: kafka.apache.org/protocol, JoinGroup.
 
 from __future__ import annotations
 
-from odradek.protocol.schema import (
-    BOOL,
-    BYTES,
-    INT16,
-    INT32,
-    STRING,
-    ArrayOf,
-    field,
-    message,
-    nested,
-)
+from odradek.protocol.schema import field, message, nested
 
 
 @nested
 class JoinGroupRequestProtocol:
-    name: str = field(STRING, "0+")
-    metadata: bytes = field(BYTES, "0+")
+    name: str = field("string", "0+")
+    metadata: bytes = field("bytes", "0+")
 
 
 @message(api_key=11, versions="0-9", flexible="6+")
 class JoinGroupRequest:
-    group_id: str = field(STRING, "0+")
-    session_timeout_ms: int = field(INT32, "0+")
-    rebalance_timeout_ms: int = field(INT32, "1+", default=-1)
+    group_id: str = field("string", "0+")
+    session_timeout_ms: int = field("int32", "0+")
+    rebalance_timeout_ms: int = field("int32", "1+", default=-1)
     """How long the others wait for this member; -1 takes the session timeout."""
-    member_id: str = field(STRING, "0+")
+    member_id: str = field("string", "0+")
     """Empty for a new member."""
-    group_instance_id: str | None = field(STRING, "5+", nullable="5+", default=None)
+    group_instance_id: str | None = field("string", "5+", nullable="5+", default=None)
     """Id of a static member, which survives restarts; None for a dynamic one (KIP-345)."""
-    protocol_type: str = field(STRING, "0+")
-    protocols: list[JoinGroupRequestProtocol] = field(ArrayOf(JoinGroupRequestProtocol), "0+")
+    protocol_type: str = field("string", "0+")
+    protocols: list[JoinGroupRequestProtocol] = field([JoinGroupRequestProtocol], "0+")
     """In the order in which the member likes them."""
-    reason: str | None = field(STRING, "8+", nullable="8+", default=None)
+    reason: str | None = field("string", "8+", nullable="8+", default=None)
 
 
 @nested
 class JoinGroupResponseMember:
-    member_id: str = field(STRING, "0+")
-    group_instance_id: str | None = field(STRING, "5+", nullable="5+", default=None)
+    member_id: str = field("string", "0+")
+    group_instance_id: str | None = field("string", "5+", nullable="5+", default=None)
     """Id of a static member, which survives restarts; None for a dynamic one (KIP-345)."""
-    metadata: bytes = field(BYTES, "0+")
+    metadata: bytes = field("bytes", "0+")
 
 
 @message(api_key=11, versions="0-9", flexible="6+")
 class JoinGroupResponse:
-    throttle_time_ms: int = field(INT32, "2+", default=0)
-    error_code: int = field(INT16, "0+")
-    generation_id: int = field(INT32, "0+", default=-1)
+    throttle_time_ms: int = field("int32", "2+", default=0)
+    error_code: int = field("int16", "0+")
+    generation_id: int = field("int32", "0+", default=-1)
     """-1 on errors."""
-    protocol_type: str | None = field(STRING, "7+", nullable="7+", default=None)
-    protocol_name: str | None = field(STRING, "0+", nullable="7+")
-    leader: str = field(STRING, "0+")
-    skip_assignment: bool = field(BOOL, "9+", default=False)
+    protocol_type: str | None = field("string", "7+", nullable="7+", default=None)
+    protocol_name: str | None = field("string", "0+", nullable="7+")
+    leader: str = field("string", "0+")
+    skip_assignment: bool = field("bool", "9+", default=False)
     """The assignment of the last generation stands."""
-    member_id: str = field(STRING, "0+")
-    members: list[JoinGroupResponseMember] = field(ArrayOf(JoinGroupResponseMember), "0+")
+    member_id: str = field("string", "0+")
+    members: list[JoinGroupResponseMember] = field([JoinGroupResponseMember], "0+")
     """Filled for the leader only."""

@@ -17,94 +17,75 @@ from __future__ import annotations
 
 from uuid import UUID as Uuid
 
-from odradek.protocol.schema import (
-    BOOL,
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    STRING,
-    UUID,
-    ZERO_UUID,
-    ArrayOf,
-    field,
-    message,
-    nested,
-)
+from odradek.protocol.schema import ZERO_UUID, field, message, nested
 
 
 @nested
 class LeaderAndIsrPartitionState:
-    topic_name: str = field(STRING, "0-1", default="")
-    partition_index: int = field(INT32, "0+")
-    controller_epoch: int = field(INT32, "0+")
-    leader: int = field(INT32, "0+")
+    topic_name: str = field("string", "0-1", default="")
+    partition_index: int = field("int32", "0+")
+    controller_epoch: int = field("int32", "0+")
+    leader: int = field("int32", "0+")
     """-1 none, -2 the topic is being deleted."""
-    leader_epoch: int = field(INT32, "0+")
-    isr: list[int] = field(ArrayOf(INT32), "0+")
-    partition_epoch: int = field(INT32, "0+")
+    leader_epoch: int = field("int32", "0+")
+    isr: list[int] = field(["int32"], "0+")
+    partition_epoch: int = field("int32", "0+")
     """Version of the znode that holds the state."""
-    replicas: list[int] = field(ArrayOf(INT32), "0+")
-    adding_replicas: list[int] = field(ArrayOf(INT32), "3+", default=[])
-    removing_replicas: list[int] = field(ArrayOf(INT32), "3+", default=[])
-    is_new: bool = field(BOOL, "1+", default=False)
-    leader_recovery_state: int = field(INT8, "6+", default=0)
+    replicas: list[int] = field(["int32"], "0+")
+    adding_replicas: list[int] = field(["int32"], "3+", default=[])
+    removing_replicas: list[int] = field(["int32"], "3+", default=[])
+    is_new: bool = field("bool", "1+", default=False)
+    leader_recovery_state: int = field("int8", "6+", default=0)
     """0 recovered, 1 recovering after an unclean election."""
 
 
 @nested
 class LeaderAndIsrTopicState:
-    topic_name: str = field(STRING, "0+")
-    topic_id: Uuid = field(UUID, "5+", default=ZERO_UUID)
-    partition_states: list[LeaderAndIsrPartitionState] = field(
-        ArrayOf(LeaderAndIsrPartitionState), "0+"
-    )
+    topic_name: str = field("string", "0+")
+    topic_id: Uuid = field("uuid", "5+", default=ZERO_UUID)
+    partition_states: list[LeaderAndIsrPartitionState] = field([LeaderAndIsrPartitionState], "0+")
 
 
 @nested
 class LeaderAndIsrLiveLeader:
-    broker_id: int = field(INT32, "0+")
-    host_name: str = field(STRING, "0+")
-    port: int = field(INT32, "0+")
+    broker_id: int = field("int32", "0+")
+    host_name: str = field("string", "0+")
+    port: int = field("int32", "0+")
 
 
 @message(api_key=4, versions="0-7", flexible="4+")
 class LeaderAndIsrRequest:
-    controller_id: int = field(INT32, "0+")
-    is_kraft_controller: bool = field(BOOL, "7+", default=False)
-    controller_epoch: int = field(INT32, "0+")
+    controller_id: int = field("int32", "0+")
+    is_kraft_controller: bool = field("bool", "7+", default=False)
+    controller_epoch: int = field("int32", "0+")
     ungrouped_partition_states: list[LeaderAndIsrPartitionState] = field(
-        ArrayOf(LeaderAndIsrPartitionState), "0-1", default=[]
+        [LeaderAndIsrPartitionState], "0-1", default=[]
     )
-    broker_epoch: int = field(INT64, "2+", default=-1)
+    broker_epoch: int = field("int64", "2+", default=-1)
     """Rises with each registration of the broker; -1 if unknown (KIP-380)."""
-    type: int = field(INT8, "5+", default=0)
+    type: int = field("int8", "5+", default=0)
     """0 unknown, 1 some of the partitions, 2 all that the broker has."""
-    topic_states: list[LeaderAndIsrTopicState] = field(
-        ArrayOf(LeaderAndIsrTopicState), "2+", default=[]
-    )
-    live_leaders: list[LeaderAndIsrLiveLeader] = field(ArrayOf(LeaderAndIsrLiveLeader), "0+")
+    topic_states: list[LeaderAndIsrTopicState] = field([LeaderAndIsrTopicState], "2+", default=[])
+    live_leaders: list[LeaderAndIsrLiveLeader] = field([LeaderAndIsrLiveLeader], "0+")
 
 
 @nested
 class LeaderAndIsrPartitionError:
-    topic_name: str = field(STRING, "0-4", default="")
-    partition_index: int = field(INT32, "0+")
-    error_code: int = field(INT16, "0+")
+    topic_name: str = field("string", "0-4", default="")
+    partition_index: int = field("int32", "0+")
+    error_code: int = field("int16", "0+")
 
 
 @nested
 class LeaderAndIsrTopicError:
-    topic_id: Uuid = field(UUID, "0+")
-    partition_errors: list[LeaderAndIsrPartitionError] = field(
-        ArrayOf(LeaderAndIsrPartitionError), "0+"
-    )
+    topic_id: Uuid = field("uuid", "0+")
+    partition_errors: list[LeaderAndIsrPartitionError] = field([LeaderAndIsrPartitionError], "0+")
 
 
 @message(api_key=4, versions="0-7", flexible="4+")
 class LeaderAndIsrResponse:
-    error_code: int = field(INT16, "0+")
+    error_code: int = field("int16", "0+")
     partition_errors: list[LeaderAndIsrPartitionError] = field(
-        ArrayOf(LeaderAndIsrPartitionError), "0-4", default=[]
+        [LeaderAndIsrPartitionError], "0-4", default=[]
     )
-    topics: list[LeaderAndIsrTopicError] = field(ArrayOf(LeaderAndIsrTopicError), "5+", default=[])
+    topics: list[LeaderAndIsrTopicError] = field([LeaderAndIsrTopicError], "5+", default=[])

@@ -10,34 +10,34 @@ Source: kafka.apache.org/protocol, LeaveGroup.
 
 from __future__ import annotations
 
-from odradek.protocol.schema import INT16, INT32, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import field, message, nested
 
 
 @nested
 class MemberIdentity:
-    member_id: str = field(STRING, "0+")
-    group_instance_id: str | None = field(STRING, "0+", nullable="0+", default=None)
+    member_id: str = field("string", "0+")
+    group_instance_id: str | None = field("string", "0+", nullable="0+", default=None)
     """Id of a static member, which survives restarts; None for a dynamic one (KIP-345)."""
-    reason: str | None = field(STRING, "5+", nullable="5+", default=None)
+    reason: str | None = field("string", "5+", nullable="5+", default=None)
 
 
 @message(api_key=13, versions="0-5", flexible="4+")
 class LeaveGroupRequest:
-    group_id: str = field(STRING, "0+")
-    member_id: str = field(STRING, "0-2", default="")
-    members: list[MemberIdentity] = field(ArrayOf(MemberIdentity), "3+", default=[])
+    group_id: str = field("string", "0+")
+    member_id: str = field("string", "0-2", default="")
+    members: list[MemberIdentity] = field([MemberIdentity], "3+", default=[])
 
 
 @nested
 class MemberResponse:
-    member_id: str = field(STRING, "0+")
-    group_instance_id: str | None = field(STRING, "0+", nullable="0+")
+    member_id: str = field("string", "0+")
+    group_instance_id: str | None = field("string", "0+", nullable="0+")
     """Id of a static member, which survives restarts; None for a dynamic one (KIP-345)."""
-    error_code: int = field(INT16, "0+")
+    error_code: int = field("int16", "0+")
 
 
 @message(api_key=13, versions="0-5", flexible="4+")
 class LeaveGroupResponse:
-    throttle_time_ms: int = field(INT32, "1+", default=0)
-    error_code: int = field(INT16, "0+")
-    members: list[MemberResponse] = field(ArrayOf(MemberResponse), "3+", default=[])
+    throttle_time_ms: int = field("int32", "1+", default=0)
+    error_code: int = field("int16", "0+")
+    members: list[MemberResponse] = field([MemberResponse], "3+", default=[])

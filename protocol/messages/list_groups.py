@@ -10,27 +10,27 @@ Source: kafka.apache.org/protocol, ListGroups.
 
 from __future__ import annotations
 
-from odradek.protocol.schema import INT16, INT32, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import field, message, nested
 
 
 @message(api_key=16, versions="0-5", flexible="3+")
 class ListGroupsRequest:
-    states_filter: list[str] = field(ArrayOf(STRING), "4+", default=[])
+    states_filter: list[str] = field(["string"], "4+", default=[])
     """Empty for all."""
-    types_filter: list[str] = field(ArrayOf(STRING), "5+", default=[])
+    types_filter: list[str] = field(["string"], "5+", default=[])
     """Empty for all."""
 
 
 @nested
 class ListedGroup:
-    group_id: str = field(STRING, "0+")
-    protocol_type: str = field(STRING, "0+")
-    group_state: str = field(STRING, "4+", default="")
-    group_type: str = field(STRING, "5+", default="")
+    group_id: str = field("string", "0+")
+    protocol_type: str = field("string", "0+")
+    group_state: str = field("string", "4+", default="")
+    group_type: str = field("string", "5+", default="")
 
 
 @message(api_key=16, versions="0-5", flexible="3+")
 class ListGroupsResponse:
-    throttle_time_ms: int = field(INT32, "1+", default=0)
-    error_code: int = field(INT16, "0+")
-    groups: list[ListedGroup] = field(ArrayOf(ListedGroup), "0+")
+    throttle_time_ms: int = field("int32", "1+", default=0)
+    error_code: int = field("int16", "0+")
+    groups: list[ListedGroup] = field([ListedGroup], "0+")

@@ -19,17 +19,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.protocol.schema import (
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    STRING,
-    ArrayOf,
-    field,
-    message,
-    nested,
-)
+from odradek.protocol.schema import field, message, nested
 
 LATEST_TIMESTAMP: Final = -1
 """Asks for the log end offset, the high watermark or the last stable offset."""
@@ -39,54 +29,52 @@ EARLIEST_TIMESTAMP: Final = -2
 
 @nested
 class ListOffsetsPartition:
-    partition_index: int = field(INT32, "0+")
-    current_leader_epoch: int = field(INT32, "4+", default=-1)
+    partition_index: int = field("int32", "0+")
+    current_leader_epoch: int = field("int32", "4+", default=-1)
     """The epoch that the asker knows, or -1 to skip the comparison (KIP-320)."""
-    timestamp_ms: int = field(INT64, "0+")
+    timestamp_ms: int = field("int64", "0+")
     """Milliseconds since 1970; or -1 latest, -2 earliest, -3 largest timestamp, -4 earliest local,
     -5 latest in remote storage, -6 earliest not yet in remote storage."""
-    max_num_offsets: int = field(INT32, "0", default=1)
+    max_num_offsets: int = field("int32", "0", default=1)
 
 
 @nested
 class ListOffsetsTopic:
-    name: str = field(STRING, "0+")
-    partitions: list[ListOffsetsPartition] = field(ArrayOf(ListOffsetsPartition), "0+")
+    name: str = field("string", "0+")
+    partitions: list[ListOffsetsPartition] = field([ListOffsetsPartition], "0+")
 
 
 @message(api_key=2, versions="0-11", flexible="6+")
 class ListOffsetsRequest:
-    replica_id: int = field(INT32, "0+")
+    replica_id: int = field("int32", "0+")
     """The follower, or -1 for a consumer, -2 for a debugging one."""
-    isolation_level: int = field(INT8, "2+", default=0)
+    isolation_level: int = field("int8", "2+", default=0)
     """0 read uncommitted, 1 read committed."""
-    topics: list[ListOffsetsTopic] = field(ArrayOf(ListOffsetsTopic), "0+")
-    timeout_ms: int = field(INT32, "10+", default=0)
+    topics: list[ListOffsetsTopic] = field([ListOffsetsTopic], "0+")
+    timeout_ms: int = field("int32", "10+", default=0)
     """For look-ups in remote storage; 0 leaves it to the broker."""
 
 
 @nested
 class ListOffsetsPartitionResponse:
-    partition_index: int = field(INT32, "0+")
-    error_code: int = field(INT16, "0+")
-    old_style_offsets: list[int] = field(ArrayOf(INT64), "0", default=[])
-    timestamp_ms: int = field(INT64, "1+", default=-1)
+    partition_index: int = field("int32", "0+")
+    error_code: int = field("int16", "0+")
+    old_style_offsets: list[int] = field(["int64"], "0", default=[])
+    timestamp_ms: int = field("int64", "1+", default=-1)
     """Timestamp of the record, -1 if none or if a special timestamp was asked for."""
-    offset: int = field(INT64, "1+", default=-1)
+    offset: int = field("int64", "1+", default=-1)
     """-1 if there is none."""
-    leader_epoch: int = field(INT32, "4+", default=-1)
+    leader_epoch: int = field("int32", "4+", default=-1)
     """Leader epoch of the record, -1 if unknown."""
 
 
 @nested
 class ListOffsetsTopicResponse:
-    name: str = field(STRING, "0+")
-    partitions: list[ListOffsetsPartitionResponse] = field(
-        ArrayOf(ListOffsetsPartitionResponse), "0+"
-    )
+    name: str = field("string", "0+")
+    partitions: list[ListOffsetsPartitionResponse] = field([ListOffsetsPartitionResponse], "0+")
 
 
 @message(api_key=2, versions="0-11", flexible="6+")
 class ListOffsetsResponse:
-    throttle_time_ms: int = field(INT32, "2+", default=0)
-    topics: list[ListOffsetsTopicResponse] = field(ArrayOf(ListOffsetsTopicResponse), "0+")
+    throttle_time_ms: int = field("int32", "2+", default=0)
+    topics: list[ListOffsetsTopicResponse] = field([ListOffsetsTopicResponse], "0+")

@@ -22,78 +22,65 @@ from __future__ import annotations
 
 from uuid import UUID as Uuid
 
-from odradek.protocol.schema import (
-    BOOL,
-    INT16,
-    INT32,
-    STRING,
-    UUID,
-    ZERO_UUID,
-    ArrayOf,
-    field,
-    message,
-    nested,
-)
+from odradek.protocol.schema import ZERO_UUID, field, message, nested
 
 
 @nested
 class MetadataRequestTopic:
-    topic_id: Uuid = field(UUID, "10+", default=ZERO_UUID)
-    name: str | None = field(STRING, "0+", nullable="10+")
+    topic_id: Uuid = field("uuid", "10+", default=ZERO_UUID)
+    name: str | None = field("string", "0+", nullable="10+")
     """None when the id is given."""
 
 
 @message(api_key=3, versions="0-13", flexible="9+")
 class MetadataRequest:
-    topics: list[MetadataRequestTopic] | None = field(
-        ArrayOf(MetadataRequestTopic), "0+", nullable="1+"
-    )
+    topics: list[MetadataRequestTopic] | None = field([MetadataRequestTopic], "0+", nullable="1+")
     """None asks for all topics."""
-    allow_auto_topic_creation: bool = field(BOOL, "4+", default=True)
-    include_cluster_authorized_operations: bool = field(BOOL, "8-10", default=False)
-    include_topic_authorized_operations: bool = field(BOOL, "8+", default=False)
+    allow_auto_topic_creation: bool = field("bool", "4+", default=True)
+    include_cluster_authorized_operations: bool = field("bool", "8-10", default=False)
+    include_topic_authorized_operations: bool = field("bool", "8+", default=False)
 
 
 @nested
 class MetadataResponseBroker:
-    node_id: int = field(INT32, "0+")
-    host: str = field(STRING, "0+")
-    port: int = field(INT32, "0+")
-    rack: str | None = field(STRING, "1+", nullable="1+", default=None)
+    node_id: int = field("int32", "0+")
+    host: str = field("string", "0+")
+    port: int = field("int32", "0+")
+    rack: str | None = field("string", "1+", nullable="1+", default=None)
 
 
 @nested
 class MetadataResponsePartition:
-    error_code: int = field(INT16, "0+")
-    partition_index: int = field(INT32, "0+")
-    leader_id: int = field(INT32, "0+")
+    error_code: int = field("int16", "0+")
+    partition_index: int = field("int32", "0+")
+    leader_id: int = field("int32", "0+")
     """-1 if there is none."""
-    leader_epoch: int = field(INT32, "7+", default=-1)
-    replica_nodes: list[int] = field(ArrayOf(INT32), "0+")
-    isr_nodes: list[int] = field(ArrayOf(INT32), "0+")
-    offline_replicas: list[int] = field(ArrayOf(INT32), "5+", default=[])
+    leader_epoch: int = field("int32", "7+", default=-1)
+    replica_nodes: list[int] = field(["int32"], "0+")
+    isr_nodes: list[int] = field(["int32"], "0+")
+    offline_replicas: list[int] = field(["int32"], "5+", default=[])
 
 
 @nested
 class MetadataResponseTopic:
-    error_code: int = field(INT16, "0+")
-    name: str | None = field(STRING, "0+", nullable="12+")
+    error_code: int = field("int16", "0+")
+    name: str | None = field("string", "0+", nullable="12+")
     """None if an id was asked for that is unknown."""
-    topic_id: Uuid = field(UUID, "10+", default=ZERO_UUID)
-    is_internal: bool = field(BOOL, "1+", default=False)
-    partitions: list[MetadataResponsePartition] = field(ArrayOf(MetadataResponsePartition), "0+")
-    topic_authorized_operations: int = field(INT32, "8+", default=-2147483648)
+    topic_id: Uuid = field("uuid", "10+", default=ZERO_UUID)
+    is_internal: bool = field("bool", "1+", default=False)
+    partitions: list[MetadataResponsePartition] = field([MetadataResponsePartition], "0+")
+    topic_authorized_operations: int = field("int32", "8+", default=-2147483648)
     """Bit set of 1 << AclOperation; -2147483648 when it was not asked for."""
 
 
 @message(api_key=3, versions="0-13", flexible="9+")
 class MetadataResponse:
-    throttle_time_ms: int = field(INT32, "3+", default=0)
-    brokers: list[MetadataResponseBroker] = field(ArrayOf(MetadataResponseBroker), "0+")
-    cluster_id: str | None = field(STRING, "2+", nullable="2+", default=None)
-    controller_id: int = field(INT32, "1+", default=-1)
+    throttle_time_ms: int = field("int32", "3+", default=0)
+    brokers: list[MetadataResponseBroker] = field([MetadataResponseBroker], "0+")
+    cluster_id: str | None = field("string", "2+", nullable="2+", default=None)
+    controller_id: int = field("int32", "1+", default=-1)
     """-1 if there is none."""
-    topics: list[MetadataResponseTopic] = field(ArrayOf(MetadataResponseTopic), "0+")
-    cluster_authorized_operations: int = field(INT32, "8-10", default=-2147483648)
+    topics: list[MetadataResponseTopic] = field([MetadataResponseTopic], "0+")
+    cluster_authorized_operations: int = field("int32", "8-10", default=-2147483648)
     """Bit set of 1 << AclOperation; -2147483648 when it was not asked for."""
-    error_code: int = field(INT16, "13+", default=0)
+    error_code: int = field("int16", "13+", default=0)

@@ -17,112 +17,90 @@ from __future__ import annotations
 
 from uuid import UUID as Uuid
 
-from odradek.protocol.schema import (
-    BOOL,
-    INT16,
-    INT32,
-    INT64,
-    STRING,
-    UUID,
-    ZERO_UUID,
-    ArrayOf,
-    field,
-    message,
-    nested,
-)
+from odradek.protocol.schema import ZERO_UUID, field, message, nested
 
 
 @nested
 class OffsetFetchRequestTopic:
-    name: str = field(STRING, "0+")
-    partition_indexes: list[int] = field(ArrayOf(INT32), "0+")
+    name: str = field("string", "0+")
+    partition_indexes: list[int] = field(["int32"], "0+")
 
 
 @nested
 class OffsetFetchRequestTopics:
-    name: str = field(STRING, "0-9", default="")
-    topic_id: Uuid = field(UUID, "10+", default=ZERO_UUID)
-    partition_indexes: list[int] = field(ArrayOf(INT32), "0+")
+    name: str = field("string", "0-9", default="")
+    topic_id: Uuid = field("uuid", "10+", default=ZERO_UUID)
+    partition_indexes: list[int] = field(["int32"], "0+")
 
 
 @nested
 class OffsetFetchRequestGroup:
-    group_id: str = field(STRING, "0+")
-    member_id: str | None = field(STRING, "9+", nullable="9+", default=None)
-    member_epoch: int = field(INT32, "9+", default=-1)
+    group_id: str = field("string", "0+")
+    member_id: str | None = field("string", "9+", nullable="9+", default=None)
+    member_epoch: int = field("int32", "9+", default=-1)
     topics: list[OffsetFetchRequestTopics] | None = field(
-        ArrayOf(OffsetFetchRequestTopics), "0+", nullable="0+"
+        [OffsetFetchRequestTopics], "0+", nullable="0+"
     )
     """None asks for all."""
 
 
 @message(api_key=9, versions="0-10", flexible="6+")
 class OffsetFetchRequest:
-    group_id: str = field(STRING, "0-7", default="")
+    group_id: str = field("string", "0-7", default="")
     topics: list[OffsetFetchRequestTopic] | None = field(
-        ArrayOf(OffsetFetchRequestTopic), "0-7", nullable="2-7", default=[]
+        [OffsetFetchRequestTopic], "0-7", nullable="2-7", default=[]
     )
     """None asks for all."""
-    groups: list[OffsetFetchRequestGroup] = field(
-        ArrayOf(OffsetFetchRequestGroup), "8+", default=[]
-    )
-    require_stable: bool = field(BOOL, "7+", default=False)
+    groups: list[OffsetFetchRequestGroup] = field([OffsetFetchRequestGroup], "8+", default=[])
+    require_stable: bool = field("bool", "7+", default=False)
     """UNSTABLE_OFFSET_COMMIT is returned while a transaction is open."""
 
 
 @nested
 class OffsetFetchResponsePartition:
-    partition_index: int = field(INT32, "0+")
-    committed_offset: int = field(INT64, "0+")
+    partition_index: int = field("int32", "0+")
+    committed_offset: int = field("int64", "0+")
     """-1 if there is none."""
-    committed_leader_epoch: int = field(INT32, "5+", default=-1)
+    committed_leader_epoch: int = field("int32", "5+", default=-1)
     """Leader epoch of the last consumed record, -1 if unknown."""
-    metadata: str | None = field(STRING, "0+", nullable="0+")
-    error_code: int = field(INT16, "0+")
+    metadata: str | None = field("string", "0+", nullable="0+")
+    error_code: int = field("int16", "0+")
 
 
 @nested
 class OffsetFetchResponseTopic:
-    name: str = field(STRING, "0+")
-    partitions: list[OffsetFetchResponsePartition] = field(
-        ArrayOf(OffsetFetchResponsePartition), "0+"
-    )
+    name: str = field("string", "0+")
+    partitions: list[OffsetFetchResponsePartition] = field([OffsetFetchResponsePartition], "0+")
 
 
 @nested
 class OffsetFetchResponsePartitions:
-    partition_index: int = field(INT32, "0+")
-    committed_offset: int = field(INT64, "0+")
+    partition_index: int = field("int32", "0+")
+    committed_offset: int = field("int64", "0+")
     """-1 if there is none."""
-    committed_leader_epoch: int = field(INT32, "0+", default=-1)
+    committed_leader_epoch: int = field("int32", "0+", default=-1)
     """Leader epoch of the last consumed record, -1 if unknown."""
-    metadata: str | None = field(STRING, "0+", nullable="0+")
-    error_code: int = field(INT16, "0+")
+    metadata: str | None = field("string", "0+", nullable="0+")
+    error_code: int = field("int16", "0+")
 
 
 @nested
 class OffsetFetchResponseTopics:
-    name: str = field(STRING, "0-9", default="")
-    topic_id: Uuid = field(UUID, "10+", default=ZERO_UUID)
-    partitions: list[OffsetFetchResponsePartitions] = field(
-        ArrayOf(OffsetFetchResponsePartitions), "0+"
-    )
+    name: str = field("string", "0-9", default="")
+    topic_id: Uuid = field("uuid", "10+", default=ZERO_UUID)
+    partitions: list[OffsetFetchResponsePartitions] = field([OffsetFetchResponsePartitions], "0+")
 
 
 @nested
 class OffsetFetchResponseGroup:
-    group_id: str = field(STRING, "0+")
-    topics: list[OffsetFetchResponseTopics] = field(ArrayOf(OffsetFetchResponseTopics), "0+")
-    error_code: int = field(INT16, "0+", default=0)
+    group_id: str = field("string", "0+")
+    topics: list[OffsetFetchResponseTopics] = field([OffsetFetchResponseTopics], "0+")
+    error_code: int = field("int16", "0+", default=0)
 
 
 @message(api_key=9, versions="0-10", flexible="6+")
 class OffsetFetchResponse:
-    throttle_time_ms: int = field(INT32, "3+", default=0)
-    topics: list[OffsetFetchResponseTopic] = field(
-        ArrayOf(OffsetFetchResponseTopic), "0-7", default=[]
-    )
-    error_code: int = field(INT16, "2-7", default=0)
-    groups: list[OffsetFetchResponseGroup] = field(
-        ArrayOf(OffsetFetchResponseGroup), "8+", default=[]
-    )
+    throttle_time_ms: int = field("int32", "3+", default=0)
+    topics: list[OffsetFetchResponseTopic] = field([OffsetFetchResponseTopic], "0-7", default=[])
+    error_code: int = field("int16", "2-7", default=0)
+    groups: list[OffsetFetchResponseGroup] = field([OffsetFetchResponseGroup], "8+", default=[])

@@ -11,47 +11,47 @@ Source: kafka.apache.org/protocol, OffsetForLeaderEpoch.
 
 from __future__ import annotations
 
-from odradek.protocol.schema import INT16, INT32, INT64, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import field, message, nested
 
 
 @nested
 class OffsetForLeaderPartition:
-    partition: int = field(INT32, "0+")
-    current_leader_epoch: int = field(INT32, "2+", default=-1)
+    partition: int = field("int32", "0+")
+    current_leader_epoch: int = field("int32", "2+", default=-1)
     """The epoch that the asker knows, or -1 to skip the comparison (KIP-320)."""
-    leader_epoch: int = field(INT32, "0+")
+    leader_epoch: int = field("int32", "0+")
 
 
 @nested
 class OffsetForLeaderTopic:
-    topic: str = field(STRING, "0+")
-    partitions: list[OffsetForLeaderPartition] = field(ArrayOf(OffsetForLeaderPartition), "0+")
+    topic: str = field("string", "0+")
+    partitions: list[OffsetForLeaderPartition] = field([OffsetForLeaderPartition], "0+")
 
 
 @message(api_key=23, versions="0-4", flexible="4+")
 class OffsetForLeaderEpochRequest:
-    replica_id: int = field(INT32, "3+", default=-2)
+    replica_id: int = field("int32", "3+", default=-2)
     """The follower, -1 for a consumer, -2 unknown."""
-    topics: list[OffsetForLeaderTopic] = field(ArrayOf(OffsetForLeaderTopic), "0+")
+    topics: list[OffsetForLeaderTopic] = field([OffsetForLeaderTopic], "0+")
 
 
 @nested
 class EpochEndOffset:
-    error_code: int = field(INT16, "0+")
-    partition: int = field(INT32, "0+")
-    leader_epoch: int = field(INT32, "1+", default=-1)
+    error_code: int = field("int16", "0+")
+    partition: int = field("int32", "0+")
+    leader_epoch: int = field("int32", "1+", default=-1)
     """The largest epoch not above the one asked for, -1 if there is none."""
-    end_offset: int = field(INT64, "0+", default=-1)
+    end_offset: int = field("int64", "0+", default=-1)
     """Exclusive; -1 if unknown."""
 
 
 @nested
 class OffsetForLeaderTopicResult:
-    topic: str = field(STRING, "0+")
-    partitions: list[EpochEndOffset] = field(ArrayOf(EpochEndOffset), "0+")
+    topic: str = field("string", "0+")
+    partitions: list[EpochEndOffset] = field([EpochEndOffset], "0+")
 
 
 @message(api_key=23, versions="0-4", flexible="4+")
 class OffsetForLeaderEpochResponse:
-    throttle_time_ms: int = field(INT32, "2+", default=0)
-    topics: list[OffsetForLeaderTopicResult] = field(ArrayOf(OffsetForLeaderTopicResult), "0+")
+    throttle_time_ms: int = field("int32", "2+", default=0)
+    topics: list[OffsetForLeaderTopicResult] = field([OffsetForLeaderTopicResult], "0+")

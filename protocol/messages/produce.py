@@ -21,96 +21,82 @@ from __future__ import annotations
 
 from uuid import UUID as Uuid
 
-from odradek.protocol.schema import (
-    INT16,
-    INT32,
-    INT64,
-    RECORDS,
-    STRING,
-    UUID,
-    ZERO_UUID,
-    ArrayOf,
-    field,
-    message,
-    nested,
-)
+from odradek.protocol.schema import ZERO_UUID, field, message, nested
 
 
 @nested
 class PartitionProduceData:
-    index: int = field(INT32, "0+")
-    records: memoryview | None = field(RECORDS, "0+", nullable="0+")
+    index: int = field("int32", "0+")
+    records: memoryview | None = field("records", "0+", nullable="0+")
     """Exactly one batch from version 3 on."""
 
 
 @nested
 class TopicProduceData:
-    name: str = field(STRING, "0-12", default="")
-    topic_id: Uuid = field(UUID, "13+", default=ZERO_UUID)
-    partition_data: list[PartitionProduceData] = field(ArrayOf(PartitionProduceData), "0+")
+    name: str = field("string", "0-12", default="")
+    topic_id: Uuid = field("uuid", "13+", default=ZERO_UUID)
+    partition_data: list[PartitionProduceData] = field([PartitionProduceData], "0+")
 
 
 @message(api_key=0, versions="0-13", flexible="9+")
 class ProduceRequest:
-    transactional_id: str | None = field(STRING, "3+", nullable="3+", default=None)
+    transactional_id: str | None = field("string", "3+", nullable="3+", default=None)
     """None outside transactions."""
-    acks: int = field(INT16, "0+")
+    acks: int = field("int16", "0+")
     """0 no response, 1 the leader alone, -1 the whole in-sync set."""
-    timeout_ms: int = field(INT32, "0+")
+    timeout_ms: int = field("int32", "0+")
     """How long to wait for the in-sync set."""
-    topic_data: list[TopicProduceData] = field(ArrayOf(TopicProduceData), "0+")
+    topic_data: list[TopicProduceData] = field([TopicProduceData], "0+")
 
 
 @nested
 class BatchIndexAndErrorMessage:
-    batch_index: int = field(INT32, "0+")
+    batch_index: int = field("int32", "0+")
     """Position of the bad record in its batch."""
-    batch_index_error_message: str | None = field(STRING, "0+", nullable="0+", default=None)
+    batch_index_error_message: str | None = field("string", "0+", nullable="0+", default=None)
 
 
 @nested
 class LeaderIdAndEpoch:
-    leader_id: int = field(INT32, "0+", default=-1)
-    leader_epoch: int = field(INT32, "0+", default=-1)
+    leader_id: int = field("int32", "0+", default=-1)
+    leader_epoch: int = field("int32", "0+", default=-1)
 
 
 @nested
 class PartitionProduceResponse:
-    index: int = field(INT32, "0+")
-    error_code: int = field(INT16, "0+")
-    base_offset: int = field(INT64, "0+")
+    index: int = field("int32", "0+")
+    error_code: int = field("int16", "0+")
+    base_offset: int = field("int64", "0+")
     """Offset of the first record, -1 on errors."""
-    log_append_time_ms: int = field(INT64, "2+", default=-1)
+    log_append_time_ms: int = field("int64", "2+", default=-1)
     """-1 unless the topic takes the time of the broker."""
-    log_start_offset: int = field(INT64, "5+", default=-1)
+    log_start_offset: int = field("int64", "5+", default=-1)
     record_errors: list[BatchIndexAndErrorMessage] = field(
-        ArrayOf(BatchIndexAndErrorMessage), "8+", default=[]
+        [BatchIndexAndErrorMessage], "8+", default=[]
     )
-    error_message: str | None = field(STRING, "8+", nullable="8+", default=None)
+    error_message: str | None = field("string", "8+", nullable="8+", default=None)
     current_leader: LeaderIdAndEpoch | None = field(LeaderIdAndEpoch, "10+", tag=0, default=None)
     """Only with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH."""
 
 
 @nested
 class TopicProduceResponse:
-    name: str = field(STRING, "0-12", default="")
-    topic_id: Uuid = field(UUID, "13+", default=ZERO_UUID)
-    partition_responses: list[PartitionProduceResponse] = field(
-        ArrayOf(PartitionProduceResponse), "0+"
-    )
+    name: str = field("string", "0-12", default="")
+    topic_id: Uuid = field("uuid", "13+", default=ZERO_UUID)
+    partition_responses: list[PartitionProduceResponse] = field([PartitionProduceResponse], "0+")
 
 
 @nested
 class NodeEndpoint:
-    node_id: int = field(INT32, "0+")
-    host: str = field(STRING, "0+")
-    port: int = field(INT32, "0+")
-    rack: str | None = field(STRING, "0+", nullable="0+", default=None)
+    node_id: int = field("int32", "0+")
+    host: str = field("string", "0+")
+    port: int = field("int32", "0+")
+    rack: str | None = field("string", "0+", nullable="0+", default=None)
 
 
 @message(api_key=0, versions="0-13", flexible="9+")
 class ProduceResponse:
-    responses: list[TopicProduceResponse] = field(ArrayOf(TopicProduceResponse), "0+")
-    throttle_time_ms: int = field(INT32, "1+", default=0)
-    node_endpoints: list[NodeEndpoint] = field(ArrayOf(NodeEndpoint), "10+", tag=0, default=[])
+    responses: list[TopicProduceResponse] = field([TopicProduceResponse], "0+")
+    throttle_time_ms: int = field("int32", "1+", default=0)
+    node_endpoints: list[NodeEndpoint] = field([NodeEndpoint], "10+", tag=0, default=[])
     """The brokers named in `current_leader`."""

@@ -8,15 +8,15 @@ Source: kafka.apache.org/protocol, SaslHandshake.
 
 from __future__ import annotations
 
-from odradek.protocol.schema import INT16, STRING, ArrayOf, field, message
+from odradek.protocol.schema import field, message
 
 
 @message(api_key=17, versions="0-1")
 class SaslHandshakeRequest:
-    mechanism: str = field(STRING, "0+")
+    mechanism: str = field("string", "0+")
 
 
 @message(api_key=17, versions="0-1")
 class SaslHandshakeResponse:
-    error_code: int = field(INT16, "0+")
-    mechanisms: list[str] = field(ArrayOf(STRING), "0+")
+    error_code: int = field("int16", "0+")
+    mechanisms: list[str] = field(["string"], "0+")

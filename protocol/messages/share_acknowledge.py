@@ -11,86 +11,72 @@ from __future__ import annotations
 
 from uuid import UUID as Uuid
 
-from odradek.protocol.schema import (
-    BOOL,
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    STRING,
-    UUID,
-    ArrayOf,
-    field,
-    message,
-    nested,
-)
+from odradek.protocol.schema import field, message, nested
 
 
 @nested
 class AcknowledgementBatch:
-    first_offset: int = field(INT64, "0+")
-    last_offset: int = field(INT64, "0+")
-    acknowledge_types: list[int] = field(ArrayOf(INT8), "0+")
+    first_offset: int = field("int64", "0+")
+    last_offset: int = field("int64", "0+")
+    acknowledge_types: list[int] = field(["int8"], "0+")
     """0 gap, 1 accept, 2 release, 3 reject, 4 renew; one for all records or one for each."""
 
 
 @nested
 class AcknowledgePartition:
-    partition_index: int = field(INT32, "0+")
-    acknowledgement_batches: list[AcknowledgementBatch] = field(ArrayOf(AcknowledgementBatch), "0+")
+    partition_index: int = field("int32", "0+")
+    acknowledgement_batches: list[AcknowledgementBatch] = field([AcknowledgementBatch], "0+")
 
 
 @nested
 class AcknowledgeTopic:
-    topic_id: Uuid = field(UUID, "0+")
-    partitions: list[AcknowledgePartition] = field(ArrayOf(AcknowledgePartition), "0+")
+    topic_id: Uuid = field("uuid", "0+")
+    partitions: list[AcknowledgePartition] = field([AcknowledgePartition], "0+")
 
 
 @message(api_key=79, versions="0-2", flexible="0+")
 class ShareAcknowledgeRequest:
-    group_id: str | None = field(STRING, "0+", nullable="0+", default=None)
-    member_id: str | None = field(STRING, "0+", nullable="0+")
-    share_session_epoch: int = field(INT32, "0+")
+    group_id: str | None = field("string", "0+", nullable="0+", default=None)
+    member_id: str | None = field("string", "0+", nullable="0+")
+    share_session_epoch: int = field("int32", "0+")
     """-1 ends the session."""
-    is_renew_ack: bool = field(BOOL, "2+", default=False)
-    topics: list[AcknowledgeTopic] = field(ArrayOf(AcknowledgeTopic), "0+")
+    is_renew_ack: bool = field("bool", "2+", default=False)
+    topics: list[AcknowledgeTopic] = field([AcknowledgeTopic], "0+")
 
 
 @nested
 class LeaderIdAndEpoch:
-    leader_id: int = field(INT32, "0+")
-    leader_epoch: int = field(INT32, "0+")
+    leader_id: int = field("int32", "0+")
+    leader_epoch: int = field("int32", "0+")
 
 
 @nested
 class PartitionData:
-    partition_index: int = field(INT32, "0+")
-    error_code: int = field(INT16, "0+")
-    error_message: str | None = field(STRING, "0+", nullable="0+", default=None)
+    partition_index: int = field("int32", "0+")
+    error_code: int = field("int16", "0+")
+    error_message: str | None = field("string", "0+", nullable="0+", default=None)
     current_leader: LeaderIdAndEpoch = field(LeaderIdAndEpoch, "0+")
 
 
 @nested
 class ShareAcknowledgeTopicResponse:
-    topic_id: Uuid = field(UUID, "0+")
-    partitions: list[PartitionData] = field(ArrayOf(PartitionData), "0+")
+    topic_id: Uuid = field("uuid", "0+")
+    partitions: list[PartitionData] = field([PartitionData], "0+")
 
 
 @nested
 class NodeEndpoint:
-    node_id: int = field(INT32, "0+")
-    host: str = field(STRING, "0+")
-    port: int = field(INT32, "0+")
-    rack: str | None = field(STRING, "0+", nullable="0+", default=None)
+    node_id: int = field("int32", "0+")
+    host: str = field("string", "0+")
+    port: int = field("int32", "0+")
+    rack: str | None = field("string", "0+", nullable="0+", default=None)
 
 
 @message(api_key=79, versions="0-2", flexible="0+")
 class ShareAcknowledgeResponse:
-    throttle_time_ms: int = field(INT32, "0+", default=0)
-    error_code: int = field(INT16, "0+")
-    error_message: str | None = field(STRING, "0+", nullable="0+", default=None)
-    acquisition_lock_timeout_ms: int = field(INT32, "2+", default=0)
-    responses: list[ShareAcknowledgeTopicResponse] = field(
-        ArrayOf(ShareAcknowledgeTopicResponse), "0+"
-    )
-    node_endpoints: list[NodeEndpoint] = field(ArrayOf(NodeEndpoint), "0+")
+    throttle_time_ms: int = field("int32", "0+", default=0)
+    error_code: int = field("int16", "0+")
+    error_message: str | None = field("string", "0+", nullable="0+", default=None)
+    acquisition_lock_timeout_ms: int = field("int32", "2+", default=0)
+    responses: list[ShareAcknowledgeTopicResponse] = field([ShareAcknowledgeTopicResponse], "0+")
+    node_endpoints: list[NodeEndpoint] = field([NodeEndpoint], "0+")

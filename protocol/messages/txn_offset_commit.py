@@ -10,55 +10,55 @@ Source: kafka.apache.org/protocol, TxnOffsetCommit.
 
 from __future__ import annotations
 
-from odradek.protocol.schema import INT16, INT32, INT64, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import field, message, nested
 
 
 @nested
 class TxnOffsetCommitRequestPartition:
-    partition_index: int = field(INT32, "0+")
-    committed_offset: int = field(INT64, "0+")
-    committed_leader_epoch: int = field(INT32, "2+", default=-1)
+    partition_index: int = field("int32", "0+")
+    committed_offset: int = field("int64", "0+")
+    committed_leader_epoch: int = field("int32", "2+", default=-1)
     """Leader epoch of the last consumed record, -1 if unknown."""
-    committed_metadata: str | None = field(STRING, "0+", nullable="0+")
+    committed_metadata: str | None = field("string", "0+", nullable="0+")
 
 
 @nested
 class TxnOffsetCommitRequestTopic:
-    name: str = field(STRING, "0+")
+    name: str = field("string", "0+")
     partitions: list[TxnOffsetCommitRequestPartition] = field(
-        ArrayOf(TxnOffsetCommitRequestPartition), "0+"
+        [TxnOffsetCommitRequestPartition], "0+"
     )
 
 
 @message(api_key=28, versions="0-5", flexible="3+")
 class TxnOffsetCommitRequest:
-    transactional_id: str = field(STRING, "0+")
-    group_id: str = field(STRING, "0+")
-    producer_id: int = field(INT64, "0+")
-    producer_epoch: int = field(INT16, "0+")
-    generation_id: int = field(INT32, "3+", default=-1)
+    transactional_id: str = field("string", "0+")
+    group_id: str = field("string", "0+")
+    producer_id: int = field("int64", "0+")
+    producer_epoch: int = field("int16", "0+")
+    generation_id: int = field("int32", "3+", default=-1)
     """-1 if the producer does not know its group."""
-    member_id: str = field(STRING, "3+", default="")
-    group_instance_id: str | None = field(STRING, "3+", nullable="3+", default=None)
+    member_id: str = field("string", "3+", default="")
+    group_instance_id: str | None = field("string", "3+", nullable="3+", default=None)
     """Id of a static member, which survives restarts; None for a dynamic one (KIP-345)."""
-    topics: list[TxnOffsetCommitRequestTopic] = field(ArrayOf(TxnOffsetCommitRequestTopic), "0+")
+    topics: list[TxnOffsetCommitRequestTopic] = field([TxnOffsetCommitRequestTopic], "0+")
 
 
 @nested
 class TxnOffsetCommitResponsePartition:
-    partition_index: int = field(INT32, "0+")
-    error_code: int = field(INT16, "0+")
+    partition_index: int = field("int32", "0+")
+    error_code: int = field("int16", "0+")
 
 
 @nested
 class TxnOffsetCommitResponseTopic:
-    name: str = field(STRING, "0+")
+    name: str = field("string", "0+")
     partitions: list[TxnOffsetCommitResponsePartition] = field(
-        ArrayOf(TxnOffsetCommitResponsePartition), "0+"
+        [TxnOffsetCommitResponsePartition], "0+"
     )
 
 
 @message(api_key=28, versions="0-5", flexible="3+")
 class TxnOffsetCommitResponse:
-    throttle_time_ms: int = field(INT32, "0+", default=0)
-    topics: list[TxnOffsetCommitResponseTopic] = field(ArrayOf(TxnOffsetCommitResponseTopic), "0+")
+    throttle_time_ms: int = field("int32", "0+", default=0)
+    topics: list[TxnOffsetCommitResponseTopic] = field([TxnOffsetCommitResponseTopic], "0+")

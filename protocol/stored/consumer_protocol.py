@@ -12,26 +12,26 @@ Source: ConsumerProtocol of Kafka.
 
 from __future__ import annotations
 
-from odradek.protocol.schema import BYTES, INT32, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import field, message, nested
 
 
 @nested
 class TopicPartition:
-    topic: str = field(STRING, "0+")
-    partitions: list[int] = field(ArrayOf(INT32), "0+")
+    topic: str = field("string", "0+")
+    partitions: list[int] = field(["int32"], "0+")
 
 
 @message(versions="0-3")
 class ConsumerProtocolSubscription:
-    topics: list[str] = field(ArrayOf(STRING), "0+")
-    user_data: bytes | None = field(BYTES, "0+", nullable="0+", default=None)
-    owned_partitions: list[TopicPartition] = field(ArrayOf(TopicPartition), "1+", default=[])
-    generation_id: int = field(INT32, "2+", default=-1)
+    topics: list[str] = field(["string"], "0+")
+    user_data: bytes | None = field("bytes", "0+", nullable="0+", default=None)
+    owned_partitions: list[TopicPartition] = field([TopicPartition], "1+", default=[])
+    generation_id: int = field("int32", "2+", default=-1)
     """-1 if unknown."""
-    rack_id: str | None = field(STRING, "3+", nullable="3+", default=None)
+    rack_id: str | None = field("string", "3+", nullable="3+", default=None)
 
 
 @message(versions="0-3")
 class ConsumerProtocolAssignment:
-    assigned_partitions: list[TopicPartition] = field(ArrayOf(TopicPartition), "0+")
-    user_data: bytes | None = field(BYTES, "0+", nullable="0+", default=None)
+    assigned_partitions: list[TopicPartition] = field([TopicPartition], "0+")
+    user_data: bytes | None = field("bytes", "0+", nullable="0+", default=None)

@@ -13,36 +13,36 @@ Source: GroupMetadataKey and GroupMetadataValue of Kafka's group coordinator.
 
 from __future__ import annotations
 
-from odradek.protocol.schema import BYTES, INT32, INT64, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import field, message, nested
 
 
 @message(versions="2")
 class GroupMetadataKey:
-    group: str = field(STRING, "0+")
+    group: str = field("string", "0+")
 
 
 @nested
 class MemberMetadata:
-    member_id: str = field(STRING, "0+")
-    group_instance_id: str | None = field(STRING, "3+", nullable="3+", default=None)
+    member_id: str = field("string", "0+")
+    group_instance_id: str | None = field("string", "3+", nullable="3+", default=None)
     """Id of a static member; None for a dynamic one (KIP-345)."""
-    client_id: str = field(STRING, "0+")
-    client_host: str = field(STRING, "0+")
-    rebalance_timeout_ms: int = field(INT32, "1+", default=-1)
+    client_id: str = field("string", "0+")
+    client_host: str = field("string", "0+")
+    rebalance_timeout_ms: int = field("int32", "1+", default=-1)
     """-1: the session timeout."""
-    session_timeout_ms: int = field(INT32, "0+")
-    subscription: bytes = field(BYTES, "0+")
-    assignment: bytes = field(BYTES, "0+")
+    session_timeout_ms: int = field("int32", "0+")
+    subscription: bytes = field("bytes", "0+")
+    assignment: bytes = field("bytes", "0+")
 
 
 @message(versions="0-4", flexible="4+")
 class GroupMetadataValue:
-    protocol_type: str = field(STRING, "0+")
-    generation: int = field(INT32, "0+")
-    protocol: str | None = field(STRING, "0+", nullable="0+")
+    protocol_type: str = field("string", "0+")
+    generation: int = field("int32", "0+")
+    protocol: str | None = field("string", "0+", nullable="0+")
     """None while there is no generation."""
-    leader: str | None = field(STRING, "0+", nullable="0+")
+    leader: str | None = field("string", "0+", nullable="0+")
     """None while there is no generation."""
-    current_state_timestamp_ms: int = field(INT64, "2+", default=-1)
+    current_state_timestamp_ms: int = field("int64", "2+", default=-1)
     """-1 if unknown."""
-    members: list[MemberMetadata] = field(ArrayOf(MemberMetadata), "0+")
+    members: list[MemberMetadata] = field([MemberMetadata], "0+")

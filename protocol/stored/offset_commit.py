@@ -14,22 +14,22 @@ from __future__ import annotations
 
 from uuid import UUID as Uuid
 
-from odradek.protocol.schema import INT32, INT64, STRING, UUID, ZERO_UUID, field, message
+from odradek.protocol.schema import ZERO_UUID, field, message
 
 
 @message(versions="0-1")
 class OffsetCommitKey:
-    group: str = field(STRING, "0+")
-    topic: str = field(STRING, "0+")
-    partition: int = field(INT32, "0+")
+    group: str = field("string", "0+")
+    topic: str = field("string", "0+")
+    partition: int = field("int32", "0+")
 
 
 @message(versions="0-4", flexible="4+")
 class OffsetCommitValue:
-    offset: int = field(INT64, "0+")
-    leader_epoch: int = field(INT32, "3+", default=-1)
-    metadata: str = field(STRING, "0+")
-    commit_timestamp_ms: int = field(INT64, "0+")
-    expire_timestamp_ms: int = field(INT64, "1", default=-1)
+    offset: int = field("int64", "0+")
+    leader_epoch: int = field("int32", "3+", default=-1)
+    metadata: str = field("string", "0+")
+    commit_timestamp_ms: int = field("int64", "0+")
+    expire_timestamp_ms: int = field("int64", "1", default=-1)
     """-1: the broker's offsets.retention.minutes."""
-    topic_id: Uuid = field(UUID, "4+", tag=0, default=ZERO_UUID)
+    topic_id: Uuid = field("uuid", "4+", tag=0, default=ZERO_UUID)

@@ -10,53 +10,53 @@ from __future__ import annotations
 
 from uuid import UUID as Uuid
 
-from odradek.protocol.schema import INT32, INT64, STRING, UUID, ArrayOf, field, message, nested
+from odradek.protocol.schema import field, message, nested
 
 
 @message(versions="9")
 class ShareGroupPartitionMetadataKey:
-    group_id: str = field(STRING, "0+")
+    group_id: str = field("string", "0+")
 
 
 @nested
 class TopicPartitionsInfo:
-    topic_id: Uuid = field(UUID, "0+")
-    topic_name: str = field(STRING, "0+")
-    partitions: list[int] = field(ArrayOf(INT32), "0+")
+    topic_id: Uuid = field("uuid", "0+")
+    topic_name: str = field("string", "0+")
+    partitions: list[int] = field(["int32"], "0+")
 
 
 @nested
 class TopicInfo:
-    topic_id: Uuid = field(UUID, "0+")
-    topic_name: str = field(STRING, "0+")
+    topic_id: Uuid = field("uuid", "0+")
+    topic_name: str = field("string", "0+")
 
 
 @message(versions="0", flexible="0+")
 class ShareGroupPartitionMetadataValue:
-    initialized_topics: list[TopicPartitionsInfo] = field(ArrayOf(TopicPartitionsInfo), "0+")
-    deleting_topics: list[TopicInfo] = field(ArrayOf(TopicInfo), "0+")
+    initialized_topics: list[TopicPartitionsInfo] = field([TopicPartitionsInfo], "0+")
+    deleting_topics: list[TopicInfo] = field([TopicInfo], "0+")
 
 
 @message(versions="10")
 class ShareGroupMemberMetadataKey:
-    group_id: str = field(STRING, "0+")
-    member_id: str = field(STRING, "0+")
+    group_id: str = field("string", "0+")
+    member_id: str = field("string", "0+")
 
 
 @message(versions="0", flexible="0+")
 class ShareGroupMemberMetadataValue:
-    rack_id: str | None = field(STRING, "0+", nullable="0+")
-    client_id: str = field(STRING, "0+")
-    client_host: str = field(STRING, "0+")
-    subscribed_topic_names: list[str] = field(ArrayOf(STRING), "0+")
+    rack_id: str | None = field("string", "0+", nullable="0+")
+    client_id: str = field("string", "0+")
+    client_host: str = field("string", "0+")
+    subscribed_topic_names: list[str] = field(["string"], "0+")
 
 
 @message(versions="11")
 class ShareGroupMetadataKey:
-    group_id: str = field(STRING, "0+")
+    group_id: str = field("string", "0+")
 
 
 @message(versions="0", flexible="0+")
 class ShareGroupMetadataValue:
-    epoch: int = field(INT32, "0+")
-    metadata_hash: int = field(INT64, "0+")
+    epoch: int = field("int32", "0+")
+    metadata_hash: int = field("int64", "0+")

@@ -116,7 +116,7 @@ def our_name(message: str, name: str) -> str:
 def our_type(type_: FieldType) -> str:
     if isinstance(type_, ArrayOf):
         return f"[]{our_type(type_.element)}"
-    return type_.name.lower() if isinstance(type_, Primitive) else "structure"
+    return type_.name if isinstance(type_, Primitive) else "structure"
 
 
 def their_type(field: dict[str, Any]) -> str:

@@ -11,10 +11,7 @@ from odradek.protocol.compiler import decoder, encoder
 from odradek.protocol.messages.fetch import FetchPartition, LeaderIdAndEpoch, PartitionData
 from odradek.protocol.messages.offset_commit import OffsetCommitRequestPartition
 from odradek.protocol.schema import (
-    INT32,
     NO_VERSION,
-    STRING,
-    ArrayOf,
     VersionRange,
     field,
     message,
@@ -30,15 +27,15 @@ from odradek.protocol.stored.consumer_group import (
 
 @nested
 class Inner:
-    number: int = field(INT32, "0+", default=7)
+    number: int = field("int32", "0+", default=7)
 
 
 @message(versions="1-4", flexible="3+", api_key=9999)
 class Sample:
     """A docstring stays."""
 
-    name: str = field(STRING, "0+")
-    numbers: list[int] = field(ArrayOf(INT32), "2+", default=[])
+    name: str = field("string", "0+")
+    numbers: list[int] = field(["int32"], "2+", default=[])
     inner: Inner = field(Inner, "2+", default=Inner())
 
     def doubled(self) -> str:

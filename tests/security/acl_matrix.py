@@ -99,13 +99,13 @@ def empty(field: Any) -> Any:
     name = field.type.name
     if isinstance(field.default, int) and not isinstance(field.default, bool):
         return field.default
-    if name == "UUID":
+    if name == "uuid":
         return ZERO_UUID
-    if name == "BOOL":
+    if name == "bool":
         return False
-    if name in ("STRING", "BYTES", "RECORDS"):
+    if name in ("string", "bytes", "records"):
         is_nullable = field.nullable is not NO_VERSION
-        return None if is_nullable else "" if name == "STRING" else b""
+        return None if is_nullable else "" if name == "string" else b""
     return 0
 
 
