@@ -8,28 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
-from odradek.protocol.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResponse,
-)
 from odradek.protocol.messages.metadata import MetadataResponseTopic
 from odradek.protocol.records.batch import RecordBatch
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.tools.backup.continuation import Continuation, Diverged, LiveLog, begin, go_on
-from odradek.tools.backup.errors import BackupError
 from odradek.tools.backup.live_logs import LogReader
 from odradek.tools.backup.manifest import (
     BYTES_MAX,
     MANIFEST,
     NO_EPOCH,
     SEGMENTS,
+    BackupError,
     BackupFile,
     CommittedOffset,
     Manifest,
@@ -39,15 +32,73 @@ from odradek.tools.backup.manifest import (
 )
 from odradek.tools.backup.stores import MissingFile, Store
 from odradek.tools.client import Client
+from odradek.tools.configs.resources import TOPIC, Resource, describe
 from odradek.tools.consumer_groups.group_offsets import committed_of
 from odradek.tools.consumer_groups.queries import list_groups
 from odradek.tools.errors import KafkaError, check, partition_text
 
+
+class LiveLog(NamedTuple):
+    """The log of a partition as its leader describes it.
+
+    epoch_end  where the leader epoch of the last batch of the backup ends (OffsetForLeaderEpoch);
+               None: that was not asked for; negative: the leader has no such epoch
+    """
+
+    start_offset: int
+    end_offset: int
+    epoch_end: int | None = None
+
+
+class Continuation(NamedTuple):
+    """How to bring the backup of a partition up to date.
+
+    lost  how many offsets the log has deleted before they were backed up
+    """
+
+    kept: tuple[BackupFile, ...]
+    read_from: int
+    lost: int = 0
+
+
+class Diverged(NamedTuple):
+    """The log does not have what the backup has; the reason is one line."""
+
+    reason: str
+
+
+def begin(live: LiveLog) -> Continuation:
+    """Back up the whole log."""
+    return Continuation((), live.start_offset)
+
+
+def go_on(former: PartitionBackup, live: LiveLog) -> Continuation | Diverged:
+    """Read what was appended since; drop files that are below the log start offset.
+
+    source  a consumer's detection of truncation (KIP-320)
+    """
+    if live.end_offset < former.end_offset:
+        return Diverged(
+            f"it ends at offset {live.end_offset}, the backup at {former.end_offset}: it was "
+            "truncated"
+        )
+    is_there = live.start_offset < former.end_offset and former.leader_epoch != NO_EPOCH
+    if is_there and live.epoch_end is not None and live.epoch_end < former.end_offset:
+        what = (
+            f"its leader epoch {former.leader_epoch} ends at offset {live.epoch_end}"
+            if live.epoch_end >= 0
+            else f"it has no leader epoch {former.leader_epoch}"
+        )
+        return Diverged(f"{what}, the backup at {former.end_offset}: it was truncated")
+    return Continuation(
+        tuple(file for file in former.files if file.end_offset > live.start_offset),
+        max(former.end_offset, live.start_offset),
+        max(0, live.start_offset - former.end_offset),
+    )
+
+
 FILE_BYTES_MAX: Final = 128 << 20
 """A file is ended before the batch that would make it larger."""
-TOPIC_RESOURCE: Final = 2
-TOPIC_SOURCE: Final = 1
-"""The source of a config that was set for the topic."""
 
 
 def read_manifest(store: Store) -> Manifest:
@@ -105,10 +156,9 @@ class BackupRun:
         live = self._live_topics()
         # Before the records: what was committed is in the backup then.
         committed = self._committed(live)
-        configs = self._configs(live)
         topics = dict(self._kept_topics(live))
         for name, topic in live.items():
-            topics[name] = self._topic(topic, configs[name], topics.get(name))
+            topics[name] = self._topic(topic, topics.get(name))
         metadata = self._client.metadata([])
         manifest = Manifest(
             number=self._number,
@@ -146,24 +196,6 @@ class BackupRun:
             if name not in live and (self._topics is None or name in self._topics):
                 self.problems.append(f"topic {name} does not exist any more: its backup stays")
 
-    def _configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        configs: dict[str, dict[str, str]] = {}
-        for name in names:
-            resource = DescribeConfigsResource(
-                resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None
-            )
-            response = self._client.any_broker(
-                DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse
-            )
-            for result in response.results:
-                check(result)
-                configs[name] = {
-                    row.name: row.value
-                    for row in result.configs
-                    if row.config_source == TOPIC_SOURCE and row.value is not None
-                }
-        return configs
-
     def _committed(self, topics: Iterable[str]) -> dict[str, tuple[CommittedOffset, ...]]:
         names = [group.group_id for group in list_groups(self._client)]
         if self._groups is not None:
@@ -200,9 +232,7 @@ class BackupRun:
                 groups[group] = (*kept, *groups.get(group, ()))
         return {group: groups[group] for group in sorted(groups)}
 
-    def _topic(
-        self, live: MetadataResponseTopic, configs: dict[str, str], former: TopicBackup | None
-    ) -> TopicBackup:
+    def _topic(self, live: MetadataResponseTopic, former: TopicBackup | None) -> TopicBackup:
         assert live.name is not None, "the response names the topic"
         check(live)
         if former is not None and former.topic_id != str(live.topic_id):
@@ -217,7 +247,11 @@ class BackupRun:
         return TopicBackup(
             topic_id=str(live.topic_id),
             replication_factor=max(len(row.replica_nodes) for row in live.partitions),
-            configs=configs,
+            configs={
+                entry.name: entry.value
+                for entry in describe(self._client, Resource(TOPIC, live.name))
+                if entry.value is not None
+            },
             partitions=tuple(
                 self._partition(TopicPartition(live.name, index), live.topic_id, logs.get(index))
                 for index in range(len(live.partitions))
@@ -252,15 +286,15 @@ class BackupRun:
                 "deleted before they were backed up"
             )
         epoch = NO_EPOCH if former is None else former.leader_epoch
-        writer = _PartitionWriter(self._store, f"{self._folder}/{place.topic}/{place.partition}")
-        try:
-            for batches in reader.batches(decision.read_from, log.end_offset):
-                for batch in batches:
-                    writer.add(batch)
-                epoch = batches[-1].leader_epoch
-            files = writer.finish()
-        finally:
-            writer.discard()
+
+        def batches(first_offset: int = decision.read_from) -> Iterator[RecordBatch]:
+            nonlocal epoch
+            for batch in reader.batches(first_offset, log.end_offset):
+                epoch = batch.leader_epoch
+                yield batch
+
+        folder = f"{self._folder}/{place.topic}/{place.partition}"
+        files = _write_files(self._store, folder, batches())
         self.written_bytes += sum(file.size_bytes for file in files)
         return PartitionBackup(
             partition=place.partition,
@@ -289,65 +323,47 @@ class BackupRun:
                 self._store.remove(name)
 
 
-class _PartitionWriter:
-    """Writes batches of one partition into files of at most FILE_BYTES_MAX."""
-
-    def __init__(self, store: Store, folder: str) -> None:
-        self._store = store
-        self._folder = folder
-        self._files: list[BackupFile] = []
-        self._open: _OpenFile | None = None
-
-    def add(self, batch: RecordBatch) -> None:
-        file = self._open
-        if file is not None and file.size_bytes + batch.size > FILE_BYTES_MAX:
-            self._end()
+def _write_files(store: Store, folder: str, batches: Iterable[RecordBatch]) -> list[BackupFile]:
+    """Write the batches of one partition into files of at most FILE_BYTES_MAX."""
+    files: list[BackupFile] = []
+    file: _OpenFile | None = None
+    try:
+        for batch in batches:
+            if file is not None and file.size_bytes + batch.size > FILE_BYTES_MAX:
+                files.append(file.commit())
+                file = None
+            if file is None:
+                file = _OpenFile(store, folder, batch.base_offset)
+            file.add(batch)
+        if file is not None:
+            files.append(file.commit())
             file = None
-        if file is None:
-            file = self._open = _OpenFile(self._store, self._folder, batch.base_offset)
-        file.add(batch)
-
-    def finish(self) -> list[BackupFile]:
-        """The files, all of them in the store."""
-        self._end()
-        return self._files
-
-    def _end(self) -> None:
-        if self._open is not None:
-            self._files.append(self._open.commit())
-            self._open = None
-
-    def discard(self) -> None:
-        """Remove what is not finished."""
-        if self._open is not None:
-            self._open.discard()
+    finally:
+        if file is not None:
+            file.writer.discard()
+    return files
 
 
 class _OpenFile:
     def __init__(self, store: Store, folder: str, base_offset: int) -> None:
-        name = f"{folder}/{base_offset:020d}.log"
-        self._file = BackupFile(
-            name=name, base_offset=base_offset, end_offset=base_offset, size_bytes=0, sha256=""
-        )
-        self._writer = store.create(name)
+        self._name = f"{folder}/{base_offset:020d}.log"
+        self._base_offset = self._end_offset = base_offset
+        self.writer = store.create(self._name)
         self._digest = hashlib.sha256()
-        self._end_offset = base_offset
         self.size_bytes = 0
 
     def add(self, batch: RecordBatch) -> None:
         self._digest.update(batch.view)
-        self._writer.write(batch.view)
+        self.writer.write(batch.view)
         self.size_bytes += batch.size
         self._end_offset = batch.next_offset
 
     def commit(self) -> BackupFile:
-        self._writer.commit()
-        return replace(
-            self._file,
+        self.writer.commit()
+        return BackupFile(
+            name=self._name,
+            base_offset=self._base_offset,
             end_offset=self._end_offset,
             size_bytes=self.size_bytes,
             sha256=self._digest.hexdigest(),
         )
-
-    def discard(self) -> None:
-        self._writer.discard()

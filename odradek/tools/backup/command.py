@@ -15,11 +15,9 @@ from typing import Final
 from uuid import UUID
 
 from odradek.tools.backup.backup_run import BackupRun, read_manifest
-from odradek.tools.backup.errors import BackupError
 from odradek.tools.backup.live_logs import LogReader
-from odradek.tools.backup.manifest import Manifest
-from odradek.tools.backup.stored_batches import batches_of, first_difference
-from odradek.tools.backup.stores import MissingFile, Store, open_store
+from odradek.tools.backup.manifest import BackupError, Manifest
+from odradek.tools.backup.stores import MissingFile, Store, batches_of, first_difference, open_store
 from odradek.tools.client import Client
 from odradek.tools.client_config import open_client
 from odradek.tools.errors import ToolError, partition_text
@@ -193,11 +191,7 @@ def compare(client: Client, store: Store, manifest: Manifest) -> list[str]:
                 f"{partition.start_offset} to {partition.end_offset}"
             )
             continue
-        live = (
-            batch
-            for batches in reader.batches(start_offset, partition.end_offset)
-            for batch in batches
-        )
+        live = reader.batches(start_offset, partition.end_offset)
         offset = first_difference(batches_of(store, partition), live)
         if offset is not None:
             differences.append(f"{partition_text(place)} differs from offset {offset} on")

@@ -24,7 +24,7 @@ from odradek.protocol.messages.offset_for_leader_epoch import (
 )
 from odradek.protocol.records.batch import RecordBatch, has_valid_crc, iterate_batches
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.tools.backup.errors import BackupError
+from odradek.tools.backup.manifest import BackupError
 from odradek.tools.client import BrokerConnection, Client, ClientError
 from odradek.tools.errors import error_name, partition_text
 from odradek.tools.partition_offsets import RETRIED, leaders_of, list_offsets
@@ -82,8 +82,8 @@ class LogReader:
             raise self._failed(row.error_code)
         return row.end_offset
 
-    def batches(self, offset: int, end_offset: int) -> Iterator[list[RecordBatch]]:
-        """The batches from `offset` on that end below `end_offset`, as many as a response has.
+    def batches(self, offset: int, end_offset: int) -> Iterator[RecordBatch]:
+        """The batches from `offset` on that end below `end_offset`.
 
         The first may begin below `offset`.  Offsets that retention deletes meanwhile are skipped.
         memory  a response of at most FETCH_BYTES, or a batch if that is larger
@@ -102,7 +102,7 @@ class LogReader:
                 batch for batch in self._checked(data) if offset < batch.next_offset <= end_offset
             ]
             if batches:
-                yield batches
+                yield from batches
                 offset, empty_since = batches[-1].next_offset, None
                 continue
             if data.records and next(iter(self._checked(data)), None) is not None:

@@ -19,7 +19,12 @@ from typing import Any, Final
 
 from odradek.bounded_parsing import UnreadableText, parse_json
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.tools.backup.errors import BackupError
+from odradek.tools.errors import ToolError
+
+
+class BackupError(ToolError):
+    """The backup cannot be written, read or restored; the message is one line."""
+
 
 MANIFEST: Final = "manifest.json"
 SEGMENTS: Final = "segments"

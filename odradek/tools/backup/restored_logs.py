@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from typing import Final, NamedTuple
 from uuid import uuid4
 
@@ -45,12 +46,10 @@ from odradek.storage.files.names import (
     parse_folder_name,
     suffixed_folder_name,
 )
-from odradek.storage.log.log import Log, open_log
+from odradek.storage.log.log import open_log
 from odradek.storage.log_config import LogConfig
-from odradek.tools.backup.errors import BackupError
-from odradek.tools.backup.manifest import Manifest, PartitionBackup
-from odradek.tools.backup.stored_batches import batches_of
-from odradek.tools.backup.stores import Store
+from odradek.tools.backup.manifest import BackupError, Manifest, PartitionBackup
+from odradek.tools.backup.stores import Store, batches_of
 from odradek.tools.errors import partition_text
 
 LEADER_EPOCH: Final = 0
@@ -240,7 +239,7 @@ def write_log(
     """
     partition = replica.partition
     first = next(batches, None)
-    base_offset = partition.start_offset
+    next_offset = base_offset = partition.start_offset
     if first is not None:
         base_offset = min(base_offset, first.base_offset)
     log = open_log(
@@ -254,54 +253,28 @@ def write_log(
         now_ms=now_ms,
         descriptors=Descriptors(files, open_max=OPEN_MAX),
     )
-    gaps = _GapFinder(partition.start_offset)
+    cleaned, data = 0, bytearray()
     try:
-        for data in _joined(first, batches, gaps):
+        for batch in chain([] if first is None else [first], batches):
+            is_whole = batch.record_count == batch.last_offset_delta + 1
+            if batch.base_offset > next_offset or not is_whole:
+                cleaned = batch.next_offset
+            next_offset = batch.next_offset
+            position = len(data)
+            data += batch.view
+            with memoryview(data) as view:
+                assign_offset(view[position:], batch.base_offset, LEADER_EPOCH)
+            if len(data) >= APPEND_BYTES:
+                log.append_as_follower(memoryview(data), now_ms=now_ms)
+                data = bytearray()
+        if data:
             log.append_as_follower(memoryview(data), now_ms=now_ms)
-        _end(log, partition, now_ms)
+        log.producer_states.reset(partition.end_offset)
+        log.head.roll(partition.end_offset, now_ms)
+        log.advance_high_watermark(partition.end_offset)
+        log.advance_log_start(partition.start_offset)
         log.close(now_ms)
     except BaseException:
         log.abandon()
         raise
-    return gaps.cleaned
-
-
-class _GapFinder:
-    """Notes up to where records are missing between the offsets of batches, or in batches."""
-
-    def __init__(self, start_offset: int) -> None:
-        self._next_offset = start_offset
-        self.cleaned = 0
-
-    def note(self, batch: RecordBatch) -> None:
-        is_whole = batch.record_count == batch.last_offset_delta + 1
-        if batch.base_offset > self._next_offset or not is_whole:
-            self.cleaned = batch.next_offset
-        self._next_offset = batch.next_offset
-
-
-def _joined(
-    first: RecordBatch | None, batches: Iterator[RecordBatch], gaps: _GapFinder
-) -> Iterator[bytearray]:
-    """The bytes of several batches at a time, with the leader epoch of a new topic."""
-    data = bytearray()
-    batch = first
-    while batch is not None:
-        gaps.note(batch)
-        position = len(data)
-        data += batch.view
-        with memoryview(data) as view:
-            assign_offset(view[position:], batch.base_offset, LEADER_EPOCH)
-        if len(data) >= APPEND_BYTES:
-            yield data
-            data = bytearray()
-        batch = next(batches, None)
-    if data:
-        yield data
-
-
-def _end(log: Log, partition: PartitionBackup, now_ms: int) -> None:
-    log.producer_states.reset(partition.end_offset)
-    log.head.roll(partition.end_offset, now_ms)
-    log.advance_high_watermark(partition.end_offset)
-    log.advance_log_start(partition.start_offset)
+    return cleaned

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.tools.backup.continuation import Continuation, Diverged, LiveLog, go_on
-from odradek.tools.backup.errors import BackupError
+from odradek.tools.backup.backup_run import Continuation, Diverged, LiveLog, go_on
 from odradek.tools.backup.manifest import (
+    BackupError,
     BackupFile,
     CommittedOffset,
     Manifest,
