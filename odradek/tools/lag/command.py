@@ -10,11 +10,13 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from functools import partial
 from json import dumps
 from typing import Any, Final
 
+from odradek.protocol.messages.list_offsets import LATEST_TIMESTAMP
 from odradek.tools.client import CLIENT_ID, Client
 from odradek.tools.console.errors import ConsoleError
 from odradek.tools.console.properties import CONSUMER, load_properties
@@ -22,13 +24,13 @@ from odradek.tools.consumer_groups.group_offsets import committed_offsets_of
 from odradek.tools.consumer_groups.queries import list_groups
 from odradek.tools.errors import KafkaError, ToolError
 from odradek.tools.lag.evaluation import GroupLag, LagStatus, PartitionLag, evaluate
-from odradek.tools.lag.history import OFFSETS_TOPIC, committed_since, log_ends, with_lags
+from odradek.tools.lag.history import OFFSETS_TOPIC, committed_since, with_lags
 from odradek.tools.lag.http_pages import CachedVerdicts, group_json, http_page
-from odradek.tools.lag.verdict_changes import VerdictChanges
 from odradek.tools.library_client import open_client as open_library_client
-from odradek.tools.notifications import NOTIFY_FLAGS, open_notifier
+from odradek.tools.notifications import NOTIFY_FLAGS, Notifier, open_notifier
 from odradek.tools.options import CLIENT_FLAGS, Flag, Options, positive_number
 from odradek.tools.page_server import open_page_server
+from odradek.tools.partition_offsets import list_offsets
 from odradek.tools.run_command import run_with_client
 from odradek.tools.tables import aligned, one_line
 
@@ -63,7 +65,9 @@ def main(arguments: Sequence[str]) -> int:
 
 def _act(client: Client, options: Options) -> int:
     config = options.value("command-config")
-    query = GroupsQuery(
+    look = partial(
+        read_verdicts,
+        client,
         groups=options.values("group"),
         minutes=positive_number(options, "minutes", MINUTES),
         interval_ms=positive_number(options, "interval-ms", INTERVAL_MS),
@@ -90,68 +94,63 @@ def _act(client: Client, options: Options) -> int:
         with closing(consumer):
             listen = options.value("listen")
             if listen is not None:
-                cached = CachedVerdicts(lambda: query.run(client, consumer))
+                cached = CachedVerdicts(partial(look, consumer))
                 return serve(listen, cluster, cached, changes)
-            verdicts = query.run(client, consumer)
+            verdicts = look(consumer)
             if changes is not None:
                 changes.note(verdicts)
-    for line in json_lines(cluster, verdicts) if options.has("json") else table(verdicts):
-        print(line)
+    if options.has("json"):
+        for verdict in verdicts.values():
+            print(dumps(group_json(cluster, verdict, shows_all=True)))
+    else:
+        print(*table(verdicts), sep="\n")
     is_ok = all(verdict.status is LagStatus.OK for verdict in verdicts.values())
     return NOT_OK if options.has("check") and not is_ok else 0
 
 
-class GroupsQuery:
-    """What is asked of a cluster.
+def read_verdicts(
+    client: Client, consumer: Any, *, groups: Sequence[str], minutes: int, interval_ms: int
+) -> dict[str, GroupLag]:
+    """Verdicts by group, sorted.
 
     groups  only these; empty: all
+    raises  ToolError
     """
-
-    def __init__(self, *, groups: Sequence[str], minutes: int, interval_ms: int) -> None:
-        self._groups = groups
-        self._minutes = minutes
-        self._interval_ms = interval_ms
-
-    def run(self, client: Client, consumer: Any) -> dict[str, GroupLag]:
-        """Verdicts by group, sorted.
-
-        raises  ToolError
-        """
-        names = [group.group_id for group in list_groups(client)]
-        if self._groups:
-            missing = [name for name in self._groups if name not in names]
-            if missing:
-                raise KafkaError(f"Consumer group '{missing[0]}' does not exist.")
-            names = sorted(set(self._groups))
-        if not names:
-            return {}
-        metadata = client.metadata()
-        existing = {
-            (topic.name, row.partition_index)
-            for topic in metadata.topics
-            for row in topic.partitions
-        }
-        committed: dict[str, dict[Any, int]] = {}
-        for name, offsets in committed_offsets_of(client, names).items():
-            if isinstance(offsets, KafkaError):
-                raise offsets
-            # Offsets of deleted topics stay until they expire.
-            committed[name] = {key: value for key, value in offsets.items() if key in existing}
-        now_ms = time.time_ns() // 1_000_000
-        since_ms = now_ms - self._minutes * 60_000
-        has_offsets = any(topic.name == OFFSETS_TOPIC for topic in metadata.topics)
-        recent = committed_since(consumer, since_ms, names, TIMEOUT_S) if has_offsets else {}
-        ends = log_ends(client, {key for offsets in committed.values() for key in offsets})
-        commits = with_lags(client, recent, self._interval_ms, ends)
-        return {
-            name: evaluate(
-                name,
-                commits.get(name, {}),
-                {key: max(0, ends[key] - offset) for key, offset in offsets.items()},
-                now_ms,
-            )
-            for name, offsets in committed.items()
-        }
+    names = [group.group_id for group in list_groups(client)]
+    if groups:
+        missing = [name for name in groups if name not in names]
+        if missing:
+            raise KafkaError(f"Consumer group '{missing[0]}' does not exist.")
+        names = sorted(set(groups))
+    if not names:
+        return {}
+    metadata = client.metadata()
+    existing = {
+        (topic.name, row.partition_index) for topic in metadata.topics for row in topic.partitions
+    }
+    committed: dict[str, dict[Any, int]] = {}
+    for name, offsets in committed_offsets_of(client, names).items():
+        if isinstance(offsets, KafkaError):
+            raise offsets
+        # Offsets of deleted topics stay until they expire.
+        committed[name] = {key: value for key, value in offsets.items() if key in existing}
+    now_ms = time.time_ns() // 1_000_000
+    since_ms = now_ms - minutes * 60_000
+    has_offsets = any(topic.name == OFFSETS_TOPIC for topic in metadata.topics)
+    recent = committed_since(consumer, since_ms, names, TIMEOUT_S) if has_offsets else {}
+    ends = list_offsets(
+        client, {key for offsets in committed.values() for key in offsets}, LATEST_TIMESTAMP
+    )
+    commits = with_lags(client, recent, interval_ms, ends)
+    return {
+        name: evaluate(
+            name,
+            commits.get(name, {}),
+            {key: max(0, ends[key] - offset) for key, offset in offsets.items()},
+            now_ms,
+        )
+        for name, offsets in committed.items()
+    }
 
 
 def serve(listen: str, cluster: str, cached: CachedVerdicts, changes: VerdictChanges | None) -> int:
@@ -176,9 +175,41 @@ def _watch(cached: CachedVerdicts, changes: VerdictChanges) -> None:
         time.sleep(WATCH_S)
 
 
-def json_lines(cluster: str, verdicts: dict[str, GroupLag]) -> Iterator[str]:
-    for verdict in verdicts.values():
-        yield dumps(group_json(cluster, verdict, shows_all=True))
+class VerdictChanges:
+    """Compares the verdicts of one look with those of the last; memory for a status a group."""
+
+    def __init__(self, cluster: str, notifier: Notifier) -> None:
+        self._cluster = cluster
+        self._notifier = notifier
+        self._statuses: dict[str, LagStatus] = {}
+
+    def note(self, verdicts: Mapping[str, GroupLag]) -> None:
+        """Notify of each group whose status is another one; the first look, of all not OK."""
+        for group, verdict in verdicts.items():
+            former = self._statuses.get(group, LagStatus.OK)
+            if verdict.status is not former:
+                self._notifier.notify(f"group {group}", self._fields(verdict, former))
+        self._statuses = {group: verdict.status for group, verdict in verdicts.items()}
+
+    def _fields(self, verdict: GroupLag, former: LagStatus) -> dict[str, object]:
+        fields: dict[str, object] = {
+            "kind": "lag",
+            "text": f"Kafka consumer group {verdict.group} is {verdict.status.name}, was "
+            f"{former.name}: {verdict.total_lag} records to read",
+            "cluster": self._cluster,
+            "group": verdict.group,
+            "status": verdict.status.name,
+            "former_status": former.name,
+            "total_lag": verdict.total_lag,
+        }
+        if verdict.worst is not None:
+            topic, partition = verdict.worst.partition
+            fields |= {
+                "topic": topic,
+                "partition": partition,
+                "partition_status": verdict.worst.status.name,
+            }
+        return fields
 
 
 def table(verdicts: dict[str, GroupLag]) -> Iterator[str]:

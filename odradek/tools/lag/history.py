@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from odradek.protocol.compiler import decoder
 from odradek.protocol.decode_error import DecodeError
-from odradek.protocol.messages.list_offsets import LATEST_TIMESTAMP
 from odradek.protocol.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
@@ -139,8 +138,3 @@ def _ends_at(
         return ends[partition] if offset == NO_OFFSET else offset
 
     return end_at
-
-
-def log_ends(client: Client, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    """The end of each log.  raises  KafkaError, ClientError"""
-    return offsets_at(client, dict.fromkeys(partitions, LATEST_TIMESTAMP)) if partitions else {}

@@ -19,7 +19,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from odradek.tools.errors import ToolError
-from odradek.tools.lag.evaluation import Commit, GroupLag, LagStatus, PartitionLag
+from odradek.tools.lag.evaluation import GroupLag, LagStatus, PartitionLag
 from odradek.tools.page_server import ToolPage
 
 CACHE_S: Final = 10.0
@@ -103,9 +103,11 @@ def group_json(cluster: str, verdict: GroupLag, *, shows_all: bool) -> dict[str,
 
 def partition_json(partition: PartitionLag) -> dict[str, Any]:
     """A partition, with the first and the last commit of its window."""
-    first = last = None
-    if partition.commits:
-        first, last = commit_json(partition.commits[0]), commit_json(partition.commits[-1])
+    ends = [
+        {"offset": commit.offset, "timestamp": commit.timestamp_ms, "lag": commit.lag}
+        for commit in (*partition.commits[:1], *partition.commits[-1:])
+    ]
+    first, last = ends or (None, None)
     return {
         "topic": partition.partition.topic,
         "partition": partition.partition.partition,
@@ -116,15 +118,6 @@ def partition_json(partition: PartitionLag) -> dict[str, Any]:
         "end": last,
         "current_lag": partition.current_lag,
         "complete": partition.complete,
-    }
-
-
-def commit_json(commit: Commit) -> dict[str, int]:
-    """A commit."""
-    return {
-        "offset": commit.offset,
-        "timestamp": commit.timestamp_ms,
-        "lag": commit.lag,
     }
 
 
