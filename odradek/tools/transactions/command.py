@@ -8,29 +8,25 @@
     forceTerminateTransaction  abort what a transactional id has under way (of Kafka 4)
 
 Exit codes: 0 success; 1 failure, or help; 2 an invalid command line.  The reason is on stderr.
-Source: Kafka 3.9's TransactionsCommand; forceTerminateTransaction is Kafka 4's.
+Source: Kafka 3.9's TransactionsCommand, KIP-664; forceTerminateTransaction is Kafka 4's.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from time import time
-from typing import Final
+from typing import Final, TypeVar
 
+from odradek.protocol.messages.describe_producers import ProducerState
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
 from odradek.tools.client_config import open_client
-from odradek.tools.errors import ToolError, partition_text
+from odradek.tools.errors import ToolError, error_text, partition_text
 from odradek.tools.options import OptionsError
 from odradek.tools.run import KAFKA_VERSION, WRONG_USAGE, run_tool
 from odradek.tools.tables import print_table
-from odradek.tools.transactions.hanging import (
-    HangingError,
-    hanging_transactions,
-    open_transactions,
-    partitions_to_search,
-)
 from odradek.tools.transactions.options import (
     HelpShown,
     TransactionOptions,
@@ -50,6 +46,8 @@ from odradek.tools.transactions.queries import (
 
 MAX_TIMEOUT_MINUTES: Final = 15
 MINUTE_MS: Final = 60_000
+BATCH: Final = 500
+"""Topics or partitions in one request."""
 NONE: Final = "None"
 LISTED: Final = ("TransactionalId", "Coordinator", "ProducerId", "TransactionState")
 DESCRIBED: Final = (
@@ -82,6 +80,10 @@ HANGING: Final = (
     "Duration(min)",
 )
 
+Item = TypeVar("Item")
+OpenTransaction = tuple[TopicPartition, ProducerState]
+"""A transaction that is open in a partition."""
+
 
 def main(arguments: Sequence[str]) -> int:
     return run_tool(_run, arguments)
@@ -107,10 +109,8 @@ def _run(arguments: Sequence[str]) -> int:
 
 def _list(client: Client, options: TransactionOptions) -> None:
     duration_ms = options.number("duration-filter")
-    try:
+    with _failing("Failed to list transactions"):
         listed = list_transactions(client, duration_ms=-1 if duration_ms is None else duration_ms)
-    except AdminError as error:
-        raise _failed("Failed to list transactions", error) from error
     rows = [
         (state.transactional_id, node_id, state.producer_id, state_name(state.transaction_state))
         for node_id, states in listed.items()
@@ -121,16 +121,13 @@ def _list(client: Client, options: TransactionOptions) -> None:
 
 def _describe(client: Client, options: TransactionOptions) -> None:
     name = _required(options, "transactional-id")
-    try:
+    with _failing(f"Failed to describe transaction state of transactional-id `{name}`"):
         described = describe_transactions(client, [name])[name]
         if described is None:
             raise AdminError(
                 f"DescribeTransactions request for transactionalId `{name}` failed because the ID "
                 "could not be found"
             )
-    except AdminError as error:
-        what = f"Failed to describe transaction state of transactional-id `{name}`"
-        raise _failed(what, error) from error
     state = described.state
     has_begun = state.transaction_start_time_ms >= 0
     row = (
@@ -150,12 +147,11 @@ def _describe(client: Client, options: TransactionOptions) -> None:
 def _describe_producers(client: Client, options: TransactionOptions) -> None:
     partition = _partition(options)
     broker_id = options.number("broker-id")
-    try:
+    on = "leader" if broker_id is None else f"broker {broker_id}"
+    with _failing(
+        f"Failed to describe producers for partition {partition_text(partition)} on {on}"
+    ):
         producers = describe_producers(client, [partition], broker_id)[partition]
-    except AdminError as error:
-        on = "leader" if broker_id is None else f"broker {broker_id}"
-        what = f"Failed to describe producers for partition {partition_text(partition)} on {on}"
-        raise _failed(what, error) from error
     rows = [
         (
             producer.producer_id,
@@ -190,19 +186,14 @@ def _abort(client: Client, options: TransactionOptions) -> None:
             "on 3.0 or above) or with --producer-id, --producer-epoch, and --coordinator-epoch "
             "(for older brokers)"
         )
-    try:
+    with _failing(f"Failed to abort transaction {spec}"):
         abort_transaction(client, spec)
-    except AdminError as error:
-        raise _failed(f"Failed to abort transaction {spec}", error) from error
 
 
 def _abort_spec(client: Client, partition: TopicPartition, start_offset: int) -> AbortSpec:
     text = partition_text(partition)
-    try:
+    with _failing(f"Failed to validate producer state for partition {text}"):
         producers = describe_producers(client, [partition])[partition]
-    except AdminError as error:
-        what = f"Failed to validate producer state for partition {text}"
-        raise _failed(what, error) from error
     for producer in producers:
         if start_offset >= 0 and producer.current_txn_start_offset == start_offset:
             coordinator_epoch = max(producer.coordinator_epoch, 0)
@@ -226,42 +217,107 @@ def _find_hanging(client: Client, options: TransactionOptions) -> None:
     if partition is not None and topic is None:
         raise ToolError("The --partition argument requires --topic to be provided")
     minutes = options.number("max-transaction-timeout")
-    longest_ms = (MAX_TIMEOUT_MINUTES if minutes is None else minutes) * MINUTE_MS
     now_ms = _now_ms()
-    try:
-        transactions = hanging_transactions(
-            client,
-            open_transactions(
-                client,
-                partitions_to_search(client, topic, partition, broker_id),
-                broker_id,
-                lambda producer: now_ms - producer.last_timestamp_ms > longest_ms,
-            ),
-        )
-    except HangingError as error:
-        raise _failed(error.what, error) from error
+    oldest_ms = now_ms - (MAX_TIMEOUT_MINUTES if minutes is None else minutes) * MINUTE_MS
+    if topic is not None and partition is not None:
+        partitions = [TopicPartition(topic, partition)]
+    else:
+        partitions = _partitions_to_search(client, topic, broker_id)
     rows = [
         (
-            transaction.partition.topic,
-            transaction.partition.partition,
-            transaction.producer.producer_id,
-            transaction.producer.producer_epoch,
-            max(transaction.producer.coordinator_epoch, -1),
-            transaction.producer.current_txn_start_offset,
-            transaction.producer.last_timestamp_ms,
-            int((now_ms - transaction.producer.last_timestamp_ms) / MINUTE_MS),
+            *key,
+            producer.producer_id,
+            producer.producer_epoch,
+            max(producer.coordinator_epoch, -1),
+            producer.current_txn_start_offset,
+            producer.last_timestamp_ms,
+            int((now_ms - producer.last_timestamp_ms) / MINUTE_MS),
         )
-        for transaction in transactions
+        for key, producer in _without_expected(
+            client, _open_transactions(client, partitions, broker_id, oldest_ms)
+        )
     ]
     print_table(HANGING, rows)
 
 
+def _partitions_to_search(
+    client: Client, topic: str | None, broker_id: int | None
+) -> list[TopicPartition]:
+    """The partitions with a replica on the broker, of all topics unless one is named."""
+    names = [topic] if topic is not None else [row.name or "" for row in client.metadata().topics]
+    partitions = []
+    for batch in _batches(names):
+        for row in client.metadata(list(batch)).topics:
+            with _failing(f"Failed to describe {len(batch)} topics"):
+                if row.error_code:
+                    raise AdminError(error_text(row.error_code))
+            partitions += [
+                TopicPartition(row.name or "", partition.partition_index)
+                for partition in sorted(row.partitions, key=lambda each: each.partition_index)
+                if broker_id is None or broker_id in partition.replica_nodes
+            ]
+    return partitions
+
+
+def _open_transactions(
+    client: Client, partitions: Sequence[TopicPartition], broker_id: int | None, oldest_ms: int
+) -> list[OpenTransaction]:
+    """The transactions whose producers have written nothing since `oldest_ms`."""
+    on = "Optional.empty" if broker_id is None else f"Optional[{broker_id}]"
+    transactions: list[OpenTransaction] = []
+    for batch in _batches(partitions):
+        with _failing(f"Failed to describe producers for {len(batch)} partitions on broker {on}"):
+            producers = describe_producers(client, batch, broker_id)
+        transactions += [
+            (partition, state)
+            for partition, states in producers.items()
+            for state in states
+            if state.current_txn_start_offset >= 0 and state.last_timestamp_ms < oldest_ms
+        ]
+    return transactions
+
+
+def _without_expected(
+    client: Client, candidates: Sequence[OpenTransaction]
+) -> list[OpenTransaction]:
+    """The open transactions for which no coordinator has a marker to write, by producer."""
+    producer_ids = list(dict.fromkeys(producer.producer_id for _, producer in candidates))
+    if not producer_ids:
+        return []
+    with _failing(f"Failed to list transactions for {len(producer_ids)} producers"):
+        listed = list_transactions(client, producer_ids=producer_ids)
+    ids = {
+        row.producer_id: row.transactional_id
+        for rows in listed.values()
+        for row in rows
+        if row.producer_id in producer_ids
+    }
+    with _failing(f"Failed to describe {len(ids)} transactions"):
+        descriptions = describe_transactions(client, ids.values())
+    expected = {
+        producer_id: description.partitions
+        for producer_id, name in ids.items()
+        if (description := descriptions[name]) is not None
+    }
+    return sorted(
+        (
+            (partition, producer)
+            for partition, producer in candidates
+            if partition not in expected.get(producer.producer_id, ())
+        ),
+        key=lambda row: row[1].producer_id,
+    )
+
+
+def _batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    for start in range(0, len(items), BATCH):
+        yield items[start : start + BATCH]
+
+
 def _force_terminate(client: Client, options: TransactionOptions) -> None:
     name = _required(options, "transactionalId")
-    try:
+    with _failing(f"Failed to force terminate transactionalId `{name}`"):
         fence_producer(client, name)
-    except AdminError as error:
-        raise _failed(f"Failed to force terminate transactionalId `{name}`", error) from error
 
 
 ACTIONS: Final[dict[str, Callable[[Client, TransactionOptions], None]]] = {
@@ -291,8 +347,14 @@ def _given(options: TransactionOptions, name: str) -> int:
     return number
 
 
-def _failed(what: str, error: AdminError) -> ToolError:
-    return ToolError(f"{what}: {error}. Enable debug logging for additional detail.")
+@contextmanager
+def _failing(what: str) -> Iterator[None]:
+    """Begin the text of an AdminError with Kafka's words for the step that failed."""
+    try:
+        yield
+    except AdminError as error:
+        text = f"{what}: {error}. Enable debug logging for additional detail."
+        raise ToolError(text) from error
 
 
 def _now_ms() -> int:
