@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from odradek.bounded_files import system_error_text
-from odradek.tools.settings_arguments import add_settings_arguments
+from odradek.tools.arguments import APPEND, add_arguments, add_settings_arguments
 
 if TYPE_CHECKING:
     from odradek.broker.node.node import Node
@@ -78,28 +78,24 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=partial(argparse.HelpFormatter, width=_columns() - 2),
     )
     add_settings_arguments(parser, "a server.properties file, as for Kafka")
-    parser.add_argument(
-        "--port",
-        type=_port,
-        metavar="PORT",
-        help=f"listen on this port of {HOST} and nowhere else; 0 takes a free one",
+    add_arguments(parser, "start", {"--port": _port})
+    add_arguments(
+        parser.add_argument_group("for tests"),
+        "start for tests",
+        {
+            "--user": APPEND,
+            "--control": {"nargs": "?", "const": (HOST, 0), "type": _address},
+            "--from": {"dest": "snapshot"},
+            "--as": {"dest": "release", "choices": ("2.8", "3.9", "4.3")},
+        },
     )
-    parser.add_argument(
-        "--forget-dynamic-settings",
-        action="store_true",
-        help="remove the settings of this broker, and those of all brokers, that were changed over "
-        "the wire; the log says which.  The way back when one of them keeps clients out",
-    )
-    _add_test_arguments(parser)
-    parser.add_argument(
-        "--log-format", choices=("plain", "json"), default="plain", help="format of the log lines"
-    )
-    parser.add_argument(
-        "--log-level",
-        type=str.upper,
-        choices=tuple(LOG_LEVELS),
-        default="INFO",
-        help="the lowest level that is logged (default: INFO)",
+    add_arguments(
+        parser,
+        "start log",
+        {
+            "--log-format": {"choices": ("plain", "json"), "default": "plain"},
+            "--log-level": {"type": str.upper, "choices": tuple(LOG_LEVELS), "default": "INFO"},
+        },
     )
     return parser
 
@@ -113,101 +109,6 @@ def _columns() -> int:
         return os.get_terminal_size(1).columns or COLUMNS
     except OSError:
         return COLUMNS
-
-
-def _add_test_arguments(parser: argparse.ArgumentParser) -> None:
-    tests = parser.add_argument_group("for tests")
-    tests.add_argument(
-        "--ephemeral",
-        action="store_true",
-        help="keep the data in a temporary folder that is removed at the end (after SIGKILL a "
-        "folder odradek-ephemeral-* remains), with one partition in each internal topic and no "
-        "delay before the first rebalance of a group",
-    )
-    tests.add_argument(
-        "--data",
-        metavar="FOLDER",
-        help="with --ephemeral: the folder of an earlier ephemeral broker, which was killed or was "
-        "asked to keep it over its control channel; it is removed at the end as a new one is",
-    )
-    _add_security_arguments(tests)
-    tests.add_argument(
-        "--ready-file",
-        metavar="FILE",
-        help="written when clients are served, and removed at the end: lines "
-        "bootstrap_servers=HOST:PORT, pid=PID, data=DIR, and control=URL with --control",
-    )
-    _add_control_arguments(tests)
-    tests.add_argument(
-        "--from",
-        dest="snapshot",
-        metavar="FILE",
-        help="start with the state of a snapshot, and with the settings that its broker had where "
-        "none are given; --override broker.id=N chooses a broker of a cluster (needs --ephemeral)",
-    )
-    tests.add_argument(
-        "--save",
-        metavar="FILE",
-        help="write a snapshot of the state after the stop (needs --ephemeral)",
-    )
-    tests.add_argument(
-        "--as",
-        dest="release",
-        choices=("2.8", "3.9", "4.3"),
-        help="serve clients the APIs and versions of this release of Apache Kafka, and refuse "
-        "others as it does",
-    )
-    tests.add_argument(
-        "--api-report",
-        metavar="FILE",
-        help="at the end, write which APIs and versions each client has used, as JSON",
-    )
-    tests.add_argument(
-        "--stop-at-end-of-input",
-        action="store_true",
-        help="stop when standard input ends, as a pipe does with the process that holds it",
-    )
-
-
-def _add_security_arguments(tests: argparse._ArgumentGroup) -> None:
-    tests.add_argument(
-        "--sasl",
-        metavar="MECHANISM[,MECHANISM]...",
-        help="let users in, and no one else: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 (needs "
-        "--ephemeral)",
-    )
-    tests.add_argument(
-        "--user",
-        action="append",
-        metavar="NAME[:PASSWORD]",
-        help="a user of --sasl, may be repeated; without PASSWORD, which the list of processes "
-        "shows, a random one (default: alice)",
-    )
-    tests.add_argument(
-        "--tls",
-        action="store_true",
-        help="encrypt connections, with a certificate for localhost that is made at the start "
-        "(needs --ephemeral)",
-    )
-
-
-def _add_control_arguments(tests: argparse._ArgumentGroup) -> None:
-    tests.add_argument(
-        "--control",
-        nargs="?",
-        const=(HOST, 0),
-        type=_address,
-        metavar="[HOST:]PORT",
-        help=f"serve the control channel of a broker for tests on this port of {HOST}: JSON over "
-        "HTTP, GET / lists what it does; without PORT, and with 0, a free one (needs --ephemeral). "
-        "A HOST that other machines reach, such as 0.0.0.0, needs a token",
-    )
-    tests.add_argument(
-        "--control-token-file",
-        metavar="FILE",
-        help="the token that requests to the control channel must show; made, for its owner to "
-        "read, when there is no such file (or set ODRADEK_CONTROL_TOKEN)",
-    )
 
 
 def _port(text: str) -> int:

@@ -19,6 +19,7 @@ from odradek.broker.settings.types import InvalidValueError, SettingsError
 from odradek.container.environment import ContainerConfig
 from odradek.container.sources import DEFAULT, read_config
 from odradek.runtime.java_properties import escaped_value, properties_text
+from odradek.tools.arguments import add_arguments
 from odradek.tools.private_files import write_private
 
 HIDDEN: Final = "[hidden]"
@@ -32,34 +33,19 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add_variables(parser)
     add_default(parser)
-    parser.add_argument(
-        "--write",
-        metavar="FILE",
-        help="write the settings into a file that only its owner may read, with their secrets",
-    )
+    add_arguments(parser, "container-config")
     return parser
 
 
 def add_default(parser: argparse.ArgumentParser) -> None:
     """Add the argument --default."""
-    parser.add_argument(
-        "--default",
-        default=DEFAULT,
-        metavar="FILE",
-        help=f"the settings of a broker alone (default: {DEFAULT})",
-    )
+    add_arguments(parser, "container default", {"--default": {"default": DEFAULT}})
 
 
 def add_variables(parser: argparse.ArgumentParser) -> None:
     """Add the argument VARIABLE=VALUE."""
-    parser.add_argument(
-        "variables",
-        nargs="*",
-        type=variable,
-        default=[],
-        metavar="VARIABLE=VALUE",
-        help="takes precedence over the environment",
-    )
+    details = {"nargs": "*", "type": variable, "default": []}
+    add_arguments(parser, "container variables", {"variables": details})
 
 
 def variable(text: str) -> tuple[str, str]:

@@ -16,7 +16,8 @@ from odradek.bounded_files import system_error_text
 from odradek.broker.settings.listeners import Listener
 from odradek.broker.settings.load import load_settings
 from odradek.broker.settings.types import SettingsError
-from odradek.container.sources import DEFAULT, read_config
+from odradek.container.config_command import add_default
+from odradek.container.sources import read_config
 from odradek.container.zookeeper_config import zookeeper_properties
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.tools.client import Client, ClientError
@@ -32,12 +33,7 @@ def build_parser() -> argparse.ArgumentParser:
         prog="odradek container-health",
         description="Check that the broker of this container serves clients on its first listener.",
     )
-    parser.add_argument(
-        "--default",
-        default=DEFAULT,
-        metavar="FILE",
-        help=f"the settings of a broker alone (default: {DEFAULT})",
-    )
+    add_default(parser)
     return parser
 
 

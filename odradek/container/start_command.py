@@ -26,7 +26,7 @@ from odradek.container.zookeeper_config import zookeeper_properties
 from odradek.launcher import module_command
 from odradek.start import main as start
 from odradek.started_lines import print_started_lines
-from odradek.tools.settings_arguments import add_override
+from odradek.tools.arguments import add_arguments, add_override
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -36,14 +36,7 @@ def build_parser() -> argparse.ArgumentParser:
         "container-config` prints.",
     )
     add_variables(parser)
-    parser.add_argument(
-        "--config", metavar="FILE", help="a file with the settings, instead of the environment"
-    )
-    parser.add_argument(
-        "--keep-cluster-id",
-        action="store_true",
-        help="a directory that is formatted keeps its cluster id; the variable is for a new one",
-    )
+    add_arguments(parser, "container-start")
     add_override(parser, "a setting that takes precedence; may be repeated")
     return parser
 

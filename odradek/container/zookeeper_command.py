@@ -20,7 +20,7 @@ from odradek.container.refusal import EnvironmentRefused
 from odradek.container.zookeeper_config import coordination_settings
 from odradek.runtime.java_properties import PropertiesError, parse_properties
 from odradek.start import main as start
-from odradek.tools.settings_arguments import add_override
+from odradek.tools.arguments import add_override
 
 FILE_BYTES_MAX: Final = 4 << 20
 DATA_OF_APACHE: Final = "version-2"

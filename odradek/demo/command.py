@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from odradek.tools.arguments import add_arguments
+
 LAG_MS_DEFAULT: Final = 10_000
 LAG_MS_MIN: Final = 2_000
 INTERRUPTED: Final = 130
@@ -35,20 +37,8 @@ def build_parser() -> argparse.ArgumentParser:
         "the followers from the in-sync replicas; with min.insync.replicas=2 it fails from then "
         "on; acks=1 and acks=0 never wait.  Ends in PASS or FAIL.",
     )
-    isr_cut.add_argument(
-        "--lag-ms",
-        type=_lag_ms,
-        default=LAG_MS_DEFAULT,
-        metavar="MS",
-        help=f"replica.lag.time.max.ms of the brokers (default: {LAG_MS_DEFAULT})",
-    )
-    isr_cut.add_argument(
-        "--data",
-        type=Path,
-        metavar="DIR",
-        help="an empty folder for data and logs of the brokers, which is kept (default: a "
-        "temporary one)",
-    )
+    lag = {"type": _lag_ms, "default": LAG_MS_DEFAULT}
+    add_arguments(isr_cut, "demo isr-cut", {"--lag-ms": lag, "--data": Path})
     demos.add_parser(
         "idempotence",
         help="cut the connections of a producer, which then repeats batches",

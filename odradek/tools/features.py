@@ -22,6 +22,7 @@ from odradek.protocol.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from odradek.tools.arguments import APPEND, add_arguments
 from odradek.tools.client import Client
 from odradek.tools.client_config import open_client
 from odradek.tools.errors import ToolError, error_text
@@ -42,26 +43,16 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="odradek features", description="This tool manages feature flags in Kafka."
     )
-    parser.add_argument(
-        "--bootstrap-server", required=True, help="Addresses of brokers of the cluster."
-    )
-    parser.add_argument(
-        "--command-config", help="A properties file for the connection to the brokers."
-    )
+    add_arguments(parser, "features")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("describe", help="Describes the current active feature flags.")
-    for name, what, kind in (
-        ("upgrade", "Upgrade one or more feature flags.", "feature=level"),
-        ("downgrade", "Downgrade one or more feature flags.", "feature=level"),
-        ("disable", "Disable one or more feature flags: the same as level zero.", "feature"),
+    for name, what in (
+        ("upgrade", "Upgrade one or more feature flags."),
+        ("downgrade", "Downgrade one or more feature flags."),
+        ("disable", "Disable one or more feature flags: the same as level zero."),
     ):
         command = commands.add_parser(name, help=what)
-        command.add_argument("--feature", action="append", default=[], metavar=kind)
-        command.add_argument("--dry-run", action="store_true", help="Validate, but change nothing.")
-        if name != "upgrade":
-            command.add_argument(
-                "--unsafe", action="store_true", help="Even if it may destroy metadata."
-            )
+        add_arguments(command, f"features {name}", {"--feature": {**APPEND, "default": []}})
     return parser
 
 

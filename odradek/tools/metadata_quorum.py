@@ -27,6 +27,7 @@ from odradek.protocol.messages.describe_quorum import (
 )
 from odradek.protocol.topic_partition import ZERO_UUID
 from odradek.tools.argument_parser import ArgumentParser, run_parsed
+from odradek.tools.arguments import add_arguments
 from odradek.tools.client import Client, NotServedError
 from odradek.tools.client_config import open_client
 from odradek.tools.errors import ToolError, check, refused
@@ -46,18 +47,10 @@ def build_parser() -> ArgumentParser:
         prog="kafka-metadata-quorum",
         description="Describe which node coordinates, and the brokers that joined it.",
     )
-    parser.add_argument(
-        "--bootstrap-server", required=True, help="addresses of brokers of the cluster"
-    )
-    parser.add_argument("--command-config", help="a properties file for the connection to them")
+    add_arguments(parser, "metadata-quorum")
     commands = parser.add_subparsers(dest="command", required=True, parser_class=ArgumentParser)
     describing = commands.add_parser("describe", help="describe the quorum")
-    for name, meaning in (
-        ("--status", "print a summary"),
-        ("--replication", "print a row for each node"),
-        ("--human-readable", "with --replication: how long ago, not when"),
-    ):
-        describing.add_argument(name, action="store_true", help=meaning)
+    add_arguments(describing, "metadata-quorum describe")
     return parser
 
 

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from odradek.tools.settings_arguments import add_settings_arguments
+from odradek.tools.arguments import add_settings_arguments
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -36,6 +36,7 @@ from odradek.storage.checkpoints.meta_properties import (
     read_meta_properties,
     write_meta_properties,
 )
+from odradek.tools.arguments import APPEND, add_arguments
 from odradek.tools.errors import ToolError
 from odradek.tools.run import run_tool
 
@@ -69,40 +70,9 @@ def build_parser() -> argparse.ArgumentParser:
     formatting = commands.add_parser("format", help="Format the directories of this node.")
     commands.add_parser("random-uuid", help="Print a random UUID.")
     for command in (info, formatting):
-        command.add_argument("--config", "-c", required=True, help="The settings file of the node.")
-    formatting.add_argument("--cluster-id", "-t", required=True, help="The id of the cluster.")
-    formatting.add_argument(
-        "--add-scram",
-        "-S",
-        action="append",
-        metavar="MECHANISM=[name=NAME,password=PASSWORD]",
-        help="A user of SCRAM whom the cluster begins with.",
-    )
-    formatting.add_argument(
-        "--ignore-formatted",
-        "-g",
-        action="store_true",
-        help="Leave formatted directories as they are, and format the others.",
-    )
-    formatting.add_argument(
-        "--release-version", "-r", help="A release from 3.0 to 3.9; it has no effect."
-    )
-    formatting.add_argument(
-        "--feature", "-f", action="append", help="A feature=level; it has no effect."
-    )
-    quorum = formatting.add_mutually_exclusive_group()
-    quorum.add_argument(
-        "--standalone", "-s", action="store_true", help="The controller is the only one."
-    )
-    quorum.add_argument(
-        "--no-initial-controllers",
-        "-N",
-        action="store_true",
-        help="The node joins controllers that are formatted elsewhere.",
-    )
-    quorum.add_argument(
-        "--initial-controllers", "-I", help="Controllers as id@host:port:directory-id, with commas."
-    )
+        add_arguments(command, "storage")
+    add_arguments(formatting, "storage format", {"--add-scram": APPEND, "--feature": APPEND})
+    add_arguments(formatting.add_mutually_exclusive_group(), "storage quorum")
     return parser
 
 

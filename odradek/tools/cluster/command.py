@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from odradek.launcher import module_command
-from odradek.tools.settings_arguments import add_override
+from odradek.tools.arguments import add_override
 
 HOST: Final = "127.0.0.1"
 BROKERS_MAX: Final = 20

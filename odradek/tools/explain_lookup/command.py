@@ -18,6 +18,7 @@ from typing import Final
 
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.files.names import folder_name
+from odradek.tools.arguments import APPEND, add_arguments
 from odradek.tools.client import ClientError
 from odradek.tools.client_config import open_client
 from odradek.tools.errors import ToolError
@@ -65,30 +66,12 @@ def build_parser() -> argparse.ArgumentParser:
         f"has the partition, or else the broker at {DEFAULT_ADDRESS}. "
         "Exit codes: 0 found, 1 no such record or not readable, 2 wrong usage.",
     )
-    parser.add_argument("--topic", required=True)
-    parser.add_argument("--partition", required=True, type=_partition, metavar="N")
+    add_arguments(parser, "explain-lookup", {"--partition": _partition})
     target = parser.add_mutually_exclusive_group(required=True)
-    target.add_argument(
-        "--offset", type=_offset, metavar="N", help="find the first record at or after this offset"
-    )
-    target.add_argument(
-        "--time",
-        type=_time_ms,
-        metavar="T",
-        help="find the first record at or after this time: milliseconds since 1970, or a time "
-        "such as 2026-01-31T12:00:00Z",
-    )
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "--dir",
-        action="append",
-        metavar="DIR",
-        help="a log directory of the broker, which may run; may be repeated",
-    )
-    where.add_argument("--bootstrap-server", metavar="HOST:PORT", help="ask the leader")
-    parser.add_argument(
-        "--command-config", metavar="FILE", help="a properties file for the connection to brokers"
-    )
+    add_arguments(target, "explain-lookup target", {"--offset": _offset, "--time": _time_ms})
+    place = parser.add_mutually_exclusive_group()
+    add_arguments(place, "explain-lookup place", {"--dir": APPEND})
+    add_arguments(parser, "explain-lookup client")
     return parser
 
 

@@ -9,6 +9,7 @@ from argparse import Namespace
 from typing import Final, NamedTuple
 
 from odradek.tools.argument_parser import ArgumentParser, double, int32, int64
+from odradek.tools.arguments import add_arguments
 from odradek.tools.console.errors import ConsoleError
 from odradek.tools.console.properties import load_properties
 
@@ -41,72 +42,21 @@ def parser() -> ArgumentParser:
         prog="producer-performance",
         description="Measure how many records a second a producer gets acknowledged.",
     )
-    add = parser.add_argument
-    add("--topic", required=True, metavar="TOPIC", help="the topic to write to")
-    add(
-        "--num-records",
-        required=True,
-        type=int64,
-        metavar="NUM-RECORDS",
-        help="number of records to send",
+    add_arguments(
+        parser,
+        "producer-perf-test",
+        {
+            "--num-records": int64,
+            "--payload-delimiter": {"default": "\\n"},
+            "--throughput": double,
+            "--producer-props": {"nargs": "+", "default": []},
+            "--transactional-id": {"default": TRANSACTIONAL_ID},
+            "--transaction-duration-ms": {"type": int64, "default": 0},
+        },
     )
-    add(
-        "--payload-delimiter",
-        default="\\n",
-        metavar="PAYLOAD-DELIMITER",
-        help="what separates the payloads of --payload-file (default: a line feed)",
-    )
-    add(
-        "--throughput",
-        required=True,
-        type=double,
-        metavar="THROUGHPUT",
-        help="send about this many records a second; -1: as many as possible",
-    )
-    add(
-        "--producer-props",
-        nargs="+",
-        default=[],
-        metavar="PROP-NAME=PROP-VALUE",
-        help="properties of the producer; they override those of --producer.config",
-    )
-    add("--producer.config", metavar="CONFIG-FILE", help="a file of such properties")
-    add("--print-metrics", action="store_true", help="print metrics of the producer at the end")
-    add(
-        "--transactional-id",
-        default=TRANSACTIONAL_ID,
-        metavar="TRANSACTIONAL-ID",
-        help="the transactional id when --transaction-duration-ms is given (default: %(default)s)",
-    )
-    add(
-        "--transaction-duration-ms",
-        type=int64,
-        default=0,
-        metavar="TRANSACTION-DURATION",
-        help="commit a transaction after this time; 0: send without transactions",
-    )
-    _add_payloads(parser)
-    return parser
-
-
-def _add_payloads(parser: ArgumentParser) -> None:
     payload = parser.add_mutually_exclusive_group(required=True)
-    payload.add_argument(
-        "--record-size",
-        type=int32,
-        metavar="RECORD-SIZE",
-        help="bytes of a record, which are random letters",
-    )
-    payload.add_argument(
-        "--payload-file",
-        metavar="PAYLOAD-FILE",
-        help="a file of payloads, of which each record is a random one",
-    )
-    payload.add_argument(
-        "--payload-monotonic",
-        action="store_true",
-        help="a record is its number, from 0",
-    )
+    add_arguments(payload, "producer-perf-test payload", {"--record-size": int32})
+    return parser
 
 
 def checked_options(parser: ArgumentParser, values: Namespace) -> PerformanceOptions:

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 from odradek.tools.argument_parser import ArgumentParser, int32, run_parsed
+from odradek.tools.arguments import add_arguments
 from odradek.tools.console.errors import ConsoleError, exception_of, log, run_uncaught
 from odradek.tools.console.properties import CONSUMER
 from odradek.tools.console.stop import Stop, stopped_by_signals
@@ -34,32 +35,18 @@ def build_parser() -> ArgumentParser:
         prog="verifiable-consumer",
         description="Read a topic, and print a JSON object for each event of the consumer.",
     )
-    add = parser.add_argument
     add_servers(parser)
-    add("--topic", required=True, metavar="TOPIC", help="the topic to read")
-    add("--group-protocol", default="classic", metavar="GROUP_PROTOCOL", help="classic or consumer")
-    add("--group-remote-assignor", metavar="GROUP_REMOTE_ASSIGNOR", help="of --group-protocol")
-    add("--group-id", required=True, metavar="GROUP_ID", help="the group of the consumer")
-    add("--group-instance-id", metavar="GROUP_INSTANCE_ID", help="makes it a static member")
-    add(
-        "--max-messages",
-        type=int32,
-        default=-1,
-        metavar="MAX-MESSAGES",
-        help="end after so many; -1: never",
+    add_arguments(
+        parser,
+        "verifiable-consumer",
+        {
+            "--group-protocol": {"default": "classic"},
+            "--max-messages": {"type": int32, "default": -1},
+            "--session-timeout": {"type": int32, "default": 30_000},
+            "--reset-policy": {"default": "earliest"},
+            "--assignment-strategy": {"default": RANGE},
+        },
     )
-    add(
-        "--session-timeout",
-        type=int32,
-        default=30_000,
-        metavar="TIMEOUT_MS",
-        help="the session timeout in milliseconds (default: %(default)s)",
-    )
-    add("--verbose", action="store_true", help="print each record, too")
-    add("--enable-autocommit", action="store_true", help="commit at intervals, without events")
-    add("--reset-policy", default="earliest", help="earliest, latest or none")
-    add("--assignment-strategy", default=RANGE, help="class of the assignor (%(default)s)")
-    add("--consumer.config", metavar="CONFIG_FILE", help="a file of properties; flags override")
     return parser
 
 

@@ -15,6 +15,7 @@ from itertools import count
 from typing import Any, Final
 
 from odradek.tools.argument_parser import ArgumentParser, int32, int64, run_parsed
+from odradek.tools.arguments import add_arguments
 from odradek.tools.console.errors import ConsoleError, exception_of, run_uncaught
 from odradek.tools.console.properties import PRODUCER, load_properties
 from odradek.tools.console.stop import Stop, stopped_by_signals
@@ -33,27 +34,20 @@ def build_parser() -> ArgumentParser:
         prog="verifiable-producer",
         description="Send rising integers, and print a JSON object for each acknowledgement.",
     )
-    add = parser.add_argument
-    add("--topic", required=True, metavar="TOPIC", help="the topic to write to")
+    parser.add_argument("--topic", required=True, metavar="TOPIC", help="the topic to write to")
     add_servers(parser)
-    number: dict[str, Any] = {"type": int32, "default": -1}
-    add("--max-messages", **number, metavar="MAX-MESSAGES", help="end after so many; -1: never")
-    add("--throughput", **number, metavar="THROUGHPUT", help="records a second; -1: no limit")
-    add("--acks", **number, metavar="ACKS", help="acknowledgements of a record: 0, 1 or -1 (all)")
-    add("--producer.config", metavar="CONFIG_FILE", help="a file of properties of the producer")
-    add(
-        "--message-create-time",
-        type=int64,
-        default=-1,
-        metavar="CREATETIME",
-        help="timestamp of the first record, in milliseconds since 1970",
-    )
-    add("--value-prefix", type=int32, metavar="VALUE-PREFIX", help="precedes each value and a dot")
-    add(
-        "--repeating-keys",
-        type=int32,
-        metavar="REPEATING-KEYS",
-        help="the keys are 0 to this number less 1, again and again",
+    number = {"type": int32, "default": -1}
+    add_arguments(
+        parser,
+        "verifiable-producer",
+        {
+            "--max-messages": number,
+            "--throughput": number,
+            "--acks": number,
+            "--message-create-time": {"type": int64, "default": -1},
+            "--value-prefix": int32,
+            "--repeating-keys": int32,
+        },
     )
     return parser
 
@@ -61,13 +55,10 @@ def build_parser() -> ArgumentParser:
 def add_servers(parser: ArgumentParser) -> None:
     """Add --bootstrap-server and its old name."""
     servers = parser.add_mutually_exclusive_group(required=True)
-    for name in ("--bootstrap-server", "--broker-list"):
-        servers.add_argument(
-            name,
-            dest="bootstrap_server",
-            metavar="HOST1:PORT1[,HOST2:PORT2[...]]",
-            help="addresses of brokers",
-        )
+    same = {"dest": "bootstrap_server"}
+    add_arguments(
+        servers, "verifiable servers", {"--bootstrap-server": same, "--broker-list": same}
+    )
 
 
 def file_of_properties(parser: ArgumentParser, path: str | None) -> dict[str, str]:
