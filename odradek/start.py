@@ -354,7 +354,7 @@ def _token(options: argparse.Namespace) -> str | None:
 
     raises  OSError
     """
-    from odradek.testing.node.control.access import TOKEN_VARIABLE, is_token
+    from odradek.testing.node.control.listener import TOKEN_VARIABLE, is_token
 
     if options.control_token_file:
         from odradek.tools.ephemeral import control_token

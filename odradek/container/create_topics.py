@@ -13,7 +13,7 @@ import sys
 from typing import Final
 
 from odradek.container.new_topics import NewTopic, new_topics
-from odradek.container.registered_brokers import wait_for_brokers
+from odradek.container.ready_command import wait_for_brokers
 from odradek.tools.topics.command import main as topics_command
 
 TIMEOUT_S: Final = 600.0

@@ -21,12 +21,12 @@ from odradek.container.names import (
     RENAMED,
     SERVICE,
     WITHOUT_EFFECT,
+    EnvironmentRefused,
     bitnami_name,
     is_setting,
     setting_name,
 )
 from odradek.container.new_topics import NewTopic, new_topics
-from odradek.container.refusal import EnvironmentRefused
 from odradek.container.sasl import (
     USER_VARIABLES,
     NewScramUser,

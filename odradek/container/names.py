@@ -18,10 +18,10 @@ from typing import Final
 
 from odradek.broker.settings.checks import PLUGIN_PREFIXES, PLUGIN_SETTINGS
 from odradek.broker.settings.definitions import BROKER, base_name
+from odradek.broker.settings.types import SettingsError
 
 PREFIX: Final = "KAFKA_"
 BITNAMI_PREFIX: Final = "KAFKA_CFG_"
-
 RENAMED: Final[Mapping[str, str]] = {
     "KAFKA_LOGS_DIRS": "log.dirs",
     "KAFKA_SEGMENT_BYTES": "log.segment.bytes",
@@ -32,7 +32,6 @@ RENAMED: Final[Mapping[str, str]] = {
     "KAFKA_TLS_TRUSTSTORE_FILE": "ssl.truststore.location",
 }
 """Names of Bitnami's image for settings of Kafka."""
-
 WITHOUT_EFFECT: Final = frozenset(
     {f"KAFKA_{name}" for name in ("VERSION", "HOME", "DEBUG", "LOG", "OPTS", "HEAP_OPTS")}
     | {f"KAFKA_{name}" for name in ("GC_LOG_OPTS", "JVM_PERFORMANCE_OPTS", "JMX_OPTS", "JMX_PORT")}
@@ -43,7 +42,6 @@ WITHOUT_EFFECT: Final = frozenset(
     | {f"KAFKA_{name}" for name in ("CERTS_DIR", "DAEMON_USER", "DAEMON_GROUP", "URL", "DIST_URL")}
 )
 """Variables of a JVM, of log4j, and of the scripts of the images."""
-
 OWN: Final = frozenset(
     {"KAFKA_CREATE_TOPICS", "KAFKA_CREATE_TOPICS_SEPARATOR", "KAFKA_LOG4J_ROOT_LOGLEVEL"}
     | {"KAFKA_ADVERTISED_HOST_NAME", "KAFKA_ADVERTISED_PORT", "KAFKA_HOST_NAME", "KAFKA_PORT"}
@@ -56,7 +54,6 @@ OWN: Final = frozenset(
     | {"KAFKA_SSL_TRUSTSTORE_CREDENTIALS"}
 )
 """Variables that are not one setting; `environment.py` reads them."""
-
 REFUSED: Final[Mapping[str, tuple[str, str]]] = {
     "KAFKA_ADVERTISED_HOST": ("advertised.host", "removed; use KAFKA_ADVERTISED_LISTENERS"),
     "KAFKA_HOST": ("host", "removed; use KAFKA_LISTENERS"),
@@ -68,7 +65,6 @@ REFUSED: Final[Mapping[str, tuple[str, str]]] = {
 }
 """variable -> (setting, what is allowed instead): without it clients would connect to another
 address, or the broker without its identity."""
-
 FROM_FILES: Final = (
     *("KAFKA_CERTIFICATE_PASSWORD", "KAFKA_CLIENT_USERS", "KAFKA_CLIENT_PASSWORDS"),
     *("KAFKA_INTER_BROKER_USER", "KAFKA_INTER_BROKER_PASSWORD", "KAFKA_KRAFT_CLUSTER_ID"),
@@ -76,16 +72,23 @@ FROM_FILES: Final = (
     *("KAFKA_TLS_CLIENT_AUTH", "KAFKA_OPTS", "KAFKA_CFG_SASL_ENABLED_MECHANISMS"),
 )
 """With `_FILE` at the end they name a file with the value (Bitnami)."""
-
 SERVICE: Final = re.compile(
     r"KAFKA_(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_\d+_(?:TCP|UDP)(?:_\w+)?)"
 )
 """Variables that Kubernetes and Docker's links set for a service of this name."""
-
 _SETTINGS: Final[Mapping[str, str]] = {
     name.lower(): name for name in BROKER if name != name.lower()
 }
 """Settings with capitals, which variables cannot express."""
+
+
+class EnvironmentRefused(SettingsError):
+    """A variable that a broker must not start with; the text is one line."""
+
+    def __init__(self, variable: str, setting: str, allowed: str) -> None:
+        """allowed  what may be written instead; it does not show a secret"""
+        super().__init__(f"{variable} cannot be taken for {setting}: {allowed}")
+        self.variable = variable
 
 
 def setting_name(rest: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from odradek.broker.topics import is_valid_topic_name
-from odradek.container.refusal import EnvironmentRefused
+from odradek.container.names import EnvironmentRefused
 
 VARIABLE: Final = "KAFKA_CREATE_TOPICS"
 SEPARATOR: Final = "KAFKA_CREATE_TOPICS_SEPARATOR"

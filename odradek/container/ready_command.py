@@ -18,10 +18,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from odradek.bounded_files import system_error_text
-from odradek.container.registered_brokers import PAUSE_S, wait_for_brokers
-from odradek.tools.client import ClientError, parse_bootstrap
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from odradek.tools.client import Client, ClientError, parse_bootstrap
 
 CONNECT_TIMEOUT_S: Final = 10.0
+PAUSE_S: Final = 0.2
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -66,6 +67,24 @@ def _wait_for_address(addresses: str, timeout_s: float) -> str | None:
                 reason = f"{addresses} cannot be reached: {system_error_text(error)}"
             else:
                 return None
+        if time.monotonic() >= end_s:
+            return reason
+        time.sleep(PAUSE_S)
+
+
+def wait_for_brokers(bootstrap: str, count: int, timeout_s: float) -> str | None:
+    """Wait until a cluster has as many brokers; returns None, or why it has not in time."""
+    end_s = time.monotonic() + timeout_s
+    while True:
+        try:
+            with Client(bootstrap) as client:
+                request = MetadataRequest(topics=[])
+                response = client.any_broker(request, MetadataResponse)
+            reason = f"{len(response.brokers)} of {count} brokers have registered"
+            if len(response.brokers) >= count:
+                return None
+        except ClientError as error:
+            reason = str(error)
         if time.monotonic() >= end_s:
             return reason
         time.sleep(PAUSE_S)

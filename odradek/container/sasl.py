@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from odradek.container.refusal import EnvironmentRefused
+from odradek.container.names import EnvironmentRefused
 
 USERS: Final = "KAFKA_CLIENT_USERS"
 PASSWORDS: Final = "KAFKA_CLIENT_PASSWORDS"

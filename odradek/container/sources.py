@@ -16,7 +16,7 @@ from odradek.container.environment import (
     container_config,
     inputs,
 )
-from odradek.container.refusal import EnvironmentRefused
+from odradek.container.names import EnvironmentRefused
 from odradek.runtime.java_properties import PropertiesError, parse_properties
 
 MOUNTED: Final = ("/mnt/shared/config", "/bitnami/kafka/config")

@@ -18,9 +18,8 @@ from threading import Thread
 from odradek.broker.settings.types import SettingsError
 from odradek.container.config_command import add_variables, check, error_line
 from odradek.container.environment import ContainerConfig
-from odradek.container.formatting import format_directories
+from odradek.container.node_data import format_directories, store_users
 from odradek.container.sources import read_config, read_properties
-from odradek.container.stored_users import store_users
 from odradek.container.zookeeper_command import serve
 from odradek.container.zookeeper_config import zookeeper_properties
 from odradek.launcher import module_command

@@ -15,8 +15,8 @@ from typing import Final
 
 from odradek.bounded_files import read_file, system_error_text
 from odradek.broker.settings.types import SettingsError
-from odradek.container.formatting import format_directories
-from odradek.container.refusal import EnvironmentRefused
+from odradek.container.names import EnvironmentRefused
+from odradek.container.node_data import format_directories
 from odradek.container.zookeeper_config import coordination_settings
 from odradek.runtime.java_properties import PropertiesError, parse_properties
 from odradek.start import main as start

@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from odradek.container.names import PREFIX
-from odradek.container.refusal import EnvironmentRefused
+from odradek.container.names import PREFIX, EnvironmentRefused
 
 CONFLUENT_PORT: Final = "ZOOKEEPER_CLIENT_PORT"
 BITNAMI_MARK: Final = "ALLOW_ANONYMOUS_LOGIN"

@@ -280,23 +280,9 @@ class Cluster(KafkaHandle):
 class _Member(Broker):
     """A broker whose further starts continue with what the rest of its cluster has."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        settings: Mapping[str, str],
-        *,
-        as_release: str | None,
-        snapshot: str | os.PathLike[str] | None,
-        ready_timeout_s: float,
-        security: Security | None,
-    ) -> None:
-        super().__init__(
-            settings,
-            as_release=as_release,
-            snapshot=snapshot,
-            ready_timeout_s=ready_timeout_s,
-            security=security,
-        )
+    def __init__(self, cluster: Cluster, settings: Mapping[str, str], **options: Any) -> None:
+        """options  of `Broker`"""
+        super().__init__(settings, **options)
         self._cluster = cluster
 
     def _before_restart(self) -> None:

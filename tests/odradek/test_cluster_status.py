@@ -12,12 +12,13 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from odradek.protocol.topic_partition import TopicPartition as Partition
 from odradek.tools.cluster_status import command
-from odradek.tools.cluster_status.render import render, size_text
-from odradek.tools.cluster_status.status import (
+from odradek.tools.cluster_status.render import (
     BrokerStatus,
     ClusterStatus,
     GroupsStatus,
     LogDirectoryStatus,
+    render,
+    size_text,
 )
 from tests.odradek.topics_tools import our_tool
 from tests.support.apache import apache_node

@@ -5,7 +5,7 @@ import pytest
 from odradek.protocol.errors import ErrorCode
 from odradek.tools.errors import ToolError
 from odradek.tools.options import Options
-from odradek.tools.topics.errors import check
+from odradek.tools.topics.queries import check
 from odradek.tools.topics.topic_spec import check_new, parse_assignment, parse_configs, read_spec
 
 

@@ -53,7 +53,7 @@ from odradek.tools.errors import ToolError
 from odradek.tools.private_files import write_private
 from odradek.tools.security.client_security import ClientSecurity
 from odradek.tools.security.errors import SecurityError
-from odradek.tools.security.jaas import KEY as JAAS
+from odradek.tools.security.sasl_client import KEY as JAAS
 from odradek.tools.topics.command import main as topics
 
 PLAIN: Final = "PLAIN"

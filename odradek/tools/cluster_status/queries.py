@@ -23,7 +23,7 @@ from odradek.protocol.messages.list_offsets import LATEST_TIMESTAMP
 from odradek.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import BrokerConnection, Client, ClientError
-from odradek.tools.cluster_status.status import (
+from odradek.tools.cluster_status.render import (
     BrokerStatus,
     ClusterStatus,
     GroupsStatus,

@@ -17,7 +17,6 @@ from typing import Final
 from odradek.protocol.errors import ErrorCode
 from odradek.tools.client import Client
 from odradek.tools.client_config import InvalidPropertiesError, read_properties
-from odradek.tools.configs.alterations import alter_entity
 from odradek.tools.configs.options import (
     BROKERS,
     CLIENT_METRICS,
@@ -31,7 +30,7 @@ from odradek.tools.configs.options import (
     entity_types,
     parse_options,
 )
-from odradek.tools.configs.quotas import QUOTA_TYPES, credential_lines, quota_lines
+from odradek.tools.configs.quotas import QUOTA_TYPES, alter_entity, credential_lines, quota_lines
 from odradek.tools.configs.resources import (
     RESOURCE_TYPES,
     SOURCES,

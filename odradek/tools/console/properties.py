@@ -240,8 +240,7 @@ def for_library(kind: str, properties: Mapping[str, str]) -> dict[str, Any]:
 def _security(properties: Mapping[str, str]) -> dict[str, Any]:
     if properties.get(SECURITY_PROTOCOL, PLAINTEXT).strip().upper() == PLAINTEXT:
         return {}
-    from odradek.tools.security.client_security import ClientSecurity
-    from odradek.tools.security.library_configs import library_configs
+    from odradek.tools.security.client_security import ClientSecurity, library_configs
 
     try:
         return library_configs(ClientSecurity(properties))

@@ -21,7 +21,6 @@ from typing import Final
 
 from odradek.storage.files.names import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX
 from odradek.tools import options as command_line
-from odradek.tools.dump_log.errors import DumpError
 from odradek.tools.dump_log.index_files import (
     IndexOptions,
     TimeIndexFindings,
@@ -30,6 +29,7 @@ from odradek.tools.dump_log.index_files import (
 )
 from odradek.tools.dump_log.log_file import CHECKPOINT, LogOptions, RecordDecoder, dump_log
 from odradek.tools.dump_log.state_files import dump_producer_snapshot, dump_transaction_index
+from odradek.tools.dump_log.stored_batch import DumpError
 from odradek.tools.options import INT32_MAX, Options, read_flags
 from odradek.tools.run_command import run_command
 

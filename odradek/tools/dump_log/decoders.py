@@ -23,8 +23,8 @@ from odradek.protocol.stored.group_metadata import GroupMetadataKey, GroupMetada
 from odradek.protocol.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
 from odradek.protocol.stored.transaction_log import TransactionLogKey, TransactionLogValue
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.tools.dump_log.errors import DumpError
 from odradek.tools.dump_log.log_file import RecordDecoder
+from odradek.tools.dump_log.stored_batch import DumpError
 from odradek.tools.errors import partition_text
 from odradek.tools.stored_json import to_json
 

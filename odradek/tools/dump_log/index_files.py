@@ -14,9 +14,8 @@ from typing import Final, NamedTuple
 from odradek.bounded_files import open_file, read_file
 from odradek.protocol.records.batch import NO_TIMESTAMP
 from odradek.storage.files.names import LOG, OFFSET_INDEX
-from odradek.tools.dump_log.errors import DumpError
 from odradek.tools.dump_log.log_file import base_offset
-from odradek.tools.dump_log.stored_batch import StoredBatch, iterate_stored_batches
+from odradek.tools.dump_log.stored_batch import DumpError, StoredBatch, iterate_stored_batches
 from odradek.tools.options import INT32_MAX
 
 WARM_ENTRIES: Final = 1024

@@ -15,8 +15,12 @@ from odradek.bounded_files import open_file
 from odradek.protocol.records.batch import NO_SEQUENCE, SEQUENCE_MASK
 from odradek.protocol.records.record import Record
 from odradek.storage.files.names import LOG
-from odradek.tools.dump_log.errors import DumpError
-from odradek.tools.dump_log.stored_batch import DumpedRecord, StoredBatch, iterate_stored_batches
+from odradek.tools.dump_log.stored_batch import (
+    DumpedRecord,
+    DumpError,
+    StoredBatch,
+    iterate_stored_batches,
+)
 from odradek.tools.options import INT32_MAX
 
 CHECKPOINT: Final = ".checkpoint"

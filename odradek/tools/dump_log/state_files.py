@@ -13,8 +13,8 @@ from typing import Final
 
 from odradek.bounded_files import read_file
 from odradek.protocol.records.checksum import crc32c
-from odradek.tools.dump_log.errors import DumpError
 from odradek.tools.dump_log.log_file import base_offset
+from odradek.tools.dump_log.stored_batch import DumpError
 from odradek.tools.options import INT32_MAX
 
 SNAPSHOT_VERSION: Final = 1

@@ -26,7 +26,7 @@ from odradek.protocol.records.batch import (
 )
 from odradek.protocol.records.legacy import decode_legacy_records, record_checksums
 from odradek.protocol.records.record import Record, decode_records
-from odradek.tools.dump_log.errors import DumpError
+from odradek.tools.errors import ToolError
 
 HEADER_BYTES: Final = MAGIC_POSITION + 1
 LENGTH_MIN: Final = 14
@@ -37,6 +37,10 @@ _LEGACY: Final = Struct(">Ibb")
 """Checksum, magic and attributes of an entry before magic 2, after its length."""
 _TIMESTAMP: Final = Struct(">q")
 _CRC_START: Final = 16
+
+
+class DumpError(ToolError):
+    """A file cannot be dumped any further; `str` of the error is the text of Kafka's exception."""
 
 
 class DumpedRecord(NamedTuple):

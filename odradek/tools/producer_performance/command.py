@@ -15,28 +15,24 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from odradek.tools.argument_parser import run_parsed
+from odradek.tools.argument_parser import ArgumentParser, double, int32, int64, run_parsed
+from odradek.tools.arguments import add_arguments
 from odradek.tools.console.errors import (
     ConsoleError,
     exception_line,
     exception_of,
     run_uncaught,
 )
-from odradek.tools.console.properties import PRODUCER
+from odradek.tools.console.properties import PRODUCER, load_properties
 from odradek.tools.console.topic_lookup import missing_topic_reason
 from odradek.tools.library_client import LastStatistics, open_client
 from odradek.tools.producer_performance import payloads
-from odradek.tools.producer_performance.options import (
-    PerformanceOptions,
-    checked_options,
-    parser,
-    producer_properties,
-    transactional_configs,
-)
 from odradek.tools.producer_performance.statistics import Statistics
 
+TRANSACTIONAL_ID: Final = "performance-producer-default-transactional-id"
+CLIENT_ID: Final = "perf-producer-client"
 RECORDS_AT_ONCE: Final = 500
 """Records that the library takes with one call: a call for each costs three times the time."""
 POLL_S: Final = 0.2
@@ -44,6 +40,93 @@ POLL_S: Final = 0.2
 PAUSE_S: Final = 0.002
 """The shortest pause when the throughput is limited, as in Kafka's ThroughputThrottler."""
 TRANSACTION_TIMEOUT_S: Final = 60.0
+
+
+class PerformanceOptions(NamedTuple):
+    """The values of the command line."""
+
+    topic: str
+    num_records: int
+    record_size: int | None
+    """Bytes of each value."""
+    payload_file: str | None
+    payload_delimiter: str
+    throughput: float
+    """Records a second; negative: as many as possible; 0: one record, and then none."""
+    producer_props: list[str]
+    producer_config: str | None
+    print_metrics: bool
+    transactional_id: str
+    transaction_duration_ms: int
+    """Age at which a transaction is committed; 0 or less: records are sent without transactions."""
+
+
+def parser() -> ArgumentParser:
+    """The parser of the command line."""
+    parser = ArgumentParser(
+        prog="producer-performance",
+        description="Measure how many records a second a producer gets acknowledged.",
+    )
+    add_arguments(
+        parser,
+        "producer-perf-test",
+        {
+            "--num-records": int64,
+            "--payload-delimiter": {"default": "\\n"},
+            "--throughput": double,
+            "--producer-props": {"nargs": "+", "default": []},
+            "--transactional-id": {"default": TRANSACTIONAL_ID},
+            "--transaction-duration-ms": {"type": int64, "default": 0},
+        },
+    )
+    payload = parser.add_mutually_exclusive_group(required=True)
+    add_arguments(payload, "producer-perf-test payload", {"--record-size": int32})
+    return parser
+
+
+def checked_options(parser: ArgumentParser, values: argparse.Namespace) -> PerformanceOptions:
+    """The values of a command line; ends the process as for any other error of it."""
+    named = {name.replace(".", "_"): value for name, value in vars(values).items()}
+    options = PerformanceOptions(**{name: named[name] for name in PerformanceOptions._fields})
+    if options.num_records <= 0:
+        parser.error("--num-records should be greater than zero")
+    if options.record_size is not None and options.record_size <= 0:
+        parser.error("--record-size should be greater than zero")
+    if not options.producer_props and options.producer_config is None:
+        parser.error("Either --producer-props or --producer.config must be specified.")
+    return options
+
+
+def producer_properties(options: PerformanceOptions) -> dict[str, str]:
+    """The properties of the producer: --producer-props before --producer.config.
+
+    Differs from Kafka: `batch.size` is librdkafka's, 1 MB, unless it is given.
+    raises  ConsoleError for an unreadable file, and for a property that is not a pair
+    """
+    path = options.producer_config
+    properties = {} if path is None else load_properties(path)
+    for text in options.producer_props:
+        pieces = text.rstrip("=").split("=")
+        if len(pieces) != 2:
+            raise ConsoleError("java.lang.IllegalArgumentException", f"Invalid property: {text}")
+        properties[pieces[0]] = pieces[1]
+    properties.setdefault("client.id", CLIENT_ID)
+    properties.setdefault("bootstrap.servers", "")
+    properties.setdefault("buffer.memory", "33554432")
+    properties.setdefault("linger.ms", "0")
+    properties.setdefault("max.block.ms", "60000")
+    return properties
+
+
+def transactional_configs(transactional_id: str, properties: dict[str, str]) -> dict[str, str]:
+    """What makes a producer of librdkafka transactional.
+
+    Deliveries must end before a transaction does, which Kafka's producer does not ask for.
+    """
+    timeout_ms = properties.pop("transaction.timeout.ms", "60000")
+    properties.pop("transactional.id", None)
+    properties.setdefault("delivery.timeout.ms", timeout_ms)
+    return {"transactional.id": transactional_id, "transaction.timeout.ms": timeout_ms}
 
 
 def main(arguments: Sequence[str]) -> int:

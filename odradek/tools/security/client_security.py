@@ -8,16 +8,16 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from odradek.tools.security.errors import SecurityError
-from odradek.tools.security.jaas import KEY as JAAS
-from odradek.tools.security.jaas import parse_jaas
-from odradek.tools.security.sasl_client import SaslLogin
+from odradek.tools.security.sasl_client import KEY as JAAS
+from odradek.tools.security.sasl_client import OAUTHBEARER, SaslLogin, parse_jaas
 from odradek.tools.security.stores import identity, load_key, trusted_certificates
 
 if TYPE_CHECKING:
     from odradek.runtime.certificate_stores import KeyMaterial
+
 
 SECURITY_PROTOCOL: Final = "security.protocol"
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -122,3 +122,35 @@ def ssl_reason(error: ssl.SSLError) -> str:
     if error.reason:
         return error.reason.lower().replace("_", " ")
     return "the connection was closed"
+
+
+def library_configs(security: ClientSecurity) -> dict[str, Any]:
+    """Configs of librdkafka: stores as PEM, credentials, a callback for OAUTHBEARER.
+
+    raises  SecurityError for what librdkafka does not do
+    source  librdkafka's CONFIGURATION.md
+    """
+    configs: dict[str, Any] = {"security.protocol": security.protocol}
+    if security.protocol.endswith("SSL"):
+        configs["ssl.endpoint.identification.algorithm"] = (
+            "https" if security.checks_host else "none"
+        )
+        if security.trusted is not None:
+            configs["ssl.ca.pem"] = security.trusted
+        if security.identity is not None:
+            configs["ssl.key.pem"] = security.identity.key_pem.decode()
+            configs["ssl.certificate.pem"] = security.identity.chain_pem.decode()
+        if security.ciphers:
+            configs["ssl.cipher.suites"] = ":".join(security.ciphers)
+    if security.login is not None:
+        configs |= _login_configs(security.login)
+    return configs
+
+
+def _login_configs(login: SaslLogin) -> dict[str, Any]:
+    configs: dict[str, Any] = {"sasl.mechanism": login.mechanism}
+    if login.mechanism == OAUTHBEARER:
+        return {**configs, "oauth_cb": lambda _: (*login.token(), "", login.extensions)}
+    if login.is_by_delegation_token:
+        raise SecurityError("librdkafka, under this tool, has no login with delegation tokens")
+    return {**configs, "sasl.username": login.username, "sasl.password": login.password}

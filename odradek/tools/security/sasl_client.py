@@ -1,7 +1,8 @@
 """The client's side of SASL: the tokens that it sends, and what it expects.
 
 An exchange is a generator: it yields a token and is sent the broker's, until it returns.
-Source: RFC 4616 (PLAIN), RFC 5802 and 7677 (SCRAM), RFC 7628 (OAUTHBEARER), KIP-48.
+Source: RFC 4616 (PLAIN), RFC 5802 and 7677 (SCRAM), RFC 7628 (OAUTHBEARER), KIP-48; Kafka 3.9's
+JaasConfig.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import secrets
 from collections.abc import Callable, Generator, Mapping
 from typing import Final
 
-from odradek.runtime.jaas import LoginModule
+from odradek.runtime.jaas import JaasError, LoginModule, parse_login_modules
 from odradek.runtime.oauth_tokens import (
     OAuthTokenError,
     Token,
@@ -19,7 +20,23 @@ from odradek.runtime.oauth_tokens import (
     token_source,
 )
 from odradek.tools.security.errors import SecurityError
-from odradek.tools.security.jaas import KEY
+
+KEY: Final = "sasl.jaas.config"
+
+
+def parse_jaas(text: str) -> LoginModule:
+    """The login module of KEY.
+
+    raises  SecurityError, which shows no option's value
+    """
+    try:
+        modules = parse_login_modules(text)
+    except JaasError as error:
+        raise SecurityError(f"{KEY}: {error}") from None
+    if len(modules) != 1:
+        raise SecurityError(f"{KEY}: expected one login module")
+    return modules[0]
+
 
 Exchange = Generator[bytes, bytes, None]
 PLAIN: Final = "PLAIN"

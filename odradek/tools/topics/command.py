@@ -15,9 +15,8 @@ from odradek.tools.errors import ToolError
 from odradek.tools.options import Options, OptionsError
 from odradek.tools.run_command import client_of, run_command
 from odradek.tools.topics.describe import describe
-from odradek.tools.topics.errors import check
 from odradek.tools.topics.options import FLAGS, parse_options
-from odradek.tools.topics.queries import find_topics
+from odradek.tools.topics.queries import check, find_topics
 from odradek.tools.topics.requests import (
     add_partitions,
     create_topics,

@@ -27,14 +27,24 @@ from odradek.protocol.messages.list_partition_reassignments import (
 )
 from odradek.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from odradek.tools.client import Client, NotServedError
-from odradek.tools.errors import ToolError
-from odradek.tools.topics.errors import check
+from odradek.tools.errors import ToolError, error_text
 from odradek.tools.topics.render import Config, DescribedPartition, DescribedReassignment, Topic
 
 TOPIC_RESOURCE: Final = 2
 DEFAULT_SOURCE: Final = 5
 PARTITIONS_PER_RESPONSE: Final = 2000
 _QUOTED: Final = re.compile(r"\\Q(.*?)(?:\\E|$)", re.DOTALL)
+
+
+def check(code: int, message: str | None = None) -> None:
+    """Raise ToolError for an error code, unless it is 0."""
+    if not code:
+        return
+    if message:
+        raise ToolError(message)
+    if code not in list(ErrorCode):
+        raise ToolError(f"The broker responds with the unknown error {code}.")
+    raise ToolError(error_text(code))
 
 
 def compile_pattern(text: str) -> re.Pattern[str]:

@@ -20,8 +20,7 @@ from odradek.tools.console.errors import ConsoleError, exception_of, log, run_un
 from odradek.tools.console.properties import CONSUMER
 from odradek.tools.console.stop import Stop, stopped_by_signals
 from odradek.tools.library_client import open_client
-from odradek.tools.verifiable.events import print_event
-from odradek.tools.verifiable.producer import add_servers, file_of_properties
+from odradek.tools.verifiable.producer import add_servers, file_of_properties, print_event
 
 POLL_S: Final = 0.1
 RECORDS_AT_ONCE: Final = 500

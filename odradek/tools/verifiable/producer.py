@@ -9,6 +9,9 @@ Source: Kafka 3.9's VerifiableProducer.
 from __future__ import annotations
 
 import argparse
+import json
+import sys
+import time
 from collections.abc import Sequence
 from functools import partial
 from itertools import count
@@ -21,7 +24,6 @@ from odradek.tools.console.properties import PRODUCER, load_properties
 from odradek.tools.console.stop import Stop, stopped_by_signals
 from odradek.tools.console.topic_lookup import missing_topic_reason
 from odradek.tools.library_client import open_client
-from odradek.tools.verifiable.events import now_ms, print_event
 
 POLL_S: Final = 0.1
 """Bound on the delay between a signal and the end."""
@@ -190,3 +192,14 @@ class IntegerSender:
             exception=f"class {kind}",
             message=text,
         )
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def print_event(name: str, **fields: Any) -> None:
+    """Print an event on stdout at once: a JSON object in the order of Kafka's fields."""
+    event = {"timestamp": now_ms(), "name": name, **fields}
+    text = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
+    print(text, file=sys.stdout, flush=True)

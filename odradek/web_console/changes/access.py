@@ -16,9 +16,8 @@ from odradek.tools.acls.bindings import (
 )
 from odradek.tools.acls.queries import create_acls, delete_acls
 from odradek.tools.client import Client
-from odradek.tools.configs.alterations import IP_QUOTAS, QUOTAS, alter_entity
 from odradek.tools.configs.options import CLIENTS, IPS, USERS
-from odradek.tools.configs.quotas import quota_entries
+from odradek.tools.configs.quotas import IP_QUOTAS, QUOTAS, alter_entity, quota_entries
 from odradek.tools.configs.scram_credentials import (
     HASHES,
     alter_credentials,

@@ -14,9 +14,15 @@ from odradek.broker.settings.definitions import BROKER
 from odradek.broker.settings.types import ConfigType
 from odradek.container.config_command import HIDDEN, shown
 from odradek.container.environment import ContainerConfig, container_config, inputs
-from odradek.container.names import OWN, REFUSED, RENAMED, WITHOUT_EFFECT, setting_name
+from odradek.container.names import (
+    OWN,
+    REFUSED,
+    RENAMED,
+    WITHOUT_EFFECT,
+    EnvironmentRefused,
+    setting_name,
+)
 from odradek.container.new_topics import NewTopic
-from odradek.container.refusal import EnvironmentRefused
 
 DEFAULT: Final = {
     "broker.id": "1",

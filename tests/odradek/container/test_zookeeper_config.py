@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 from kazoo.client import KazooClient
 
-from odradek.container.refusal import EnvironmentRefused
+from odradek.container.names import EnvironmentRefused
 from odradek.container.zookeeper_config import coordination_settings, zookeeper_properties
 from tests.support.ports import free_port
 from tests.support.processes import LoggedProcess

@@ -13,7 +13,7 @@ from typing import Any, Final
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from odradek.bounded_parsing import UnreadableText, parse_json
-from odradek.testing.node.control.access import ControlAccess
+from odradek.testing.node.control.listener import ControlAccess
 from odradek.testing.node.control.routes import (
     Arguments,
     ControlError,

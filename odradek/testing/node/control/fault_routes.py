@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from odradek.testing.node.control.node import ControlledNode
-from odradek.testing.node.control.routes import Arguments, Routes, bad_request, not_found
-from odradek.testing.node.control.waiting import until
+from odradek.testing.node.control.routes import Arguments, Routes, bad_request, not_found, until
 from odradek.testing.node.faults.faults import DISK_FIELDS, LINK_FIELDS
-from odradek.testing.node.faults.rule import FIELDS, FaultRefused
+from odradek.testing.node.faults.rules import FIELDS, FaultRefused
 
 WAIT_MAX_MS: Final = 100_000
 WAIT_MS: Final = 30_000

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
-from odradek.testing.node.control.access import ControlAccess, Denial
+from odradek.testing.node.control.listener import ControlAccess, Denial
 
 CONNECTIONS_MAX: Final = 16
 """Each has a thread; further ones are closed at once."""

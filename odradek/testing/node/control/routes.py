@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
+from time import monotonic
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -15,6 +17,9 @@ METHODS: Final = ("GET", "POST", "PUT", "DELETE")
 INTEGER_MAX: Final = 1 << 53
 SHOWN_MAX: Final = 200
 """Characters of a wrong argument in a response."""
+_REQUIRED: Final[Any] = object()
+TIMEOUT_S: Final = 60.0
+PAUSE_S: Final = 0.001
 
 
 class ControlError(Exception):
@@ -38,9 +43,6 @@ def not_found(text: str) -> ControlError:
 def conflict(text: str) -> ControlError:
     """The state of the broker does not allow it."""
     return ControlError(HTTPStatus.CONFLICT, text)
-
-
-_REQUIRED: Final[Any] = object()
 
 
 class Arguments:
@@ -174,3 +176,17 @@ def _match(pattern: str, path: str) -> dict[str, str] | None:
         elif name != segment:
             return None
     return arguments
+
+
+async def until(state: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
+    """Let the loop run until `state` is true; real time, also while the clock stands still.
+
+    what    what is waited for, in the text of the failure
+    raises  ControlError
+    """
+    deadline_s = monotonic() + timeout_s
+    while not state():
+        if monotonic() >= deadline_s:
+            text = f"not reached in {timeout_s:g} s: {what}"
+            raise ControlError(HTTPStatus.GATEWAY_TIMEOUT, text)
+        await asyncio.sleep(PAUSE_S)

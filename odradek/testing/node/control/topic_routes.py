@@ -9,8 +9,7 @@ from typing import Final
 from odradek.broker.compaction.failures import CleaningError
 from odradek.broker.replication.partition import Partition
 from odradek.testing.node.control.node import ControlledNode
-from odradek.testing.node.control.routes import Arguments, Routes, conflict, not_found
-from odradek.testing.node.control.waiting import until
+from odradek.testing.node.control.routes import Arguments, Routes, conflict, not_found, until
 
 COMPACTION_TIMEOUT_S: Final = 60.0
 

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from odradek.broker.server.connection import Connection, release
 from odradek.protocol.response_queue import ResponseSlot
-from odradek.testing.node.faults.rule import FaultAction
+from odradek.testing.node.faults.rules import FaultAction
 
 CORRELATION_ID: Final = struct.Struct(">i")
 

@@ -6,13 +6,22 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from odradek.broker.handlers.shared.handler import Close, Context, NoReply, Outcome, Reply
+from odradek.broker.handlers.shared.handler import (
+    Close,
+    Context,
+    Delayed,
+    NoReply,
+    Outcome,
+    Reply,
+    Staged,
+)
 from odradek.broker.server.budget import Budget
 from odradek.broker.server.call import Call
 from odradek.broker.server.connection import Connection
 from odradek.broker.server.dispatch import Decide, Run
 from odradek.broker.services import Services
 from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.compiler import decoder
 from odradek.protocol.errors import ErrorCode
 from odradek.runtime.pending import Pending
 from odradek.runtime.scheduler import Scheduler
@@ -21,7 +30,6 @@ from odradek.runtime.work import CoroutineObject, Later
 from odradek.testing.node.client_requests import ClientRequests
 from odradek.testing.node.faults.connection import Ending, FaultyConnection
 from odradek.testing.node.faults.naming import NameOf, NameReader, fits, kinds_of
-from odradek.testing.node.faults.outcomes import altered
 from odradek.testing.node.faults.placement import (
     THROTTLE_FIELD,
     clear_top,
@@ -32,15 +40,73 @@ from odradek.testing.node.faults.placement import (
     place,
     with_records,
 )
-from odradek.testing.node.faults.rule import FaultAction, Rule
-from odradek.testing.node.faults.rules import Rules, is_of_follower
+from odradek.testing.node.faults.rules import FaultAction, Rule, Rules, is_of_follower
 from odradek.testing.node.observing_dispatcher import ObservingDispatcher
 from odradek.testing.node.releases import ServedRelease
 
+Alter = Callable[[Any], Any]
 CRC_BYTE: Final = 17
 """Position in a batch: the first byte of its checksum."""
 WITHOUT_SESSION: Final = -1
 """The session epoch of a full fetch that begins no session."""
+
+
+def altered(outcome: Outcome, alter: Alter, call: Call) -> Outcome:
+    """The outcome with `alter(response)` as its response, whenever that is made."""
+    if isinstance(outcome, Staged):
+        return AlteredStaged(outcome, alter, call)
+    return _settled(outcome, alter, call)
+
+
+def _settled(
+    outcome: Reply | Delayed | NoReply | Close, alter: Alter, call: Call
+) -> Reply | Delayed | NoReply | Close:
+    match outcome:
+        case Reply(bytes() as body):
+            decode = decoder(call.loaded.response, call.header.version)
+            return Reply(alter(decode(memoryview(body), 0)[0]))
+        case Reply():
+            return Reply(alter(outcome.response))
+        case Delayed():
+            return Delayed(
+                outcome.watch,
+                outcome.timeout_ms,
+                lambda: _when_made(outcome.attempt(), alter),
+                lambda: _when_made(outcome.expire(), alter),
+                outcome.is_tried,
+            )
+    return outcome
+
+
+def _when_made(made: object, alter: Alter) -> object:
+    """A response, a coroutine that makes one, or None: not yet."""
+    if isinstance(made, CoroutineObject):
+        return _at_end(made, alter)
+    return None if made is None else alter(made)
+
+
+async def _at_end(making: Later[object], alter: Alter) -> object:
+    return alter(await making)
+
+
+class AlteredStaged(Staged):
+    """Staged records whose response is altered."""
+
+    __slots__ = ("_alter", "_call", "_staged")
+
+    def __init__(self, staged: Staged, alter: Alter, call: Call) -> None:
+        self._staged = staged
+        self._alter = alter
+        self._call = call
+
+    def finish(self) -> Reply | Delayed | NoReply | Close:
+        """The outcome of the staged records, with its response altered."""
+        outcome = self._staged.finish()
+        if isinstance(outcome, NoReply):
+            connection: Any = self._call.connection
+            connection.end_without_response(self._call.header.correlation_id)
+            return outcome
+        return _settled(outcome, self._alter, self._call)
 
 
 class FaultyDispatcher(ObservingDispatcher):

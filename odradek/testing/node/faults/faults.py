@@ -24,8 +24,7 @@ from odradek.testing.node.faults.coordination_relay import CoordinationRelay
 from odradek.testing.node.faults.dispatch import FaultyDispatcher
 from odradek.testing.node.faults.files import SLOW_MAX_MS, DiskFaults, FaultyFileSystem
 from odradek.testing.node.faults.links import DELAY_MAX_MS, Direction, Link, Links
-from odradek.testing.node.faults.rule import FaultRefused, flag, whole
-from odradek.testing.node.faults.rules import Rules
+from odradek.testing.node.faults.rules import FaultRefused, Rules, flag, whole
 from odradek.testing.node.releases import ServedRelease
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from odradek.broker.node.node import Node
 from odradek.testing.node.faults.faults import Faults
-from odradek.testing.node.faults.rule import FaultRefused
+from odradek.testing.node.faults.rules import FaultRefused
 from odradek.testing.node.node import InstrumentedNode
 from tests.support.node_thread import RunningNode, node_in_thread
 from tests.support.pauses import pause

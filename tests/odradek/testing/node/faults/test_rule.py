@@ -20,8 +20,7 @@ from odradek.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from odradek.testing.node.faults.rule import FaultRefused
-from odradek.testing.node.faults.rules import Rules
+from odradek.testing.node.faults.rules import FaultRefused, Rules
 
 SERVED: Final = {ApiKey(api.key): range(api.min_version, api.max_version + 1) for api in HANDLERS}
 ORDERS_ID: Final = UUID(int=7)

@@ -1,4 +1,7 @@
-"""Stores the users of SCRAM that the environment of a container names, before its broker starts.
+"""Prepares the data of a container's node before its start.
+
+Without a format of its directories process.roles does not start.  The users of SCRAM that the
+environment names are stored:
 
 | coordination | when |
 |---|---|
@@ -10,20 +13,26 @@ Source: libkafka.sh of Bitnami's image.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from odradek.container.refusal import EnvironmentRefused
+from odradek.container.names import EnvironmentRefused
 from odradek.container.sasl import USERS, NewScramUser
+from odradek.runtime.java_properties import properties_text
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
     from odradek.tools.initial_scram_users import ScramUser
 
+
 CONNECT_TIMEOUT_S: Final = 60.0
 CHANGES: Final = "/config/changes/config_change_"
+ROLES: Final = "process.roles"
+CLUSTER_ID: Final = "5L6g3nShT-eMCtK--X86sw"
+"""The id for a container without one: that of Apache's image, so that nodes agree."""
 
 
 def store_users(settings: Mapping[str, str], users: Sequence[NewScramUser]) -> None:
@@ -118,3 +127,55 @@ def _store_in_znode(client: KazooClient, user: ScramUser) -> None:
         break
     client.ensure_path(CHANGES.rpartition("/")[0])
     client.create(CHANGES, encode_config_change(f"users/{name}"), sequence=True)
+
+
+def format_directories(
+    settings: Mapping[str, str],
+    cluster_id: str | None,
+    *,
+    keeps_stored_id: bool = False,
+    users: Sequence[NewScramUser] = (),
+) -> int:
+    """Format what is not formatted; returns the exit code.
+
+    settings         without process.roles nothing is done
+    cluster_id       None: that of a directory that is formatted, or else `CLUSTER_ID`
+    keeps_stored_id  a directory that is formatted may have another id than `cluster_id`
+    users            that a new cluster begins with
+    """
+    if not settings.get(ROLES, "").strip():
+        return 0
+    # Imported only with process.roles.
+    from odradek.tools.storage import main as storage_command
+
+    # A file that only this process has: the settings may contain secrets, and / may be read-only.
+    descriptor = os.memfd_create("server.properties")
+    try:
+        os.write(descriptor, properties_text(settings).encode())
+        path = f"/proc/self/fd/{descriptor}"
+        stored = _stored_id(path) if keeps_stored_id or cluster_id is None else None
+        chosen = stored or cluster_id or CLUSTER_ID
+        words = ["format", "--cluster-id", chosen, "--config", path, "--ignore-formatted"]
+        return storage_command(words + add_scram_words(users))
+    finally:
+        os.close(descriptor)
+
+
+def _stored_id(path: str) -> str | None:
+    """The id in the first directory that has one."""
+    from odradek.broker.settings.load import load_settings
+    from odradek.broker.settings.types import SettingsError
+    from odradek.runtime.system_files import SystemFileSystem
+    from odradek.storage.checkpoints.meta_properties import (
+        MetaPropertiesError,
+        read_meta_properties,
+    )
+
+    files = SystemFileSystem()
+    try:
+        folders: Sequence[str] = load_settings(path, []).log_dirs
+        identities = [read_meta_properties(files, folder) for folder in folders]
+    except (SettingsError, MetaPropertiesError, OSError):
+        # The format reports it.
+        return None
+    return next((identity.cluster_id for identity in identities if identity is not None), None)
