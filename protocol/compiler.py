@@ -26,12 +26,12 @@ def decoder(cls: type[Message], version: int) -> Callable[[memoryview, int], tup
     message are the caller's concern.  RECORDS fields are slices of the buffer and keep it alive;
     everything else is copied out of it.
     """
-    return cached_decoder(cls, version)
+    return _decoding(cls, version, in_steps=False)
 
 
 def encoder(cls: type[Message], version: int) -> Callable[[Message], bytes]:
     """The function that writes a message; RECORDS must be bytes-like or None and are copied."""
-    return cached_encoder(cls, version)
+    return _encoding(cls, version)
 
 
 def parts_encoder(cls: type[Message], version: int) -> Callable[[Message], list[Any]]:
@@ -41,7 +41,7 @@ def parts_encoder(cls: type[Message], version: int) -> Callable[[Message], list[
     None nor bytes-like: a slice of a file, whose `len()` is written as its size.  No two chunks
     of bytes are adjacent.
     """
-    return cached_parts_encoder(cls, version)
+    return _encoding(cls, version, in_parts=True)
 
 
 def step_decoder(
@@ -53,7 +53,7 @@ def step_decoder(
     The buffer must stay as it is until the end.  More elements of arrays, all together, than the
     third argument raise DecodeError.
     """
-    return cached_step_decoder(cls, version)
+    return _decoding(cls, version, in_steps=True)
 
 
 def step_encoder(
@@ -61,62 +61,28 @@ def step_encoder(
 ) -> Callable[[Message, Gathered], Generator[None, None, None]]:
     """A `parts_encoder` for messages of which encoding takes milliseconds: (value, gathered) -> a
     generator that yields between elements; afterwards `gathered` has the parts."""
-    return cached_step_encoder(cls, version)
+    return _encoding(cls, version, in_steps=True)
 
 
-def compile_step_decoder(
-    cls: type, version: int
-) -> Callable[[memoryview, int, int], Generator[None, None, tuple[Any, int]]]:
-    """A new decoding generator."""
+def _compile_decoder(cls: type, version: int, *, in_steps: bool) -> Callable[..., Any]:
     check_version(cls, version)
-    writer = DecoderSource(cls, version, in_steps=True)
+    writer = DecoderSource(cls, version, in_steps=in_steps)
     source = writer.source()
-    if "yield" not in source:
+    if in_steps and "yield" not in source:
         source += "\n    yield"
     return compile_function("decode", source, writer.namespace)
 
 
-def compile_step_encoder(
-    cls: type, version: int
-) -> Callable[[Any, Gathered], Generator[None, None, None]]:
-    """A new encoding generator."""
+def _compile_encoder(
+    cls: type, version: int, *, in_parts: bool = False, in_steps: bool = False
+) -> Callable[..., Any]:
     check_version(cls, version)
-    writer = EncoderSource(cls, version, in_steps=True)
+    writer = EncoderSource(cls, version, in_parts=in_parts, in_steps=in_steps)
     return compile_function("encode", writer.source(), writer.namespace)
 
 
-def compile_decoder(cls: type, version: int) -> Callable[[memoryview, int], tuple[Any, int]]:
-    """A new decoding function."""
-    check_version(cls, version)
-    writer = DecoderSource(cls, version)
-    return compile_function("decode", writer.source(), writer.namespace)
-
-
-def compile_encoder(cls: type, version: int) -> Callable[[Any], bytes]:
-    """A new encoding function for whole bytes."""
-    check_version(cls, version)
-    writer = EncoderSource(cls, version, in_parts=False)
-    return compile_function("encode", writer.source(), writer.namespace)
-
-
-def compile_parts_encoder(cls: type, version: int) -> Callable[[Any], list[Any]]:
-    """A new encoding function for bytes around slices of files."""
-    check_version(cls, version)
-    writer = EncoderSource(cls, version, in_parts=True)
-    return compile_function("encode", writer.source(), writer.namespace)
-
-
-cached_decoder: Callable[[type, int], Callable[[memoryview, int], tuple[Any, int]]]
-cached_decoder = cache(compile_decoder)
-cached_encoder: Callable[[type, int], Callable[[Any], bytes]] = cache(compile_encoder)
-cached_parts_encoder: Callable[[type, int], Callable[[Any], list[Any]]]
-cached_parts_encoder = cache(compile_parts_encoder)
-cached_step_decoder: Callable[
-    [type, int], Callable[[memoryview, int, int], Generator[None, None, tuple[Any, int]]]
-]
-cached_step_decoder = cache(compile_step_decoder)
-cached_step_encoder: Callable[[type, int], Callable[[Any, Gathered], Generator[None, None, None]]]
-cached_step_encoder = cache(compile_step_encoder)
+_decoding: Callable[..., Callable[..., Any]] = cache(_compile_decoder)
+_encoding: Callable[..., Callable[..., Any]] = cache(_compile_encoder)
 
 
 def check_version(cls: type, version: int) -> None:
