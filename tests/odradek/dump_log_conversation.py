@@ -31,7 +31,9 @@ OUR_WORDS: Final = {
     "! @/golden/nowhere/Z.log": "! odradek: @/golden/nowhere/Z.log: No such file or directory",
     "Error reading field 'producer_entries': Error reading field 'current_txn_first_offset': "
     "java.nio.BufferUnderflowException": "the file ends too early",
-    "from key's buffer due to: null.": "from key's buffer due to: 2 bytes wanted at 8 of 9.",
+    "from key's buffer due to: null.": "from key's buffer due to: OffsetCommitKey version 1: "
+    "unpack_from requires a buffer of at least 10 bytes for unpacking 2 bytes at offset 8 (actual "
+    "buffer size is 9).",
 }
 """What Apache's tool says by a class of Java -> what ours says."""
 

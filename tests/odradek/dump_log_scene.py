@@ -13,7 +13,6 @@ from struct import Struct, pack
 from typing import Any, Final
 from uuid import UUID
 
-from odradek.protocol.codec import encode
 from odradek.protocol.records.builder import build_batch
 from odradek.protocol.records.control import build_end_marker
 from odradek.protocol.records.record import Record
@@ -34,6 +33,7 @@ from odradek.protocol.stored.transaction_log import (
     TransactionLogKey,
     TransactionLogValue,
 )
+from tests.support.reference_codec import encode
 from tests.support.tool_cache import PROJECT
 
 GOLDEN: Final = PROJECT / "tests" / "golden" / "apache_log_dir" / "clean.tar.gz"

@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from odradek.protocol.codec import encode
 from odradek.protocol.stored.transaction_log import (
     PartitionsSchema,
     TransactionLogKey,
@@ -42,6 +41,7 @@ from tests.odradek.console_tools import (
 )
 from tests.support.broker_process import odradek_broker
 from tests.support.processes import take_interrupts
+from tests.support.reference_codec import encode
 
 pytestmark = pytest.mark.client
 

@@ -60,7 +60,6 @@ UNUSED = (
     "odradek.controller.coordination.zookeeper",
     "odradek.controller.coordination.zookeeper_connection",
     "odradek.controller.coordination.zookeeper_requests",
-    "odradek.protocol.codec",
     "odradek.storage.checking",
     "odradek.storage.compaction",
     "odradek.storage.log.log_check",

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from odradek.protocol import codec
 from odradek.protocol.compiler import decoder, encoder, parts_encoder
 from odradek.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from odradek.protocol.messages.produce import (
@@ -15,6 +14,7 @@ from odradek.protocol.messages.produce import (
     TopicProduceData,
 )
 from odradek.protocol.schema import RECORDS, ArrayOf, schema_of
+from tests.support import reference_codec as codec
 from tests.support.declarations import ValueMaker, declared_classes, versions_of
 
 VALUES_PER_VERSION = 8

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.protocol import codec
 from odradek.protocol.api_keys import UNDECLARED, ApiKey, messages_of
 from odradek.protocol.decode_error import DecodeError
 from odradek.protocol.headers import (
@@ -15,6 +14,7 @@ from odradek.protocol.headers import (
     response_header_version,
 )
 from odradek.protocol.schema import schema_of
+from tests.support import reference_codec as codec
 from tests.support.declarations import versions_of
 
 DECLARED = [key for key in ApiKey if key not in UNDECLARED]

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from odradek.protocol import codec
 from odradek.protocol.compiler import decoder, encoder
 from odradek.protocol.decode_error import DecodeError
 from odradek.protocol.decoder_source import make_uuid
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.schema import schema_of
+from tests.support import reference_codec as codec
 from tests.support.declarations import SEED, ValueMaker, declared_classes, versions_of
 
 CLASSES = declared_classes()

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from odradek.protocol import codec
 from odradek.protocol.compiler import decoder, encoder, step_decoder, step_encoder
 from odradek.protocol.decode_error import DecodeError
 from odradek.protocol.gathered import PART_BYTES, Gathered
@@ -15,6 +14,7 @@ from odradek.protocol.messages.fetch import FetchableTopicResponse, FetchRespons
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.uvarint import TAGS_MAX, encode_uvarint
+from tests.support import reference_codec as codec
 from tests.support.declarations import ValueMaker, declared_classes, versions_of
 
 CLASSES = declared_classes()

@@ -11,7 +11,6 @@ from uuid import UUID as Uuid
 
 import odradek.protocol.stored
 from odradek.protocol.api_keys import UNDECLARED, ApiKey, messages_of
-from odradek.protocol.codec import has_default
 from odradek.protocol.headers import RequestHeader, ResponseHeader
 from odradek.protocol.schema import (
     BOOL,
@@ -29,6 +28,7 @@ from odradek.protocol.schema import (
     default_value,
     schema_of,
 )
+from tests.support.reference_codec import has_default
 
 SEED = 20_240_229
 WORDS = ("", "a", "orders", "größe", "日本語", "x" * 126, "y" * 127, "z" * 128, "long" * 5000)

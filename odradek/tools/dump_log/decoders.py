@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from odradek.protocol.codec import decode
+from odradek.protocol.compiler import decoder
 from odradek.protocol.decode_error import DecodeError
 from odradek.protocol.records.record import Record
 from odradek.protocol.schema import schema_of
@@ -172,7 +172,7 @@ def _message(kind: type, version: int, data: bytes, part: str) -> Any:
             f"version {version} of {kind.__name__}."
         )
     try:
-        return decode(kind, version, memoryview(data), 2)[0]
+        return decoder(kind, version)(memoryview(data), 2)[0]
     except DecodeError as error:
         raise UnreadableRecord(
             f"Could not read record with version {version} from {part}'s buffer due to: {error}."
@@ -188,7 +188,7 @@ def _open_embedded(message: GroupMetadataValue, data: dict[str, Any]) -> None:
                 version = _version(content, name)
                 # A newer version begins with the fields of the last one that is declared.
                 read = min(version, schema_of(kind).versions.last)
-                row[name] = to_json(decode(kind, read, memoryview(content), 2)[0], read)
+                row[name] = to_json(decoder(kind, read)(memoryview(content), 2)[0], read)
 
 
 def _compact(value: object) -> str:

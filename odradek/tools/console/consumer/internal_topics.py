@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from odradek.protocol.codec import decode
+from odradek.protocol.compiler import decoder
 from odradek.protocol.decode_error import DecodeError
 from odradek.protocol.schema import schema_of
 from odradek.protocol.stored.group_metadata import GroupMetadataKey, GroupMetadataValue
@@ -66,7 +66,7 @@ def _described(kind: type, data: bytes | None) -> dict[str, Any] | None:
     if version not in schema_of(kind).versions:
         return {"version": version, "data": _UNKNOWN}
     try:
-        message, _ = decode(kind, version, memoryview(data), 2)
+        message: Any = decoder(kind, version)(memoryview(data), 2)[0]
     except DecodeError as error:
         raise ConsoleError("java.lang.RuntimeException", str(error)) from error
     return {"version": version, "data": to_json(message, version)}

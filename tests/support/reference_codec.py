@@ -1,7 +1,7 @@
 """The reference codec: walks the schema field by field, slow and plain.
 
-Nothing in the broker uses it.  It is what the generated functions of `compiler` are compared with,
-byte for byte, and the shortest description of the wire format there is:
+The generated functions of `protocol/compiler` are compared with it, byte for byte, and it is the
+shortest description of the wire format there is:
 
     string      int16 length, -1 null   | flexible: uvarint length + 1, 0 null
     bytes       int32 length, -1 null   | flexible: uvarint length + 1, 0 null
