@@ -66,6 +66,7 @@ def _lag_ms(text: str) -> int:
 
 def main(arguments: Sequence[str]) -> int:
     options = build_parser().parse_args(list(arguments))
+    from odradek.testing.broker import BrokerFailed
     from odradek.tools.cluster.supervised import StopRequested, SupervisionError
     from odradek.tools.console.library import LibraryMissingError
 
@@ -73,7 +74,7 @@ def main(arguments: Sequence[str]) -> int:
         return _run(options)
     except StopRequested:
         return INTERRUPTED
-    except (LibraryMissingError, SupervisionError) as error:
+    except (LibraryMissingError, SupervisionError, BrokerFailed) as error:
         print(f"odradek demo: {error}", file=sys.stderr)
         return 1
 

@@ -6,19 +6,17 @@ same transactional id goes on where the last commit was.
 
 from __future__ import annotations
 
-import asyncio
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import Final
 
 from odradek.demo.claims import Claim, DemoError
 from odradek.demo.copier import IN_TRANSACTION, INPUT, OUTPUT, TRANSACTION_RECORDS
-from odradek.demo.one_broker import address_of, create_topics, run_demo, with_broker
+from odradek.demo.one_broker import run_demo
 from odradek.demo.read_back import read_all
 from odradek.launcher import module_command
-from odradek.tools.cluster.command import free_ports
+from odradek.testing.broker import Broker
 from odradek.tools.console.library import library
 
 RECORDS: Final = 1_000
@@ -40,46 +38,41 @@ class Seen:
 def run() -> int:
     """Run the demo; returns the exit code.
 
-    raises  LibraryMissingError, SupervisionError, StopRequested
+    raises  LibraryMissingError, BrokerFailed, KeyboardInterrupt
     """
-    return run_demo(_run)
-
-
-async def _run(folder: Path) -> Sequence[Claim]:
-    (port,) = free_ports(1)
-    print(
+    return run_demo(
         f"One broker on this machine. A copier moves {RECORDS} records from topic {INPUT} to topic "
         f"{OUTPUT},\n{TRANSACTION_RECORDS} in each transaction together with their offsets. It is "
         f"killed after {COMMITTED} commits, with {OPEN_RECORDS} records of the next one sent.",
-        flush=True,
+        _work,
     )
-    return await with_broker(folder, port, port, partial(_work, address_of(port)))
 
 
-async def _work(address: str) -> Sequence[Claim]:
-    await create_topics(address, INPUT, OUTPUT)
-    await asyncio.to_thread(_fill, address)
-    first = await _copier(address, COMMITTED, OPEN_RECORDS)
-    try:
-        await _line(first, IN_TRANSACTION)
-    finally:
-        if first.returncode is None:
+def _work(broker: Broker) -> Sequence[Claim]:
+    address = broker.bootstrap_servers
+    for topic in (INPUT, OUTPUT):
+        broker.create_topic(topic)
+    _fill(address)
+    with _copier(address, COMMITTED, OPEN_RECORDS) as first:
+        try:
+            assert first.stdout is not None, "its output is a pipe"
+            # A copier whose requests take too long ends.
+            line = first.stdout.readline().strip()
+        finally:
             first.kill()
-        await first.wait()
-    killed = await _seen(address)
-    second = await _copier(address)
-    try:
-        async with asyncio.timeout(COPIER_TIMEOUT_S):
-            code = await second.wait()
-    except TimeoutError:
-        raise DemoError("the second copier does not come to its end") from None
-    finally:
-        if second.returncode is None:
+    if line != IN_TRANSACTION:
+        raise DemoError(f"the copier says {line!r} in place of {IN_TRANSACTION!r}")
+    killed = _seen(address)
+    with _copier(address) as second:
+        try:
+            code = second.wait(COPIER_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise DemoError("the second copier does not come to its end") from None
+        finally:
             second.kill()
-            await second.wait()
     if code:
         raise DemoError(f"the second copier ended with exit code {code}")
-    return claims_of(killed, await _seen(address))
+    return claims_of(killed, _seen(address))
 
 
 def _fill(address: str) -> None:
@@ -90,31 +83,16 @@ def _fill(address: str) -> None:
         raise DemoError("the input is not acknowledged")
 
 
-async def _copier(address: str, *stop_at: int) -> asyncio.subprocess.Process:
-    command = module_command("odradek.demo.copier", address, str(RECORDS))
-    return await asyncio.create_subprocess_exec(
-        *command,
-        *map(str, stop_at),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
+def _copier(address: str, *stop_at: int) -> subprocess.Popen[str]:
+    command = module_command("odradek.demo.copier", address, str(RECORDS), *map(str, stop_at))
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, process_group=0
     )
 
 
-async def _line(process: asyncio.subprocess.Process, expected: str) -> None:
-    assert process.stdout is not None, "its output is a pipe"
-    try:
-        async with asyncio.timeout(COPIER_TIMEOUT_S):
-            line = (await process.stdout.readline()).decode().strip()
-    except TimeoutError:
-        line = "nothing"
-    if line != expected:
-        raise DemoError(f"the copier says {line!r} in place of {expected!r}")
-
-
-async def _seen(address: str) -> Seen:
+def _seen(address: str) -> Seen:
     return Seen(
-        await asyncio.to_thread(read_all, address, OUTPUT, is_committed=False),
-        await asyncio.to_thread(read_all, address, OUTPUT, is_committed=True),
+        read_all(address, OUTPUT, is_committed=False), read_all(address, OUTPUT, is_committed=True)
     )
 
 

@@ -6,16 +6,12 @@ is sent again, and one that leaves a gap in the sequence numbers.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import Final
 
 from odradek.demo.claims import Claim, DemoError
-from odradek.demo.lost_responses import LostResponses
-from odradek.demo.one_broker import address_of, create_topics, run_demo, with_broker
+from odradek.demo.one_broker import run_demo
 from odradek.demo.read_back import read_all
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.init_producer_id import (
@@ -31,14 +27,16 @@ from odradek.protocol.messages.produce import (
 )
 from odradek.protocol.records.builder import build_batch
 from odradek.protocol.records.record import Record
+from odradek.testing.broker import Broker
 from odradek.tools.client import Client
-from odradek.tools.cluster.command import free_ports
 from odradek.tools.console.library import library
 
 RECORDS: Final = 2_000
 RECORDS_IN_BATCH: Final = 50
 PASSED: Final = 4
-"""Produce responses between two that are lost."""
+"""Produce requests between two whose responses are lost."""
+LOST_MAX: Final = 50
+"""Responses of a producer; more than are lost while its batches are stored."""
 IN_FLIGHT: Final = 5
 """Requests; the most with idempotence."""
 FLUSH_S: Final = 60.0
@@ -74,41 +72,37 @@ class SentByHand:
 def run() -> int:
     """Run the demo; returns the exit code.
 
-    raises  LibraryMissingError, SupervisionError, StopRequested
+    raises  LibraryMissingError, BrokerFailed, KeyboardInterrupt
     """
-    return run_demo(_run)
-
-
-async def _run(folder: Path) -> Sequence[Claim]:
-    port, proxied = free_ports(2)
-    proxy = LostResponses(PASSED)
-    print(
+    return run_demo(
         f"One broker on this machine. A producer sends {RECORDS} records in batches of "
         f"{RECORDS_IN_BATCH}; after every {PASSED} responses\nits connection is cut in place of "
         "the next one, and it sends again what has no response.",
-        flush=True,
+        _work,
     )
-    await proxy.open(proxied, port)
-    try:
-        return await with_broker(folder, port, proxied, partial(_work, address_of(port), proxy))
-    finally:
-        await proxy.close()
 
 
-async def _work(address: str, proxy: LostResponses) -> Sequence[Claim]:
-    await create_topics(address, PLAIN, IDEMPOTENT, BY_HAND)
+def _work(broker: Broker) -> Sequence[Claim]:
+    for topic in (PLAIN, IDEMPOTENT, BY_HAND):
+        broker.create_topic(topic)
     return claims_of(
-        await _sent(address, proxy, PLAIN),
-        await _sent(address, proxy, IDEMPOTENT),
-        await asyncio.to_thread(_send_by_hand, address),
+        _sent(broker, PLAIN), _sent(broker, IDEMPOTENT), _send_by_hand(broker.bootstrap_servers)
     )
 
 
-async def _sent(address: str, proxy: LostResponses, topic: str) -> Sent:
-    lost = proxy.lost
-    await asyncio.to_thread(_send, address, topic, is_idempotent=topic == IDEMPOTENT)
-    values = await asyncio.to_thread(read_all, address, topic, is_committed=False)
-    return judged(values, RECORDS, proxy.lost - lost)
+def _sent(broker: Broker, topic: str) -> Sent:
+    # The broker stores a batch and closes the connection, so that its producer cannot know.
+    faults = [
+        broker.fault(
+            "Produce", topic=topic, close=True, executed=True, times=1, skip=number * PASSED
+        )
+        for number in range(1, LOST_MAX + 1)
+    ]
+    _send(broker.bootstrap_servers, topic, is_idempotent=topic == IDEMPOTENT)
+    lost = sum(fault.hits for fault in faults)
+    broker.heal()
+    values = read_all(broker.bootstrap_servers, topic, is_committed=False)
+    return judged(values, RECORDS, lost)
 
 
 def _send(address: str, topic: str, *, is_idempotent: bool) -> None:

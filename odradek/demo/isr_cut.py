@@ -17,7 +17,7 @@ from typing import Final
 from odradek.demo.claims import DemoError, Measured, claims_of, print_claims
 from odradek.demo.network import Network
 from odradek.demo.producers import TimedProducer
-from odradek.demo.read_back import read_values
+from odradek.demo.read_back import read_all
 from odradek.demo.replica_offsets import DemoCluster
 from odradek.demo.scene import Scene
 from odradek.tools.client import ClientError
@@ -215,7 +215,7 @@ async def _measure(
         ),
         sends=False,
     )
-    acknowledged, lost = await _read_back(bootstrap, scene, producers)
+    acknowledged, lost = await _read_back(bootstrap, producers)
     return Measured(
         lag_ms=lag_ms,
         wait_all_ms=waits_ms["all"],
@@ -231,12 +231,9 @@ async def _measure(
     )
 
 
-async def _read_back(
-    bootstrap: str, scene: Scene, producers: Mapping[str, TimedProducer]
-) -> tuple[int, int]:
+async def _read_back(bootstrap: str, producers: Mapping[str, TimedProducer]) -> tuple[int, int]:
     """(number of records that were acknowledged, number of those that are not in the log)."""
-    end_offset = scene.offsets.high_watermark
-    values = await asyncio.to_thread(read_values, bootstrap, TOPIC, end_offset)
+    values = set(await asyncio.to_thread(read_all, bootstrap, TOPIC, is_committed=False))
     expected = [
         value
         for name, producer in producers.items()

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from typing import Final
 
-from odradek.demo.proxy import HOST, READ_BYTES, Proxy, pass_both_ways
+HOST: Final = "127.0.0.1"
+READ_BYTES: Final = 64 * 1024
 
 
 class Network:
@@ -18,11 +20,23 @@ class Network:
     def __init__(self) -> None:
         self._joined = asyncio.Event()
         self._joined.set()
-        self._proxy = Proxy(self._connect)
+        self._servers: list[asyncio.Server] = []
+        self._connections: set[asyncio.Task[None]] = set()
 
     async def open(self, port: int, target: int) -> None:
         """Listen on `port`, and pass connections on to the port `target`; raises OSError."""
-        await self._proxy.open(port, target)
+
+        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.current_task()
+            assert task is not None, "streams call it in a task"
+            self._connections.add(task)
+            try:
+                await self._connect(reader, writer, target)
+            finally:
+                self._connections.discard(task)
+                writer.close()
+
+        self._servers.append(await asyncio.start_server(accept, HOST, port, limit=READ_BYTES))
 
     def cut(self) -> None:
         """Pass nothing on from now on."""
@@ -34,22 +48,32 @@ class Network:
 
     async def close(self) -> None:
         """Close the ports and every connection."""
-        await self._proxy.close()
+        for server in self._servers:
+            server.close()
+        connections = list(self._connections)
+        for task in connections:
+            task.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)
 
     async def _connect(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: int
     ) -> None:
+        """Pass bytes on both ways until one has ended: a side that has closed closes the other."""
         await self._joined.wait()
         try:
             far_reader, far_writer = await asyncio.open_connection(HOST, target, limit=READ_BYTES)
         except OSError:
             return
+        ways = [
+            asyncio.ensure_future(self._pass_on(reader, far_writer)),
+            asyncio.ensure_future(self._pass_on(far_reader, writer)),
+        ]
         try:
-            await pass_both_ways(
-                self._pass_on(reader, far_writer),
-                self._pass_on(far_reader, writer),
-            )
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
             far_writer.close()
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

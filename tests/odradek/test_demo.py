@@ -15,8 +15,7 @@ import pytest
 
 from odradek.demo.claims import Measured, claims_of
 from odradek.demo.command import INTERRUPTED, build_parser
-from odradek.demo.network import Network
-from odradek.demo.proxy import HOST
+from odradek.demo.network import HOST, Network
 from odradek.tools.console.library import MISSING
 from tests.support.ports import free_port
 from tests.support.processes import LoggedProcess

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import struct
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,10 +11,6 @@ import pytest
 from odradek.demo.eos import COMMITTED, OPEN_RECORDS, RECORDS, Seen
 from odradek.demo.eos import claims_of as claims_of_copies
 from odradek.demo.idempotence import Sent, SentByHand, claims_of, judged
-from odradek.demo.lost_responses import LostResponses
-from odradek.demo.proxy import HOST
-from odradek.protocol.api_keys import ApiKey
-from tests.support.ports import free_port
 
 WAIT_S = 240.0
 PYTHON = [sys.executable, "-I", "-m"]
@@ -111,42 +105,3 @@ def test_each_list_of_copies_that_is_wrong_fails_one_claim(killed: Seen, ended: 
 def test_stored_values_are_compared_with_those_that_were_sent() -> None:
     stored = ["0", "1", "2", "1", "2", "4"]
     assert judged(stored, 5, 3) == Sent(3, 6, duplicates=2, missing=1, out_of_order=1)
-
-
-def test_one_produce_response_is_lost_after_those_that_pass() -> None:
-    def request(api_key: int, number: int) -> bytes:
-        body = struct.pack(">hhi", api_key, 0, number) + b"body"
-        return struct.pack(">i", len(body)) + body
-
-    async def scenario() -> None:
-        served: list[int] = []
-
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            while head := await reader.read(4):
-                body = await reader.readexactly(int.from_bytes(head, "big"))
-                served.append(int.from_bytes(body[4:8], "big"))
-                writer.write(struct.pack(">i", 8) + body[4:8] + b"okay")
-            writer.close()
-
-        server = await asyncio.start_server(serve, HOST, 0)
-        proxy, port = LostResponses(2), free_port()
-        await proxy.open(port, server.sockets[0].getsockname()[1])
-        reader, writer = await asyncio.open_connection(HOST, port)
-        keys = [ApiKey.PRODUCE, ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.METADATA]
-        for number, api_key in enumerate(keys):
-            writer.write(request(api_key, number))
-            assert (await reader.readexactly(12))[4:8] == number.to_bytes(4, "big")
-        assert proxy.lost == 0
-        writer.write(request(ApiKey.PRODUCE, 4))
-        assert await reader.read(1) == b"", "the connection is closed"
-        assert (served, proxy.lost) == ([0, 1, 2, 3, 4], 1), "the request was served"
-        writer.close()
-
-        reader, writer = await asyncio.open_connection(HOST, port)
-        writer.write(request(ApiKey.PRODUCE, 5))
-        assert (await reader.readexactly(12))[4:8] == (5).to_bytes(4, "big")
-        writer.close()
-        await proxy.close()
-        server.close()
-
-    asyncio.run(asyncio.wait_for(scenario(), WAIT_S))
