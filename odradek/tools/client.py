@@ -296,11 +296,21 @@ class Client:
         self, request: Any, response: type[Response], version_max: int = 2**15
     ) -> Response:
         """Send a request to the broker that the bootstrap addresses led to."""
-        return self._bootstrap().request(request, response, version_max)
+        return self.any().request(request, response, version_max)
 
     def any(self) -> BrokerConnection:
         """The connection to the broker that the bootstrap addresses led to."""
-        return self._bootstrap()
+        if self._first is None:
+            problems = []
+            for host, port in dict.fromkeys([*self._addresses, *self._known]):
+                try:
+                    self._first = self._connect(host, port)
+                    break
+                except ClientError as error:
+                    problems.append(str(error))
+            else:
+                raise BrokerUnreachable("; ".join(problems))
+        return self._first
 
     def controller(self, request: Any, response: type[Response]) -> Response:
         """Send a request to the controller; wait for the next one for up to `timeout_ms`.
@@ -309,7 +319,7 @@ class Client:
         what a controller did just before it died may be refused the second time, as with Kafka's
         admin client.
         """
-        self._bootstrap()
+        self.any()
         deadline = time.monotonic() + self._timeout_ms / 1000
         while True:
             is_late = time.monotonic() >= deadline
@@ -322,7 +332,7 @@ class Client:
                 elif is_late:
                     raise ClientError("the cluster has no controller at the moment")
             except BrokerUnreachable:
-                self._disconnect()
+                self.close()
                 if is_late:
                     raise
             time.sleep(RETRY_PAUSE_MS / 1000)
@@ -342,7 +352,7 @@ class Client:
 
         key_type  GROUP or TRANSACTION
         """
-        version = self._bootstrap().version_of(FindCoordinatorRequest)
+        version = self.any().version_of(FindCoordinatorRequest)
         if version >= COORDINATORS_AT_ONCE:
             together = FindCoordinatorRequest(coordinator_keys=list(keys), key_type=key_type)
             return self.any_broker(together, FindCoordinatorResponse).coordinators
@@ -401,9 +411,6 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        self._disconnect()
-
-    def _disconnect(self) -> None:
         """Close every connection; the next request opens those that it needs."""
         if self._first is not None:
             self._first.close()
@@ -411,19 +418,6 @@ class Client:
             connection.close()
         self._first = None
         self._brokers = {}
-
-    def _bootstrap(self) -> BrokerConnection:
-        if self._first is None:
-            problems = []
-            for host, port in dict.fromkeys([*self._addresses, *self._known]):
-                try:
-                    self._first = self._connect(host, port)
-                    break
-                except ClientError as error:
-                    problems.append(str(error))
-            else:
-                raise BrokerUnreachable("; ".join(problems))
-        return self._first
 
     def _controller(self) -> BrokerConnection | None:
         metadata = self.metadata([])

@@ -35,17 +35,14 @@ from odradek.tools.errors import KafkaError, ToolError, partition_text, refused
 from odradek.tools.options import (
     HELP_FLAGS,
     INT64_MAX,
-    HelpRequested,
     Options,
     OptionsError,
-    VersionRequested,
     cannot_be_used,
+    parse,
     parse_integer,
     read_flags,
-    scan,
 )
 from odradek.tools.partition_offsets import NO_OFFSET, list_offsets, partitions_of
-from odradek.tools.run import KAFKA_VERSION
 from odradek.tools.run_command import run_command
 from odradek.tools.topics.requests import delete_topics
 
@@ -78,14 +75,7 @@ class _PlanError(ToolError):
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
-    try:
-        options = scan(FLAGS, arguments)
-    except OptionsError as error:
-        raise OptionsError(str(error), shows_help=True) from error
-    if options.has("help"):
-        raise HelpRequested(WHAT_IT_DOES)
-    if options.has("version"):
-        raise VersionRequested(KAFKA_VERSION)
+    options = parse(FLAGS, arguments, WHAT_IT_DOES, may_be_empty=True, wrong_shows_help=True)
     if not options.has("application-id"):
         raise OptionsError("Missing required option(s) [application-id]", shows_help=True)
     given = [scenario for scenario in SCENARIOS if options.has(scenario)]

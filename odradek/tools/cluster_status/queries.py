@@ -75,16 +75,10 @@ def read_status(client: Client) -> ClusterStatus:
     )
 
 
-def _connection(client: Client, broker: MetadataResponseBroker) -> BrokerConnection:
-    return client.connection(broker)
-
-
 def _broker(client: Client, broker: MetadataResponseBroker) -> BrokerStatus:
     protocol: str | None = None
     try:
-        configs = config_values(
-            _connection(client, broker), BROKER, [str(broker.node_id)], PROTOCOL
-        )
+        configs = config_values(client.connection(broker), BROKER, [str(broker.node_id)], PROTOCOL)
         protocol = configs.get(str(broker.node_id))
     except ToolError:
         # Its address is known, and why it does not respond is said of its directories.
@@ -130,7 +124,7 @@ def _under_min_isr(
 
 def _directories(client: Client, broker: MetadataResponseBroker) -> list[LogDirectoryStatus] | str:
     try:
-        response = _connection(client, broker).request(
+        response = client.connection(broker).request(
             DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse
         )
     except ClientError as error:

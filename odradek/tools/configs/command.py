@@ -30,7 +30,13 @@ from odradek.tools.configs.options import (
     entity_types,
     parse_options,
 )
-from odradek.tools.configs.quotas import QUOTA_TYPES, alter_entity, credential_lines, quota_lines
+from odradek.tools.configs.quotas import (
+    QUOTA_TYPES,
+    alter_entity,
+    credential_lines,
+    quota_entries,
+    quota_line,
+)
 from odradek.tools.configs.resources import (
     RESOURCE_TYPES,
     SOURCES,
@@ -118,8 +124,8 @@ def _describe(client: Client, kind: str, names: Sequence[str], *, every: bool) -
 def _describe_quotas(client: Client, kinds: Sequence[str], names: Sequence[str]) -> None:
     if len(names) > len(kinds):
         raise ConfigsError("More entity names specified than entity types")
-    for line in quota_lines(client, kinds, names):
-        print(line)
+    for entry in quota_entries(client, kinds, names):
+        print(quota_line(entry))
     if USERS in kinds and CLIENTS not in kinds and "" not in names:
         for line in credential_lines(client, names):
             print(line)

@@ -50,11 +50,6 @@ QUOTAS: Final = (
 IP_QUOTAS: Final = ("connection_creation_rate",)
 
 
-def quota_lines(client: Client, kinds: Sequence[str], names: Sequence[str]) -> Iterator[str]:
-    """A line for each entity that has quotas; arguments and errors as of `quota_entries`."""
-    yield from map(_quota_line, quota_entries(client, kinds, names))
-
-
 def quota_entries(
     client: Client, kinds: Sequence[str], names: Sequence[str]
 ) -> Sequence[EntryData]:
@@ -77,7 +72,8 @@ def quota_entries(
     return response.entries or ()
 
 
-def _quota_line(entry: EntryData) -> str:
+def quota_line(entry: EntryData) -> str:
+    """The line about an entity that has quotas."""
     named = {part.entity_type: part.entity_name for part in entry.entity}
     parts = [
         f"the default {shown}" if named[kind] is None else f"{shown} '{named[kind]}'"

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from odradek.controller.decide.topics import check_name
 from odradek.protocol.errors import BrokerError
-from odradek.protocol.messages import alter_configs, incremental_alter_configs
+from odradek.protocol.messages import alter_configs
 from odradek.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from odradek.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -150,7 +150,7 @@ def alter(
         validate_only=False,
     )
     response = _connection(client, resource).request(request, IncrementalAlterConfigsResponse)
-    _check(response.responses)
+    check(*response.responses)
 
 
 def replace(client: Client, resource: Resource, configs: Mapping[str, str]) -> None:
@@ -172,13 +172,4 @@ def replace(client: Client, resource: Resource, configs: Mapping[str, str]) -> N
         validate_only=False,
     )
     response = _connection(client, resource).request(request, AlterConfigsResponse)
-    _check(response.responses)
-
-
-def _check(
-    results: Sequence[
-        alter_configs.AlterConfigsResourceResponse
-        | incremental_alter_configs.AlterConfigsResourceResponse
-    ],
-) -> None:
-    check(*results)
+    check(*response.responses)

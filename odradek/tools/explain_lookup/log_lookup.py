@@ -20,6 +20,7 @@ from odradek.runtime.files import File
 from odradek.storage.files import names
 from odradek.storage.files.batch_scan import CorruptBatch, FoundBatch, iterate_headers
 from odradek.storage.indexes import offset_index, time_index
+from odradek.storage.indexes.index_file import IndexFile
 from odradek.storage.indexes.offset_index import OffsetIndex
 from odradek.storage.indexes.time_index import TimeIndex
 
@@ -62,40 +63,25 @@ class _ReadOnlyFile:
         self._file.close()
 
 
-class _Comparisons:
+class _CountedSearch(IndexFile):
     """Counts how many entries of an index a search compares."""
 
-    def __init__(self) -> None:
-        self.count = 0
+    compared = 0
 
-    def counting(self, read: Callable[..., Any]) -> Callable[..., Any]:
-        """`read`, counted."""
-
+    def count_below(self, read: Any, at: int, limit: int) -> int:
         def counted(data: Any, at: int) -> Any:
-            self.count += 1
+            self.compared += 1
             return read(data, at)
 
-        return counted
+        return super().count_below(counted, at, limit)
 
 
-class _OffsetIndex(OffsetIndex):
-    def __init__(self, base_offset: int, comparisons: _Comparisons, entries: bytes) -> None:
-        super().__init__(base_offset)
-        self.pending = bytearray(entries)
-        self.comparisons = comparisons
-
-    def count_below(self, read: Any, at: int, limit: int) -> int:
-        return super().count_below(self.comparisons.counting(read), at, limit)
+class _OffsetIndex(_CountedSearch, OffsetIndex):
+    """The offset index of a segment."""
 
 
-class _TimeIndex(TimeIndex):
-    def __init__(self, base_offset: int, comparisons: _Comparisons, entries: bytes) -> None:
-        super().__init__(base_offset)
-        self.pending = bytearray(entries)
-        self.comparisons = comparisons
-
-    def count_below(self, read: Any, at: int, limit: int) -> int:
-        return super().count_below(self.comparisons.counting(read), at, limit)
+class _TimeIndex(_CountedSearch, TimeIndex):
+    """The time index of a segment."""
 
 
 class _Segment:
@@ -107,16 +93,15 @@ class _Segment:
         self.base_offset = base_offset
         self.file = _ReadOnlyFile(folder / (self.name + names.LOG))
         self._hops = hops
-        self._comparisons = _Comparisons()
-        offsets = _entries(folder / f"{self.name}{names.OFFSET_INDEX}", offset_index.ENTRY_BYTES)
-        times = _entries(folder / f"{self.name}{names.TIME_INDEX}", time_index.ENTRY_BYTES)
-        self._offsets = _OffsetIndex(base_offset, self._comparisons, offsets)
-        self.times = _TimeIndex(base_offset, self._comparisons, times)
+        self._offsets, self.times = _OffsetIndex(base_offset), _TimeIndex(base_offset)
+        path = str(folder / self.name)
+        self._offsets.append_entries(_entries(path + names.OFFSET_INDEX, offset_index.ENTRY_BYTES))
+        self.times.append_entries(_entries(path + names.TIME_INDEX, time_index.ENTRY_BYTES))
         self.times.note_newest()
 
     def position_of(self, offset: int) -> int:
         """Where the scan for an offset begins, by the offset index."""
-        self._comparisons.count = 0
+        self._offsets.compared = 0
         entry_offset, position = self._offsets.lookup(offset)
         leads = (
             f"the entry for offset {entry_offset} leads to position {position}"
@@ -125,15 +110,14 @@ class _Segment:
         )
         self._hops.append(
             f"offset index {self.name}.index: {len(self._offsets)} entries, "
-            f"{self._comparisons.count} compared with offset {offset}: {leads}"
+            f"{self._offsets.compared} compared with offset {offset}: {leads}"
         )
         return position
 
     def position_of_time(self, timestamp_ms: int) -> int:
         """Where the scan for a time begins, by both indexes."""
-        self._comparisons.count = 0
+        self.times.compared = 0
         entry = self.times.first_at_or_after(timestamp_ms)
-        compared = self._comparisons.count
         if entry is not None:
             offset = entry[1] - 1
             leads = f"the entry of {entry[0]} leads to offset {entry[1]}"
@@ -141,8 +125,8 @@ class _Segment:
             offset = self.times.newest[1]
             leads = f"none is as young, so the scan begins after offset {offset}"
         self._hops.append(
-            f"time index {self.name}.timeindex: {len(self.times)} entries, {compared} compared "
-            f"with {timestamp_ms}: {leads}"
+            f"time index {self.name}.timeindex: {len(self.times)} entries, "
+            f"{self.times.compared} compared with {timestamp_ms}: {leads}"
         )
         return self.position_of(offset) if offset >= self.base_offset else 0
 
@@ -200,7 +184,7 @@ class _Segment:
         return None
 
 
-def _entries(path: Path, entry_bytes: int) -> bytes:
+def _entries(path: str, entry_bytes: int) -> bytes:
     """The entries of an index file, without the zeros that it was made with; none if it is missing.
 
     raises  OSError

@@ -11,17 +11,14 @@ from typing import Final
 
 from odradek.tools import options as command_line
 from odradek.tools.options import (
-    HelpRequested,
     Options,
     OptionsError,
-    VersionRequested,
     action_of,
     cannot_be_used,
     exclude,
     read_flags,
     require,
 )
-from odradek.tools.run import KAFKA_VERSION
 
 ACTIONS: Final = ("list", "describe", "create", "alter", "delete")
 REPORTS: Final = (
@@ -56,13 +53,9 @@ EXCLUDES: Final = {
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
-    options = command_line.scan(FLAGS, arguments)
     if not arguments:
         raise OptionsError("Create, delete, describe, or change a topic.", shows_help=True)
-    if options.has("help"):
-        raise HelpRequested(WHAT_IT_DOES)
-    if options.has("version"):
-        raise VersionRequested(KAFKA_VERSION)
+    options = command_line.parse(FLAGS, arguments, WHAT_IT_DOES)
     action = action_of(options, ACTIONS, "--list, --describe, --create, --alter or --delete")
     _check_connection(options)
     _check_required(options, action)
