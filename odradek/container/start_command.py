@@ -23,8 +23,8 @@ from odradek.container.sources import read_config, read_properties
 from odradek.container.zookeeper_command import serve
 from odradek.container.zookeeper_config import zookeeper_properties
 from odradek.launcher import module_command
-from odradek.start import main as start
-from odradek.started_lines import print_started_lines
+from odradek.start.command import main as start
+from odradek.start.started_lines import print_started_lines
 from odradek.tools.arguments import add_arguments, add_override
 
 

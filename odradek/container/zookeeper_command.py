@@ -19,7 +19,7 @@ from odradek.container.names import EnvironmentRefused
 from odradek.container.node_data import format_directories
 from odradek.container.zookeeper_config import coordination_settings
 from odradek.runtime.java_properties import PropertiesError, parse_properties
-from odradek.start import main as start
+from odradek.start.command import main as start
 from odradek.tools.arguments import add_override
 
 FILE_BYTES_MAX: Final = 4 << 20

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.start import build_parser
+from odradek.start.command import build_parser
 from tests.support.broker_process import BrokerProcess
 from tests.support.processes import LoggedProcess
 from tests.support.tool_cache import PROJECT

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.start import ready_line
+from odradek.start.command import ready_line
 from tests.support.ports import free_port
 from tests.support.processes import LoggedProcess
 

@@ -28,7 +28,7 @@ for name in ("fsync", "fdatasync"):
     setattr(os, name, sync)
 
 from odradek.command import main
-from odradek.tools import ephemeral
+from odradek.start import ephemeral
 
 def report(*arguments):
     print(json.dumps(sorted(sys.modules)), flush=True)

@@ -131,7 +131,7 @@ def test_sigterm_during_the_start_leaves_no_data(start: Started, tmp_path: Path)
 def test_sigterm_while_a_class_is_made_is_a_stop(tmp_path: Path) -> None:
     code = """if True:
         import os, signal
-        from odradek.tools.ephemeral import StoppedEarly, data_folder
+        from odradek.start.ephemeral import StoppedEarly, data_folder
 
         class Field:
             def __set_name__(self, owner, name):

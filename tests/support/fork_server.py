@@ -30,7 +30,7 @@ from typing import Any, Final
 
 COMMAND: Final = (sys.executable, "-I", "-m", "odradek")
 """The words with which a command begins that a server can fork."""
-MODULES: Final = ("odradek.command", "odradek.start", "odradek.broker.node.process")
+MODULES: Final = ("odradek.command", "odradek.start.command", "odradek.broker.node.process")
 """They import what a broker needs until it is ready."""
 MESSAGE_MAX: Final = 128 << 10
 RESPONSE_TIMEOUT_S: Final = 60.0

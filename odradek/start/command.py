@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from odradek.broker.node.node import Node
     from odradek.broker.node.process import RunnableNode
     from odradek.broker.settings.broker_settings import BrokerSettings
-    from odradek.ephemeral_security import EphemeralSecurity
+    from odradek.start.ephemeral import DataFolder
+    from odradek.start.ephemeral_security import EphemeralSecurity
     from odradek.testing.node.control.clock import AdvancedClock
     from odradek.testing.node.control.listener import ControlListener
-    from odradek.tools.ephemeral import DataFolder
 
 LOG_LEVELS: Final = {"DEBUG": "DEBUG", "INFO": "INFO", "WARN": "WARNING", "ERROR": "ERROR"}
 """Kafka's log levels -> those of the standard library."""
@@ -144,7 +144,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         parser.error("--user is for --sasl")
     security = _security(parser, options)
     if options.ephemeral:
-        from odradek.tools.ephemeral import OWNED
+        from odradek.start.ephemeral import OWNED
 
         for text in options.override:
             if text.partition("=")[0].strip() in OWNED:
@@ -165,7 +165,7 @@ def _security(
         parser.error("--sasl names no mechanism")
     if (options.data or options.snapshot) and any("SCRAM" in name for name in mechanisms):
         parser.error("users of SCRAM are stored in new data: --sasl PLAIN for --data and --from")
-    from odradek.ephemeral_security import EphemeralSecurity
+    from odradek.start.ephemeral_security import EphemeralSecurity
 
     try:
         return EphemeralSecurity(mechanisms, options.user or (), has_tls=options.tls)
@@ -182,7 +182,7 @@ def _overrides(
     """
     chosen: list[str] = []
     if folder is not None:
-        from odradek.tools.ephemeral import SETTINGS
+        from odradek.start.ephemeral import SETTINGS
 
         chosen += SETTINGS
     chosen += [f"{name}={value}" for name, value in of_snapshot.items()]
@@ -285,7 +285,7 @@ def main(
     gc.disable()
     if not (options.ephemeral or options.ready_file or options.stop_at_end_of_input):
         return _run(options, None, Begin({}), report_ready, source)
-    from odradek.tools import ephemeral
+    from odradek.start import ephemeral
 
     ready_file = options.ready_file and os.path.abspath(options.ready_file)
     try:
@@ -357,7 +357,7 @@ def _token(options: argparse.Namespace) -> str | None:
     from odradek.testing.node.control.listener import TOKEN_VARIABLE, is_token
 
     if options.control_token_file:
-        from odradek.tools.ephemeral import control_token
+        from odradek.start.ephemeral import control_token
 
         token, origin = control_token(options.control_token_file), options.control_token_file
     elif TOKEN_VARIABLE in os.environ:
@@ -444,7 +444,7 @@ def _controller_node(options: argparse.Namespace) -> Callable[..., RunnableNode]
 def _notify_service_manager() -> None:
     """Say that clients are served, to systemd if it has started this process."""
     if "NOTIFY_SOCKET" in os.environ:
-        from odradek.tools import service_manager
+        from odradek.start import service_manager
 
         service_manager.notify(service_manager.READY)
 

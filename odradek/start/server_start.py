@@ -48,8 +48,8 @@ def main(arguments: Sequence[str]) -> int:
         print(KAFKA_VERSION)
         return 0
     if not is_daemon:
-        from odradek.start import main as start
-        from odradek.started_lines import print_started_lines
+        from odradek.start.command import main as start
+        from odradek.start.started_lines import print_started_lines
 
         is_json = "--log-format=json" in words or ("--log-format", "json") in pairwise(words)
         log_format = "json" if is_json else "plain"

@@ -1,0 +1,1 @@
+"""`odradek start` and `odradek server-start`: a broker in the foreground."""
