@@ -14,13 +14,12 @@ from odradek.broker.node.directory_failures import DirectoryFailures
 from odradek.broker.node.disk_job_runner import DiskJobRunner
 from odradek.broker.node.disk_space import DiskSpace
 from odradek.broker.node.lazy_compaction import LazyCompaction
+from odradek.broker.node.platform import Platform
 from odradek.broker.node.retention import Retention
 from odradek.broker.replication.leadership import Leadership
 from odradek.broker.server.socket_server import SocketServer
 from odradek.broker.settings.broker_settings import CurrentSettings
 from odradek.controller.controller import Controller
-from odradek.runtime.clock import Clock
-from odradek.runtime.wheel_driver import WheelDriver
 from odradek.storage.directories.log_manager import NoDirectoryLeft
 from odradek.storage.directories.upkeep import Upkeep
 
@@ -40,17 +39,13 @@ def _probe_lag() -> None:
 
 
 class Background:
-    """The rounds of one node.
-
-    on_fatal  called with the reason why the broker cannot go on
-    """
+    """The rounds of one node."""
 
     def __init__(  # noqa: PLR0913 - one part for each kind of round
         self,
-        *,
-        clock: Clock,
+        platform: Platform,
         settings: CurrentSettings,
-        wheel: WheelDriver,
+        *,
         upkeep: Upkeep,
         jobs: DiskJobRunner,
         failures: DirectoryFailures,
@@ -61,11 +56,9 @@ class Background:
         controller: Controller,
         server: SocketServer,
         tokens: DelegationTokens | None,
-        on_fatal: Callable[[str], None],
     ) -> None:
-        self._clock = clock
+        self._platform = platform
         self._settings = settings
-        self._wheel = wheel
         self._upkeep = upkeep
         self._jobs = jobs
         self._failures = failures
@@ -76,7 +69,6 @@ class Background:
         self._controller = controller
         self._server = server
         self._tokens = tokens
-        self._on_fatal = on_fatal
         self._is_stopped = False
 
     def start(self) -> None:
@@ -112,9 +104,9 @@ class Background:
             try:
                 work()
             except NoDirectoryLeft as error:
-                self._on_fatal(str(error))
+                self._platform.on_fatal(str(error))
 
-        self._wheel.every(min(interval_ms, LONG_MS), guarded)
+        self._platform.wheel.every(min(interval_ms, LONG_MS), guarded)
 
     def _checkpoint(self) -> None:
         self._jobs.run(list(self._upkeep.checkpoint()))
@@ -123,10 +115,10 @@ class Background:
         self._jobs.run(list(self._upkeep.checkpoint_high_watermarks()))
 
     def _expire_producers(self) -> None:
-        self._upkeep.expire_producers(now_ms=self._clock.now_ms())
+        self._upkeep.expire_producers(now_ms=self._platform.clock.now_ms())
 
     def _tick(self) -> None:
-        now_ms = self._clock.now_ms()
+        now_ms = self._platform.clock.now_ms()
         self._jobs.run(list(self._upkeep.remove(now_ms=now_ms)))
         # By flush.ms, and what a closed segment has left unsynced.
         self._jobs.run(list(self._upkeep.flush(now_ms=now_ms)))

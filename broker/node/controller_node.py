@@ -92,11 +92,8 @@ class ControllerNode:
             return
         folder = settings.metadata_log_dir
         self._coordination = EmbeddedCoordination(
-            files,
+            self._platform,
             [folder, *(path for path in directories_of(settings) if path != folder)],
-            self._platform.clock,
-            self._platform.wheel,
-            self._platform.rng,
             self._listener,
         )
         self._directory.claim(

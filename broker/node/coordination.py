@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from odradek.broker.node.disk_reserve import DiskReserve
+from odradek.broker.node.platform import Platform
 from odradek.broker.node.start_error import StartError
 from odradek.broker.node.tls import zookeeper_context
 from odradek.broker.node.tree_listener import TreeListener
@@ -18,10 +18,7 @@ from odradek.controller.coordination.commits import RunInThread
 from odradek.controller.coordination.embedded import EmbeddedTree
 from odradek.controller.coordination.session import CoordinationSession, EventCallback
 from odradek.controller.coordination.state_files import find_files
-from odradek.runtime.clock import Clock
 from odradek.runtime.files import FileSystem
-from odradek.runtime.randomness import Randomness
-from odradek.runtime.wheel_driver import WheelDriver
 
 if TYPE_CHECKING:
     from odradek.controller.coordination.zookeeper_connection import ZooKeeperOptions
@@ -62,29 +59,24 @@ class EmbeddedCoordination:
 
     def __init__(
         self,
-        files: FileSystem,
+        platform: Platform,
         directories: Sequence[str],
-        clock: Clock,
-        wheel: WheelDriver,
-        randomness: Randomness,
         listener: TreeListener | None,
     ) -> None:
         """
         directories  those of the node, that of the tree first
         listener     serves the tree to other processes
         """
-        check_first_directory(files, directories)
-        self._files = files
+        check_first_directory(platform.files, directories)
         self._folder = directories[0]
-        self._wheel = wheel
-        self._randomness = randomness
+        self._wheel = platform.wheel
         self._listener = listener
-        self._reserve = DiskReserve(files, self._folder)
+        self._reserve = DiskReserve(platform.files, self._folder)
         try:
             self._tree = EmbeddedTree(
-                files,
+                platform.files,
                 self._folder,
-                clock,
+                platform.clock,
                 free_space=self._release_reserve,
                 serves_clients=listener is not None,
             )
@@ -109,13 +101,7 @@ class EmbeddedCoordination:
         """From now on syncs happen in threads."""
         self._tree.serve(run_in_thread, on_failure=on_failure, on_warning=on_warning)
         if self._listener is not None:
-            self._listener.serve(
-                self._tree,
-                files=self._files,
-                folder=self._folder,
-                randomness=self._randomness,
-                on_problem=on_warning,
-            )
+            self._listener.serve(self._tree, folder=self._folder, on_problem=on_warning)
         self._reserve.restore()
         self._wheel.every(RESERVE_CHECK_MS, self._reserve.restore)
 
@@ -131,26 +117,12 @@ class EmbeddedCoordination:
 
 
 class ZooKeeperCoordination:
-    """Sessions with the ensemble of zookeeper.connect.
-
-    after  called on the loop after results and events were handed over
-    """
+    """Sessions with the ensemble of zookeeper.connect."""
 
     is_embedded = False
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        options: ZooKeeperOptions,
-        wheel: WheelDriver,
-        clock: Clock,
-        *,
-        after: Callable[[], None],
-    ) -> None:
-        self._loop = loop
-        self._wheel = wheel
-        self._clock = clock
-        self._after = after
+    def __init__(self, platform: Platform, options: ZooKeeperOptions) -> None:
+        self._platform = platform
         self._options = options
         # It reports each attempt to connect; the session reports when a connection is lost.
         logging.getLogger("kazoo").setLevel(logging.CRITICAL)
@@ -163,9 +135,7 @@ class ZooKeeperCoordination:
             self._options,
             on_event,
             call_on_loop=self._call_on_loop,
-            add_timer=lambda delay_ms, callback: self._wheel.add(
-                self._clock.monotonic_ms() + delay_ms, callback
-            ),
+            add_timer=self._platform.peer_wheel.after,
         )
 
     def serve(
@@ -183,11 +153,11 @@ class ZooKeeperCoordination:
     def _call_on_loop(self, work: Callable[[], None]) -> None:
         def run() -> None:
             work()
-            self._after()
+            self._platform.purgatory.run_notified()
 
         # The loop is closed when the process ends.
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(run)
+            self._platform.loop.call_soon_threadsafe(run)
 
 
 def zookeeper_options(settings: BrokerSettings) -> ZooKeeperOptions:

@@ -8,9 +8,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from odradek.broker.purgatory import Purgatory
+from odradek.broker.node.platform import Platform
 from odradek.broker.replication.partitions import Partitions
-from odradek.runtime.metrics import BrokerMetrics
 from odradek.storage.directories.log_manager import LogManager
 
 logger = logging.getLogger("odradek.background")
@@ -19,17 +18,11 @@ logger = logging.getLogger("odradek.background")
 class DirectoryFailures:
     """Handles what `LogManager.take_failures` reports."""
 
-    def __init__(
-        self,
-        logs: LogManager,
-        partitions: Partitions,
-        purgatory: Purgatory,
-        metrics: BrokerMetrics,
-    ) -> None:
+    def __init__(self, platform: Platform, logs: LogManager, partitions: Partitions) -> None:
         self._logs = logs
         self._partitions = partitions
-        self._purgatory = purgatory
-        self._metrics = metrics
+        self._purgatory = platform.purgatory
+        self._metrics = platform.metrics
         self._observers: list[Callable[[], None]] = []
 
     def observe(self, observer: Callable[[], None]) -> None:

@@ -5,16 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from time import monotonic_ns
 
 from odradek.broker.node.directory_failures import DirectoryFailures
-from odradek.broker.purgatory import Purgatory
+from odradek.broker.node.platform import Platform
 from odradek.broker.replication.partitions import Partitions
-from odradek.runtime.clock import Clock
-from odradek.runtime.files import FileSystem
-from odradek.runtime.loop_watch import LoopWatch
-from odradek.runtime.tasks import Supervisor
 from odradek.storage.directories.disk_jobs import DiskJob, FlushLog, Removal
 from odradek.storage.directories.log_manager import NoDirectoryLeft
 from odradek.storage.directories.upkeep import Upkeep
@@ -28,37 +23,20 @@ logger = logging.getLogger("odradek.background")
 
 
 class DiskJobRunner:
-    """The disk jobs of one node.
+    """The disk jobs of one node."""
 
-    on_fatal  called with the reason why the broker cannot go on
-    """
-
-    def __init__(  # noqa: PLR0913 - threads on one side, waiting requests on the other
+    def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
-        *,
-        executor: Executor,
-        supervisor: Supervisor,
-        files: FileSystem,
-        clock: Clock,
-        loop_watch: LoopWatch,
+        platform: Platform,
         upkeep: Upkeep,
         partitions: Partitions,
-        purgatory: Purgatory,
         failures: DirectoryFailures,
-        on_fatal: Callable[[str], None],
     ) -> None:
-        self._loop = loop
-        self._executor = executor
-        self._supervisor = supervisor
-        self._files = files
-        self._clock = clock
-        self._loop_watch = loop_watch
+        self._platform = platform
+        self._purgatory = platform.purgatory
         self._upkeep = upkeep
         self._partitions = partitions
-        self._purgatory = purgatory
         self._failures = failures
-        self._on_fatal = on_fatal
         self._to_flush: dict[Log, None] = {}
         """Logs that `flush_soon` was called for in this pass of the loop."""
         self.flushes = 0
@@ -80,18 +58,19 @@ class DiskJobRunner:
         if jobs:
             self._running += 1
             self._idle.clear()
-            self._supervisor.start("disk jobs", self._run(list(jobs)))
+            self._platform.supervisor.start("disk jobs", self._run(list(jobs)))
 
     def in_thread(self, name: str, work: Callable[[], None], done: Callable[[], None]) -> None:
         """Run `work` in a thread, then `done` on the loop; neither raises."""
+        platform = self._platform
 
         async def run() -> None:
-            await self._loop.run_in_executor(self._executor, work)
+            await platform.loop.run_in_executor(platform.executor, work)
             began_ns = monotonic_ns()
             done()
-            self._loop_watch.ran(began_ns, name)
+            platform.loop_watch.ran(began_ns, name)
 
-        self._supervisor.start(name, run())
+        platform.supervisor.start(name, run())
 
     def search(self, work: Callable[[], None], done: Callable[[], None]) -> None:
         """`in_thread` for searches by time."""
@@ -115,7 +94,7 @@ class DiskJobRunner:
         """Begin a flush after this pass of the loop: it includes what other connections append
         in it."""
         if not self._to_flush:
-            self._loop.call_soon(self._flush_awaited)
+            self._platform.loop.call_soon(self._flush_awaited)
         self._to_flush[log] = None
 
     def _flush_awaited(self) -> None:
@@ -124,7 +103,7 @@ class DiskJobRunner:
             # The connections are closed, and the stop flushes every log.
             return
         for log in logs:
-            job = self._upkeep.flush_log(log, now_ms=self._clock.now_ms())
+            job = self._upkeep.flush_log(log, now_ms=self._platform.clock.now_ms())
             if job is not None:
                 self.run([job])
             else:
@@ -149,6 +128,7 @@ class DiskJobRunner:
     # The jobs.
 
     async def _run(self, jobs: list[DiskJob]) -> None:
+        platform = self._platform
         try:
             for job in jobs:
                 # A stop does not wait for thousands of files: the next start removes them.
@@ -157,7 +137,7 @@ class DiskJobRunner:
                 failure: OSError | None = None
                 started_ns = monotonic_ns()
                 try:
-                    await self._loop.run_in_executor(self._executor, job.run, self._files)
+                    await platform.loop.run_in_executor(platform.executor, job.run, platform.files)
                 except OSError as error:
                     failure = error
                 began_ns = monotonic_ns()
@@ -165,9 +145,9 @@ class DiskJobRunner:
                     self.flushes += 1
                     self.flush_ns += began_ns - started_ns
                 jobs.extend(self._finish(job, failure))
-                self._loop_watch.ran(began_ns, f"the end of {type(job).__name__}")
+                platform.loop_watch.ran(began_ns, f"the end of {type(job).__name__}")
         except NoDirectoryLeft as error:
-            self._on_fatal(str(error))
+            platform.on_fatal(str(error))
         finally:
             self._running -= 1
             if not self._running:

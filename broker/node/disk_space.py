@@ -10,10 +10,9 @@ import logging
 from typing import Final
 
 from odradek.broker.node.disk_job_runner import DiskJobRunner
-from odradek.broker.replication.full_directories import FullDirectories
+from odradek.broker.node.platform import Platform
 from odradek.broker.replication.partitions import Partitions
 from odradek.broker.replication.resting_replicas import RestingReplicas
-from odradek.runtime.clock import Clock
 from odradek.runtime.files import FileSystem
 
 PROBE_NAME: Final = "space.probe"
@@ -30,20 +29,17 @@ class DiskSpace:
 
     def __init__(
         self,
-        files: FileSystem,
-        full: FullDirectories,
+        platform: Platform,
         resting: RestingReplicas,
-        *,
         partitions: Partitions,
         jobs: DiskJobRunner,
-        clock: Clock,
     ) -> None:
-        self._files = files
-        self._full = full
+        self._files = platform.files
+        self._full = platform.full_directories
+        self._clock = platform.clock
         self._resting = resting
         self._partitions = partitions
         self._jobs = jobs
-        self._clock = clock
 
     def look(self) -> bool:
         """Begin the looks that are due, in threads; call it once a second.

@@ -6,7 +6,8 @@ from odradek.broker.group.context import GroupContext
 from odradek.broker.group.coordinator import GroupCoordinator
 from odradek.broker.group.limits import GroupLimits
 from odradek.broker.group.unreadable import refuse_setting
-from odradek.broker.purgatory import Purgatory, Wheel
+from odradek.broker.node.platform import Platform
+from odradek.broker.replication.leadership import LeadershipObserver
 from odradek.broker.replication.partition import Partition
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.groups import (
@@ -17,52 +18,49 @@ from odradek.broker.settings.groups import (
     assignor_names,
 )
 from odradek.broker.topics import OFFSETS_TOPIC, Topics
-from odradek.runtime.clock import Clock
-from odradek.runtime.randomness import Randomness
+from odradek.broker.transaction.coordinator import TransactionCoordinator
 
 MINUTE_MS = 60_000
 
 
-class GroupLeadership:
-    """Reports leadership of `__consumer_offsets` to the coordinator."""
+class CoordinatorLeadership(LeadershipObserver):
+    """Reports to a coordinator which partitions of its topic this broker leads."""
 
-    def __init__(self, groups: GroupCoordinator) -> None:
-        self._groups = groups
+    def __init__(self, topic: str, coordinator: GroupCoordinator | TransactionCoordinator) -> None:
+        self._topic = topic
+        self._coordinator = coordinator
 
     def on_leader_change(self, partition: Partition) -> None:
-        """Load the partition's groups when this broker leads it, else unload them."""
-        if partition.topic != OFFSETS_TOPIC:
+        """Load what the partition stores when this broker leads it, else unload it."""
+        if partition.topic != self._topic:
             return
         if partition.leader is None:
-            self._groups.resign(partition.index)
+            self._coordinator.resign(partition.index)
         else:
-            self._groups.lead(partition)
+            self._coordinator.lead(partition)
 
-    def on_log_deleted(self, topic: str, index: int) -> None:
-        """Nothing: the partition may have moved to other brokers, with its committed offsets."""
+
+class GroupLeadership(CoordinatorLeadership):
+    """Reports deleted partitions, too, but no deleted logs: a partition whose replica has moved to
+    another broker keeps its committed offsets."""
+
+    def __init__(self, groups: GroupCoordinator) -> None:
+        super().__init__(OFFSETS_TOPIC, groups)
+        self._groups = groups
 
     def on_partition_deleted(self, topic: str, index: int) -> None:
         """Have the groups forget their offsets of the partition."""
         self._groups.on_partition_deleted(topic, index)
 
-    def on_request_applied(self) -> None:
-        """Nothing: each partition is loaded by itself."""
-
 
 def build_group_coordinator(
-    settings: BrokerSettings,
-    *,
-    topics: Topics,
-    purgatory: Purgatory,
-    wheel: Wheel,
-    clock: Clock,
-    rng: Randomness,
+    platform: Platform, settings: BrokerSettings, topics: Topics
 ) -> GroupCoordinator:
     """The coordinator, with the settings of the start: those of groups are read-only."""
     context = GroupContext(
-        purgatory,
-        wheel,
-        clock,
+        platform.purgatory,
+        platform.wheel,
+        platform.clock,
         GroupLimits(
             initial_delay_ms=settings.group_initial_rebalance_delay_ms,
             session_min_ms=settings.group_min_session_timeout_ms,
@@ -78,7 +76,7 @@ def build_group_coordinator(
     return GroupCoordinator(
         context,
         topics,
-        rng,
+        platform.rng,
         partition_count=settings.offsets_topic_num_partitions,
         retention_ms=settings.offsets_retention_minutes * MINUTE_MS,
     )

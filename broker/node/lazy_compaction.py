@@ -2,63 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
 from odradek.broker.node.disk_job_runner import DiskJobRunner
+from odradek.broker.node.platform import Platform
 from odradek.broker.node.retention import Retention
 from odradek.broker.settings.broker_settings import CurrentSettings
-from odradek.runtime.clock import Clock
-from odradek.runtime.files import FileSystem
-from odradek.runtime.loop_watch import LoopWatch
-from odradek.runtime.metrics import BrokerMetrics
 from odradek.runtime.scheduler import scheduler_of
-from odradek.runtime.tasks import Supervisor
-from odradek.runtime.wheel_driver import WheelDriver
 from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.directories.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from odradek.broker.compaction.compaction import Compaction
-    from odradek.broker.compaction.worker_process import WorkerProcess
 
 
 class LazyCompaction:
     """The cleaner, made at its first use."""
 
-    def __init__(  # noqa: PLR0913 - everything that the cleaner is made of
+    def __init__(
         self,
-        *,
-        clock: Clock,
+        platform: Platform,
         settings: CurrentSettings,
+        *,
         logs: LogManager,
-        metrics: BrokerMetrics,
-        loop_watch: LoopWatch,
-        files: FileSystem,
-        executor: Executor,
-        supervisor: Supervisor,
-        wheel: WheelDriver,
         upkeep: Upkeep,
         jobs: DiskJobRunner,
         retention: Retention,
-        make_worker: Callable[[], WorkerProcess],
-        on_fatal: Callable[[str], None],
     ) -> None:
-        self._clock = clock
+        self._platform = platform
         self._settings = settings
         self._logs = logs
-        self._metrics = metrics
-        self._loop_watch = loop_watch
-        self._files = files
-        self._executor = executor
-        self._supervisor = supervisor
-        self._wheel = wheel
         self._upkeep = upkeep
         self._jobs = jobs
         self._retention = retention
-        self._make_worker = make_worker
-        self._on_fatal = on_fatal
         self._compaction: Compaction | None = None
 
     def get(self) -> Compaction:
@@ -66,7 +42,7 @@ class LazyCompaction:
         if self._compaction is None:
             self._compaction = self._make()
             if self._settings.value.log_cleaner_enable:
-                self._compaction.start(self._supervisor)
+                self._compaction.start(self._platform.supervisor)
         return self._compaction
 
     @property
@@ -78,25 +54,26 @@ class LazyCompaction:
         from odradek.broker.compaction.compaction import Compaction
         from odradek.broker.compaction.context import CleanerContext
 
+        platform = self._platform
         context = CleanerContext(
-            clock=self._clock,
+            clock=platform.clock,
             settings=self._settings,
             logs=self._logs,
-            metrics=self._metrics,
-            loop_watch=self._loop_watch,
+            metrics=platform.metrics,
+            loop_watch=platform.loop_watch,
             run_jobs=self._jobs.run,
-            on_fatal=self._on_fatal,
+            on_fatal=platform.on_fatal,
             scheduler=scheduler_of(
-                self._clock, lambda work: self._wheel.after(0, work), "compaction"
+                platform.clock, lambda work: platform.wheel.after(0, work), "compaction"
             ),
         )
         return Compaction(
             context,
-            files=self._files,
-            executor=self._executor,
-            wheel=self._wheel,
+            files=platform.files,
+            executor=platform.executor,
+            wheel=platform.wheel,
             upkeep=self._upkeep,
-            worker=self._make_worker(),
+            worker=platform.make_cleaning_worker(),
             on_begin=self._retention.on_cleaning_begun,
             on_done=self._retention.on_cleaning_ended,
         )

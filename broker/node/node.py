@@ -182,21 +182,8 @@ class Node:
             if folder not in settings.log_dirs:
                 self._metadata_directory = MetadataDirectory(platform.files, folder)
             others = [path for path in settings.log_dirs if path != folder]
-            return EmbeddedCoordination(
-                platform.files,
-                [folder, *others],
-                platform.clock,
-                platform.wheel,
-                platform.rng,
-                self._tree_listener,
-            )
-        return ZooKeeperCoordination(
-            self._loop,
-            self._zookeeper_options(settings),
-            platform.peer_wheel,
-            platform.peer_clock,
-            after=platform.purgatory.run_notified,
-        )
+            return EmbeddedCoordination(platform, [folder, *others], self._tree_listener)
+        return ZooKeeperCoordination(platform, self._zookeeper_options(settings))
 
     def _zookeeper_options(self, settings: BrokerSettings) -> ZooKeeperOptions:
         return zookeeper_options(settings)

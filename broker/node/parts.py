@@ -25,7 +25,11 @@ from odradek.broker.node.following import (
     build_replica_fetchers,
     build_throttle,
 )
-from odradek.broker.node.group_coordination import GroupLeadership, build_group_coordinator
+from odradek.broker.node.group_coordination import (
+    CoordinatorLeadership,
+    GroupLeadership,
+    build_group_coordinator,
+)
 from odradek.broker.node.lazy_compaction import LazyCompaction
 from odradek.broker.node.orphaned_logs import OrphanedLogs
 from odradek.broker.node.peers import Peers
@@ -33,11 +37,7 @@ from odradek.broker.node.platform import Platform
 from odradek.broker.node.retention import Retention
 from odradek.broker.node.sasl import build_sasl_listeners
 from odradek.broker.node.tls import NodeTls
-from odradek.broker.node.transaction_coordination import (
-    TransactionLeadership,
-    TransactionParts,
-    build_transactions,
-)
+from odradek.broker.node.transaction_coordination import TransactionParts, build_transactions
 from odradek.broker.node.tree_listener import tree_listener_address
 from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.quota.client_quotas import ClientQuotas
@@ -60,7 +60,7 @@ from odradek.broker.settings.replication_rates import (
     LEADER_RATE,
     LEADER_REPLICAS,
 )
-from odradek.broker.topics import Topics
+from odradek.broker.topics import TRANSACTION_TOPIC, Topics
 from odradek.controller.active.partition_states import ControllerSettings
 from odradek.controller.controller import Controller
 from odradek.controller.image.metadata_cache import MetadataCache
@@ -117,31 +117,18 @@ class NodeParts:
         self.services = self._build_services(current)
         self.server = self._build_server(connections_max)
         self.background = Background(
-            clock=platform.clock,
-            settings=current,
-            wheel=platform.wheel,
+            platform,
+            current,
             upkeep=self.upkeep,
             jobs=self.jobs,
             failures=self.failures,
             retention=self.retention,
             compaction=self.lazy_compaction,
             leadership=self.leadership,
-            disk_space=self._build_disk_space(),
+            disk_space=DiskSpace(platform, self.resting, self.partitions, self.jobs),
             controller=self.services.controller,
             server=self.server,
             tokens=self.services.handler_parts.delegation_tokens,
-            on_fatal=platform.on_fatal,
-        )
-
-    def _build_disk_space(self) -> DiskSpace:
-        platform = self._platform
-        return DiskSpace(
-            platform.files,
-            platform.full_directories,
-            self.resting,
-            partitions=self.partitions,
-            jobs=self.jobs,
-            clock=platform.clock,
         )
 
     def _build_server(self, connections_max: Callable[[], int]) -> SocketServer:
@@ -171,63 +158,31 @@ class NodeParts:
     def _build_upkeep(self, current: CurrentSettings) -> None:
         platform = self._platform
         self.upkeep = Upkeep(self._logs)
-        self.failures = DirectoryFailures(
-            self._logs, self.partitions, platform.purgatory, platform.metrics
-        )
-        self.jobs = DiskJobRunner(
-            platform.loop,
-            executor=platform.executor,
-            supervisor=platform.supervisor,
-            files=platform.files,
-            clock=platform.clock,
-            loop_watch=platform.loop_watch,
-            upkeep=self.upkeep,
-            partitions=self.partitions,
-            purgatory=platform.purgatory,
-            failures=self.failures,
-            on_fatal=platform.on_fatal,
-        )
-        self.retention = Retention(
-            platform.loop,
-            clock=platform.clock,
-            logs=self._logs,
-            upkeep=self.upkeep,
-            loop_watch=platform.loop_watch,
-            on_fatal=platform.on_fatal,
-        )
+        self.failures = DirectoryFailures(platform, self._logs, self.partitions)
+        self.jobs = DiskJobRunner(platform, self.upkeep, self.partitions, self.failures)
+        self.retention = Retention(platform, self._logs, self.upkeep)
         self.lazy_compaction = LazyCompaction(
-            clock=platform.clock,
-            settings=current,
+            platform,
+            current,
             logs=self._logs,
-            metrics=platform.metrics,
-            loop_watch=platform.loop_watch,
-            files=platform.files,
-            executor=platform.executor,
-            supervisor=platform.supervisor,
-            wheel=platform.wheel,
             upkeep=self.upkeep,
             jobs=self.jobs,
             retention=self.retention,
-            make_worker=platform.make_cleaning_worker,
-            on_fatal=platform.on_fatal,
         )
 
     def _build_services(self, current: CurrentSettings) -> Services:
         platform = self._platform
         settings = current.value
         topics = Topics(self.metadata)
-        groups = build_group_coordinator(
-            settings,
-            topics=topics,
-            purgatory=platform.purgatory,
-            wheel=platform.wheel,
-            clock=platform.clock,
-            rng=platform.rng,
-        )
-        peers = self._build_peers(settings)
+        groups = build_group_coordinator(platform, settings, topics)
+        peers = Peers(platform, settings, broker_id=self._broker_id, tls=self._tls)
         transactions = self.transactions = self._build_transactions(settings, topics, groups, peers)
         self._build_replication(
-            current, (GroupLeadership(groups), TransactionLeadership(transactions.coordinator))
+            current,
+            (
+                GroupLeadership(groups),
+                CoordinatorLeadership(TRANSACTION_TOPIC, transactions.coordinator),
+            ),
         )
         controller = self._build_controller(settings, peers)
         authorizer = self._build_authorizer(settings, controller)
@@ -414,20 +369,6 @@ class NodeParts:
             lag_time_max_ms=settings.replica_lag_time_max_ms,
             is_live=lambda broker_id: broker_id in self.metadata.image.brokers,
             monotonic_ms=self._platform.clock.monotonic_ms,
-        )
-
-    def _build_peers(self, settings: BrokerSettings) -> Peers:
-        platform = self._platform
-        return Peers(
-            platform.loop,
-            settings,
-            broker_id=self._broker_id,
-            wheel=platform.peer_wheel,
-            clock=platform.peer_clock,
-            purgatory=platform.purgatory,
-            loop_watch=platform.loop_watch,
-            open_connection=lambda listener: self._tls.open_connection(platform, listener),
-            rng=platform.rng,
         )
 
     def _build_controller(self, settings: BrokerSettings, peers: Peers) -> Controller:

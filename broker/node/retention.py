@@ -6,12 +6,10 @@ it has read; the log has a round of its own after the cleaning.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from odradek.runtime.clock import Clock
-from odradek.runtime.loop_watch import LoopWatch
+from odradek.broker.node.platform import Platform
 from odradek.runtime.scheduler import scheduler_of
 from odradek.runtime.work import pause
 from odradek.storage.directories.log_manager import LogManager, NoDirectoryLeft
@@ -22,26 +20,15 @@ logger = logging.getLogger("odradek.background")
 
 
 class Retention:
-    """At most one round at a time.
+    """At most one round at a time."""
 
-    on_fatal  called with the reason why the broker cannot go on
-    """
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        *,
-        clock: Clock,
-        logs: LogManager,
-        upkeep: Upkeep,
-        loop_watch: LoopWatch,
-        on_fatal: Callable[[str], None],
-    ) -> None:
-        self._scheduler = scheduler_of(clock, loop.call_soon, "retention", loop_watch)
-        self._clock = clock
+    def __init__(self, platform: Platform, logs: LogManager, upkeep: Upkeep) -> None:
+        self._platform = platform
+        self._scheduler = scheduler_of(
+            platform.clock, platform.loop.call_soon, "retention", platform.loop_watch
+        )
         self._logs = logs
         self._upkeep = upkeep
-        self._on_fatal = on_fatal
         self._cleaned: Log | None = None
         """The log that is being cleaned."""
         self._passed_over: dict[Log, None] = {}
@@ -79,7 +66,7 @@ class Retention:
     def _begin(self, logs: Sequence[Log]) -> None:
         result = RetentionRound()
         steps = self._upkeep.retention_steps(
-            result, now_ms=self._clock.now_ms(), logs=logs, is_free=self._is_free
+            result, now_ms=self._platform.clock.now_ms(), logs=logs, is_free=self._is_free
         )
         self.is_running = True
         self._scheduler.run(self._run_round(steps, result))
@@ -91,7 +78,7 @@ class Retention:
                 if self._is_stopped:
                     break
         except NoDirectoryLeft as error:
-            self._on_fatal(str(error))
+            self._platform.on_fatal(str(error))
         finally:
             self.is_running = False
         for name in result.damaged:

@@ -1,4 +1,4 @@
-"""Makes the transaction coordinator of a node, and reports to it which partitions it leads."""
+"""Makes the transaction coordinator of a node, and what it needs of other brokers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from odradek.broker.group.coordinator import GroupCoordinator
 from odradek.broker.interbroker.network_client import NetworkClients
 from odradek.broker.node.platform import Platform
-from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.partitions import Partitions
 from odradek.broker.settings.broker_settings import BrokerSettings
-from odradek.broker.topics import TRANSACTION_TOPIC, Topics
+from odradek.broker.topics import Topics
 from odradek.broker.transaction.context import TransactionContext, TransactionSettings
 from odradek.broker.transaction.coordinator import TransactionCoordinator
 from odradek.broker.transaction.verifier import CoordinatorVerifier
@@ -22,31 +21,6 @@ from odradek.runtime.pending import Pending
 
 if TYPE_CHECKING:
     from odradek.broker.transaction.markers import TxnMarker
-
-
-class TransactionLeadership:
-    """Reports leadership of `__transaction_state` to the coordinator."""
-
-    def __init__(self, transactions: TransactionCoordinator) -> None:
-        self._transactions = transactions
-
-    def on_leader_change(self, partition: Partition) -> None:
-        """Load the partition's transactional ids when this broker leads it, else unload them."""
-        if partition.topic != TRANSACTION_TOPIC:
-            return
-        if partition.leader is None:
-            self._transactions.resign(partition.index)
-        else:
-            self._transactions.lead(partition)
-
-    def on_log_deleted(self, topic: str, index: int) -> None:
-        """Nothing: `on_leader_change` was called before."""
-
-    def on_partition_deleted(self, topic: str, index: int) -> None:
-        """Nothing: `on_leader_change` is called."""
-
-    def on_request_applied(self) -> None:
-        """Nothing: each partition is loaded by itself."""
 
 
 class TransactionParts(NamedTuple):

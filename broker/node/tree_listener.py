@@ -8,7 +8,6 @@ neither authentication nor encryption.  Without these settings the tree is not s
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -20,11 +19,6 @@ from odradek.broker.settings.listeners import parse_address
 from odradek.broker.settings.quorum_config import TREE_LISTENER
 from odradek.broker.settings.types import InvalidValueError
 from odradek.controller.coordination.embedded import EmbeddedTree
-from odradek.runtime.clock import Clock
-from odradek.runtime.files import FileSystem
-from odradek.runtime.loop_watch import LoopWatch
-from odradek.runtime.randomness import Randomness
-from odradek.runtime.wheel_driver import WheelDriver
 
 if TYPE_CHECKING:
     from odradek.broker.node.platform import Platform
@@ -61,13 +55,7 @@ def bind_tree_listener(settings: BrokerSettings, platform: Platform) -> TreeList
     if address is None:
         return None
     try:
-        return TreeListener(
-            address,
-            loop=platform.loop,
-            clock=platform.peer_clock,
-            wheel=platform.peer_wheel,
-            loop_watch=platform.loop_watch,
-        )
+        return TreeListener(address, platform)
     except OSError as error:
         text = cannot_listen(f"{address[0]}:{address[1]}", address[1], error)
         raise StartError(text) from error
@@ -76,32 +64,15 @@ def bind_tree_listener(settings: BrokerSettings, platform: Platform) -> TreeList
 class TreeListener:
     """Bound at once, served later, closed at the end."""
 
-    def __init__(
-        self,
-        address: tuple[str, int],
-        *,
-        loop: asyncio.AbstractEventLoop,
-        clock: Clock,
-        wheel: WheelDriver,
-        loop_watch: LoopWatch,
-    ) -> None:
+    def __init__(self, address: tuple[str, int], platform: Platform) -> None:
         """raises  OSError when the address is in use or not of this machine"""
-        self._loop = loop
-        self._clock = clock
-        self._wheel = wheel
-        self._loop_watch = loop_watch
+        self._platform = platform
         self.bound: BoundListener = bind("embedded ZooKeeper", *address)
         self._clients: ClientListener | None = None
         self._sessions: ClientSessions | None = None
 
     def serve(
-        self,
-        embedded: EmbeddedTree,
-        *,
-        files: FileSystem,
-        folder: str,
-        randomness: Randomness,
-        on_problem: Callable[[str], None],
+        self, embedded: EmbeddedTree, *, folder: str, on_problem: Callable[[str], None]
     ) -> None:
         """Accept clients; the tree serves.
 
@@ -115,19 +86,20 @@ class TreeListener:
         from odradek.controller.coordination.server.client_sessions import ClientSessions
         from odradek.controller.coordination.server.passwords import load_passwords
 
+        platform = self._platform
         sessions = self._sessions = ClientSessions(
             embedded,
-            load_passwords(files, folder, randomness),
-            monotonic_ms=self._clock.monotonic_ms,
-            add_timer=self._wheel.add,
+            load_passwords(platform.files, folder, platform.rng),
+            monotonic_ms=platform.peer_clock.monotonic_ms,
+            add_timer=platform.peer_wheel.add,
         )
         self._clients = ClientListener(
-            self._loop,
+            platform.loop,
             self.bound.socket,
             ClientService(embedded, sessions, {"clientPort": self.bound.port}),
-            clock=self._clock,
-            add_timer=self._wheel.add,
-            loop_watch=self._loop_watch,
+            clock=platform.peer_clock,
+            add_timer=platform.peer_wheel.add,
+            loop_watch=platform.loop_watch,
             on_problem=on_problem,
         )
         self._clients.listen()

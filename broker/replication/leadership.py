@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from odradek.broker.purgatory import Purgatory
 from odradek.broker.replication.leader import InSyncRules, PartitionLeader
@@ -76,8 +76,11 @@ class ReplicaRests(BrokerError):
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR)
 
 
-class LeadershipObserver(Protocol):
-    """A part of the broker that does work for the partitions which this broker leads or follows."""
+class LeadershipObserver:
+    """A part of the broker that does work for the partitions which this broker leads or follows.
+
+    It overrides what it acts on; the others do nothing.
+    """
 
     def on_leader_change(self, partition: Partition) -> None:
         """This broker leads the partition in a new leader epoch, or `partition.leader` is None."""

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from odradek.broker.purgatory import Purgatory, Wheel
 from odradek.broker.replication.follower.followed_log import truncation_offset
+from odradek.broker.replication.leadership import LeadershipObserver
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.partitions import Partitions
 from odradek.protocol.errors import BrokerError, ErrorCode
@@ -81,7 +82,7 @@ class MovesContext(NamedTuple):
     on_fatal: Callable[[str], None]
 
 
-class LogDirectoryMoves:
+class LogDirectoryMoves(LeadershipObserver):
     """The moves of a broker; one step of one move at a time."""
 
     def __init__(self, context: MovesContext) -> None:
@@ -168,15 +169,9 @@ class LogDirectoryMoves:
         if future is not None and not future.is_offline and not partition.log.is_offline:
             self._add(partition, future)
 
-    def on_partition_deleted(self, topic: str, index: int) -> None:
-        """Nothing: the log is deleted later."""
-
     def on_log_deleted(self, topic: str, index: int) -> None:
         """Forget the move: `LogManager` has deleted the copy with the log."""
         self._moves.pop(TopicPartition(topic, index), None)
-
-    def on_request_applied(self) -> None:
-        """Nothing: each move goes on by itself."""
 
     def drop_offline(self) -> None:
         """A log directory has failed: moves from it or to it are over."""

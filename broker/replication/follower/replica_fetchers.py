@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from odradek.broker.replication.leadership import LeadershipObserver
 from odradek.broker.replication.partition import Partition
 
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ FetcherKey = tuple[int, int]
 """Leading broker, number of the fetcher."""
 
 
-class ReplicaFetchers:
-    """An observer of `Leadership`: follows what another broker leads.
+class ReplicaFetchers(LeadershipObserver):
+    """Follows what another broker leads.
 
     make_fetcher  called with the id of a leading broker
     count         num.replica.fetchers
@@ -65,12 +66,6 @@ class ReplicaFetchers:
             self._fetchers[leader_id, number] = fetcher
         self._following[partition] = fetcher
         fetcher.add(partition)
-
-    def on_partition_deleted(self, topic: str, index: int) -> None:
-        """Nothing: `on_leader_change` removes it."""
-
-    def on_log_deleted(self, topic: str, index: int) -> None:
-        """`on_leader_change` has removed it."""
 
     def on_request_applied(self) -> None:
         """Begin to fetch what was added; end the connections of which nothing is left."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,8 +13,9 @@ import pytest
 from odradek.broker.compaction import facts, worker_process
 from odradek.broker.node.directory_failures import DirectoryFailures
 from odradek.broker.node.disk_job_runner import DiskJobRunner
-from odradek.broker.purgatory import Purgatory
+from odradek.broker.node.platform import Platform
 from odradek.broker.replication.partitions import Partitions
+from odradek.runtime.files import FileSystem
 from odradek.runtime.scheduler import ROUND_NS
 from odradek.runtime.system_files import SystemFileSystem
 from odradek.storage.compaction.candidates import SegmentTimes
@@ -106,6 +106,14 @@ class HeldUp(SystemFileSystem):
         super().remove(path)
 
 
+class HeldUpPlatform(Platform):
+    """A node's loop and threads on such files."""
+
+    def _open_files(self, *, is_fsync_enabled: bool) -> FileSystem:
+        self.held_up = HeldUp()
+        return self.held_up
+
+
 def test_stop_leaves_removals_of_files_to_the_next_start(tmp_path: Path) -> None:
     paths = [tmp_path / f"{number}.deleted" for number in range(3)]
     for path in paths:
@@ -113,28 +121,18 @@ def test_stop_leaves_removals_of_files_to_the_next_start(tmp_path: Path) -> None
 
     async def test() -> None:
         async with cleaner(tmp_path) as made:
-            files = HeldUp()
-            context = made.context
+            platform = HeldUpPlatform(asyncio.get_running_loop(), on_fatal=made.fatal.append)
+            files = platform.held_up
             partitions = Partitions()
-            purgatory = Purgatory(made.wheel, context.metrics, Purgatory.run_notified)
-            jobs = DiskJobRunner(
-                asyncio.get_running_loop(),
-                executor=ThreadPoolExecutor(1),
-                supervisor=made.supervisor,
-                files=files,
-                clock=context.clock,
-                loop_watch=context.loop_watch,
-                upkeep=made.stored.upkeep,
-                partitions=partitions,
-                purgatory=purgatory,
-                failures=DirectoryFailures(context.logs, partitions, purgatory, context.metrics),
-                on_fatal=made.fatal.append,
-            )
+            failures = DirectoryFailures(platform, made.context.logs, partitions)
+            jobs = DiskJobRunner(platform, made.stored.upkeep, partitions, failures)
             jobs.run([RemoveFiles(str(tmp_path), (str(path),)) for path in paths])
             await made.until("the first one", files.is_removing.is_set)
             jobs.stop()
             files.may_remove.set()
             await jobs.finish()
+            await platform.supervisor.close()
+            platform.close()
         assert [path.exists() for path in paths] == [False, True, True]
 
     run(test())
