@@ -88,7 +88,7 @@ def _main(parsed: argparse.Namespace) -> int:
 
 
 def _check(document: Document, parsed: argparse.Namespace) -> int:
-    from odradek.pipeline.check.analysis import analyse
+    from odradek.pipeline.check.steps import analyse
     from odradek.pipeline.spec.load import pipeline_of
     from odradek.pipeline.spec.sharing import said_of, shared_queries
 
@@ -111,7 +111,7 @@ def _report(findings: Iterable[Finding], document: Document) -> None:
 
     raises  SpecError of the mistakes
     """
-    from odradek.pipeline.check.analysis import mistakes_and_warnings
+    from odradek.pipeline.check.findings import mistakes_and_warnings
     from odradek.pipeline.spec.problems import SpecError
 
     mistakes, warnings = mistakes_and_warnings(findings, document)

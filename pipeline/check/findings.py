@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
+from odradek.pipeline.spec.document import Document
 from odradek.pipeline.spec.key_lines import Path
+from odradek.pipeline.spec.problems import Problem, placed
 
 SHOWN_MAX: Final = 20
 SIMILAR: Final = 0.7
@@ -37,3 +39,16 @@ def instead(name: str, candidates: Iterable[str]) -> str:
     shown = ", ".join(names[:SHOWN_MAX]) + (", ..." if len(names) > SHOWN_MAX else "")
     there = f"there are: {shown}" if names else "there are none"
     return f"did you mean {meant}? {there}" if meant is not None else there
+
+
+def mistakes_and_warnings(
+    findings: Iterable[Finding], document: Document
+) -> tuple[list[Problem], list[Problem]]:
+    """Findings with the lines of the file, without its secrets."""
+    mistakes: list[Problem] = []
+    warnings: list[Problem] = []
+    for finding in findings:
+        text = document.hidden.at(finding.where, finding.text)
+        problem = placed(finding.where, text, document.lines)
+        (warnings if finding.is_warning else mistakes).append(problem)
+    return mistakes, warnings

@@ -22,27 +22,13 @@ from odradek.pipeline.check.columns import (
 )
 from odradek.pipeline.check.findings import Finding, instead
 from odradek.pipeline.check.queries import check_expression, check_query
+from odradek.pipeline.check.spark_settings import brings_tables, check_prefixes
+from odradek.pipeline.spec import steps
 from odradek.pipeline.spec.bounded_files import read_bytes, read_text
 from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.model import PipelineSpec
 from odradek.pipeline.spec.parse_step import DELETED, UNAVAILABLE, Parse
 from odradek.pipeline.spec.sources import FileSource, KafkaSource, RateSource
-from odradek.pipeline.spec.steps import (
-    Anomalies,
-    AnyStep,
-    Correlate,
-    Deduplicate,
-    Filter,
-    Join,
-    Map,
-    Mask,
-    Python,
-    Route,
-    Sql,
-    TopKeys,
-    Udf,
-    Window,
-)
 
 HEADERS: Final = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
 KAFKA: Final = {
@@ -82,7 +68,15 @@ def typed(types: Mapping[str, str]) -> dict[str, Type]:
     return {name: type_named(kind) for name, kind in types.items()}
 
 
-FurtherStep = Deduplicate | Window | Correlate | TopKeys | Join | Anomalies | Udf
+FurtherStep = (
+    steps.Deduplicate
+    | steps.Window
+    | steps.Correlate
+    | steps.TopKeys
+    | steps.Join
+    | steps.Anomalies
+    | steps.Udf
+)
 
 
 @dataclass(slots=True)
@@ -126,52 +120,52 @@ class Analysis:
         schema = getattr(source, "row_schema", None)
         return replace(of_schema(schema), is_open=True) if isinstance(schema, str) else UNKNOWN
 
-    def step(self, where: Path, step: AnyStep) -> Columns:
+    def step(self, where: Path, step: steps.AnyStep) -> Columns:
         """Check a step; returns its columns."""
-        if isinstance(step, Sql):
+        if isinstance(step, steps.Sql):
             return self.sql(where, step)
         rows = self.views.get(step.source, UNKNOWN)
         match step:
             case Parse():
                 return self.parse(where, step, rows)
-            case Filter():
+            case steps.Filter():
                 return self.filter(where, step, rows)
-            case Map():
+            case steps.Map():
                 types = {
                     name: self.expression((*where, "columns", name), text, {ROWS: rows})
                     for name, text in step.columns.items()
                 }
                 return Columns(types) if step.only else rows.plus(types)
-            case Mask():
+            case steps.Mask():
                 return self.mask(where, step, rows)
-            case Route():
+            case steps.Route():
                 for topic, text in step.rules.items():
                     self.condition((*where, "rules", topic), text, {ROWS: rows})
                 return rows.plus(typed({"topic": "STRING"}))
-            case Python():
+            case steps.Python():
                 return UNKNOWN
         return self.further(where, step, rows)
 
     def further(self, where: Path, step: FurtherStep, rows: Columns) -> Columns:
         """Check a step that names columns by their keys."""
         match step:
-            case Deduplicate():
+            case steps.Deduplicate():
                 for number, name in enumerate(step.keys):
                     self.column((*where, "keys", number), rows, name)
                 self.column((*where, "time"), rows, step.time, TIMES)
                 return rows
-            case Window() | Correlate() | TopKeys():
+            case steps.Window() | steps.Correlate() | steps.TopKeys():
                 return self.windows(where, step, rows)
-            case Join():
+            case steps.Join():
                 return self.join(where, step, rows)
-            case Anomalies():
+            case steps.Anomalies():
                 self.column((*where, "time"), rows, step.time, (*TIMES, *NUMBERS))
                 self.column((*where, "value"), rows, step.value, NUMBERS)
                 for number, name in enumerate(step.group_by):
                     self.column((*where, "group_by", number), rows, name)
                 added = {"score": "DOUBLE", "expected": "DOUBLE", "is_anomaly": "BOOLEAN"}
                 return rows.plus(typed(added))
-            case Udf():
+            case steps.Udf():
                 for number, name in enumerate(step.inputs):
                     self.column((*where, "inputs", number), rows, name)
                 return rows.plus(typed({step.column: step.returns}))
@@ -214,7 +208,7 @@ class Analysis:
             return UNKNOWN
         return of_schema(step.row_schema) if step.is_text else of_avro(step.row_schema)
 
-    def filter(self, where: Path, step: Filter, rows: Columns) -> Columns:
+    def filter(self, where: Path, step: steps.Filter, rows: Columns) -> Columns:
         """Check a filter."""
         if step.where is not None:
             self.condition((*where, "where"), step.where, {ROWS: rows})
@@ -230,7 +224,7 @@ class Analysis:
             self.column((*where, "text_column"), rows, step.text_column)
         return rows
 
-    def mask(self, where: Path, step: Mask, rows: Columns) -> Columns:
+    def mask(self, where: Path, step: steps.Mask, rows: Columns) -> Columns:
         """Check a mask; returns its columns."""
         types: dict[str, Type] = {}
         for number, name in enumerate(step.columns):
@@ -241,18 +235,20 @@ class Analysis:
                 types[name] = type_named("STRING")
         return rows.plus(types)
 
-    def windows(self, where: Path, step: Window | Correlate | TopKeys, rows: Columns) -> Columns:
+    def windows(
+        self, where: Path, step: steps.Window | steps.Correlate | steps.TopKeys, rows: Columns
+    ) -> Columns:
         """Check a step over windows; returns its columns."""
         self.column((*where, "time"), rows, step.time, TIMES)
         types = typed(BOUNDS)
         scope = {ROWS: rows}
-        if isinstance(step, TopKeys):
+        if isinstance(step, steps.TopKeys):
             kind = self.column((*where, "column"), rows, step.column)
             types |= {**typed({"rank": "INT"}), step.column: kind}
             return Columns(types | typed({"count": "BIGINT", "share": "DOUBLE"}))
         for number, name in enumerate(step.group_by):
             types[name] = self.column((*where, "group_by", number), rows, name)
-        if isinstance(step, Correlate):
+        if isinstance(step, steps.Correlate):
             self.expression((*where, "x"), step.x, scope)
             self.expression((*where, "y"), step.y, scope)
             return Columns(types | typed({"r": "DOUBLE", "count": "BIGINT"}))
@@ -260,7 +256,7 @@ class Analysis:
             types[name] = self.expression((*where, "aggregates", name), text, scope)
         return Columns(types)
 
-    def join(self, where: Path, step: Join, left: Columns) -> Columns:
+    def join(self, where: Path, step: steps.Join, left: Columns) -> Columns:
         """Check a join; returns its columns."""
         right = self.views.get(step.right, UNKNOWN)
         scopes = {"l": left, "r": right}
@@ -276,7 +272,7 @@ class Analysis:
             }
         )
 
-    def sql(self, where: Path, step: Sql) -> Columns:
+    def sql(self, where: Path, step: steps.Sql) -> Columns:
         """Check a query; returns its columns."""
         for view, times in step.watermarks.items():
             for name in times:
@@ -339,6 +335,21 @@ class Analysis:
         kind = self.expression(where, text, tables)
         if kind_of(kind) not in (None, "boolean"):
             self.wrong(where, f"is {shown(kind)}, and a condition is BOOLEAN")
+
+
+def analyse(pipeline: PipelineSpec, folder: FilePath) -> Analysis:
+    """Follow columns and types through a pipeline.
+
+    folder  of the pipeline file
+    cost    some 10 ms, after 200 ms to import the SQL parser
+    """
+    settings = pipeline.pipeline.spark
+    ends = (*pipeline.sources.values(), *pipeline.sinks.values())
+    has_packages = any(getattr(end, "packages", None) for end in ends)
+    analysis = Analysis(pipeline, folder, has_packages or brings_tables(settings))
+    analysis.findings += check_prefixes(settings)
+    analysis.run()
+    return analysis
 
 
 def of_schema(text: str) -> Columns:

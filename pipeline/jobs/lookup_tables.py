@@ -24,7 +24,7 @@ from odradek.pipeline.spark.gateway import file_system
 from odradek.pipeline.spark.options import resolve_path
 from odradek.pipeline.spec.field_types import duration_ms
 from odradek.pipeline.spec.model import PipelineSpec
-from odradek.pipeline.spec.restart import Restart
+from odradek.pipeline.spec.sinks import Restart
 from odradek.pipeline.spec.sources import FileSource
 
 ATTEMPTS_MAX: Final = 3

@@ -15,8 +15,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from odradek.pipeline.report.failures import PartFailed
 from odradek.pipeline.spec.field_types import duration_ms
 from odradek.pipeline.spec.model import PipelineSpec
-from odradek.pipeline.spec.restart import Restart
 from odradek.pipeline.spec.sharing import restarts_of
+from odradek.pipeline.spec.sinks import Restart
 
 PAUSE_S: Final = 0.2
 

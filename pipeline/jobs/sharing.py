@@ -23,7 +23,7 @@ from odradek.pipeline.spec.key_lines import Path as Place
 from odradek.pipeline.spec.model import REJECTS, PipelineSpec
 from odradek.pipeline.spec.sharing import SharedQuery
 from odradek.pipeline.spec.sinks import Sink
-from odradek.pipeline.spec.steps import Join, Sql
+from odradek.pipeline.spec.steps import Sql
 from odradek.pipeline.transforms.apply import apply
 from odradek.pipeline.transforms.columns import StepInputError
 from odradek.pipeline.transforms.times import Bound
@@ -154,7 +154,7 @@ class SharedBatches:
                 # Which views it reads Spark knows: all of them may be read again.
                 inputs += views[: views.index(name)]
             else:
-                inputs += [step.source, step.right] if isinstance(step, Join) else [step.source]
+                inputs += step.views.values()
         return {view: inputs.count(view) for view in views}
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
-from odradek.pipeline.spec.registries import Registry
+from odradek.pipeline.spec.ends import Registry
 from odradek.pipeline.transforms.columns import StepInputError
 
 DEFAULTS: Final = {

@@ -30,8 +30,8 @@ from odradek.pipeline.registry.protobuf import (
 )
 from odradek.pipeline.registry.references import avro_text
 from odradek.pipeline.spec.bounded_files import read_bytes
+from odradek.pipeline.spec.ends import Registry
 from odradek.pipeline.spec.parse_step import Parse
-from odradek.pipeline.spec.registries import Registry
 from odradek.pipeline.transforms.columns import StepInputError
 from odradek.pipeline.transforms.parse import Decoding
 

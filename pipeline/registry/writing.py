@@ -37,7 +37,7 @@ from odradek.pipeline.registry.protobuf import (
 )
 from odradek.pipeline.registry.reading import descriptor_set_of
 from odradek.pipeline.registry.references import avro_text
-from odradek.pipeline.spec.registries import Registry
+from odradek.pipeline.spec.ends import Registry
 from odradek.pipeline.spec.row_schema import BadSchema, avro_columns_of
 from odradek.pipeline.spec.sinks import KafkaSink
 from odradek.pipeline.transforms.columns import StepInputError

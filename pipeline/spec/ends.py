@@ -1,4 +1,4 @@
-"""What sources and sinks of a pipeline file have in common: addresses, formats, clusters."""
+"""What sources, steps and sinks have in common: addresses, formats, clusters, registries."""
 
 from __future__ import annotations
 
@@ -85,3 +85,50 @@ Url = Annotated[str, AfterValidator(_address_of_database)]
 def check_place(path: str | None, table: str | None) -> None:
     if path is not None and table is not None:
         raise ValueError("path and table exclude each other")
+
+
+def check_rejects(rejects: str | None, cluster: str | None) -> None:
+    if (rejects is None) != (cluster is None):
+        raise ValueError("rejects and rejects_cluster belong together")
+
+
+def check_message(data_format: str, descriptor: str | None, message: str | None) -> None:
+    is_protobuf = data_format == "protobuf"
+    if is_protobuf != (descriptor is not None) or is_protobuf != (message is not None):
+        raise ValueError('descriptor and message belong to format = "protobuf"')
+
+
+def _http_addresses(text: str) -> str:
+    for address in text.split(","):
+        if re.fullmatch(r"https?://[^/?#@\s,]+(/[^?#@\s,]*)?", address.strip()) is None:
+            raise ValueError(
+                "not an address like http://HOST:8081; several are separated by commas, and an"
+                ' account belongs into options: "basic.auth.user.info" = "USER:PASSWORD"'
+            )
+    return text
+
+
+class Registry(Part):
+    """A schema registry with the interface of Confluent's.
+
+    options  properties of confluent-kafka's SchemaRegistryClient: `basic.auth.user.info`,
+             `ssl.ca.location`, `timeout`, ...
+    """
+
+    url: Annotated[str, AfterValidator(_http_addresses)] = Field(examples=["http://registry:8081"])
+    """The address of the registry; several are separated by commas."""
+    options: Options = {}
+
+
+def options_fault(registry: Registry) -> str | None:
+    """What the client says of the options; None when it takes them."""
+    # Imported here: most files have no registry.
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+
+    try:
+        SchemaRegistryClient({"url": registry.url, **registry.options})
+    except AttributeError:
+        return "a value has another type than the client takes"
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return None

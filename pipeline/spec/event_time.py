@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
+from odradek.pipeline.spec import steps
 from odradek.pipeline.spec.model import REJECTS, PipelineSpec
 from odradek.pipeline.spec.parse_step import Parse
 from odradek.pipeline.spec.row_schema import columns_of
 from odradek.pipeline.spec.sharing import shared_queries
-from odradek.pipeline.spec.steps import (
-    Anomalies,
-    AnyStep,
-    Correlate,
-    Deduplicate,
-    Filter,
-    Join,
-    Map,
-    Mask,
-    Python,
-    Route,
-    Sql,
-    TopKeys,
-    Udf,
-    Window,
-)
 
 
 def event_times(pipeline: PipelineSpec) -> dict[str, list[str]]:
@@ -35,7 +20,7 @@ def event_times(pipeline: PipelineSpec) -> dict[str, list[str]]:
     """
     times: dict[str, list[str]] = {}
     for view, column in _watermarked(pipeline):
-        origin = _origin(pipeline.steps, view, column)
+        origin = _origin(pipeline, view, column)
         if origin is not None:
             name, time = origin
             columns = times.setdefault(name, [])
@@ -47,23 +32,21 @@ def event_times(pipeline: PipelineSpec) -> dict[str, list[str]]:
 def _watermarked(pipeline: PipelineSpec) -> Iterator[tuple[str, str]]:
     """Yield view and column of each watermark."""
     for step in pipeline.steps.values():
-        match step:
-            case Sql():
-                for view, columns in step.watermarks.items():
-                    yield from ((view, column) for column in columns)
-            case Join():
-                if step.left_time is not None:
-                    yield step.source, step.left_time
-                if step.right_time is not None:
-                    yield step.right, step.right_time
-            case Window() | Deduplicate() | Correlate() | TopKeys():
-                if step.watermark is not None:
-                    yield step.source, step.time
+        if isinstance(step, steps.Sql):
+            for view, columns in step.watermarks.items():
+                yield from ((view, column) for column in columns)
+        elif isinstance(step, steps.Join):
+            if step.left_time is not None:
+                yield step.source, step.left_time
+            if step.right_time is not None:
+                yield step.right, step.right_time
+        elif isinstance(step, steps.WithWatermark) and step.watermark is not None:
+            yield step.source, step.time
 
 
-def _origin(steps: Mapping[str, AnyStep], view: str, column: str) -> tuple[str, str] | None:
+def _origin(pipeline: PipelineSpec, view: str, column: str) -> tuple[str, str] | None:
     """The parse step that a column of a view comes from, and its name there; or None."""
-    while (step := steps.get(view)) is not None:
+    while (step := pipeline.steps.get(view)) is not None:
         if isinstance(step, Parse):
             if not step.is_text or step.row_schema is None:
                 return view, column
@@ -72,18 +55,18 @@ def _origin(steps: Mapping[str, AnyStep], view: str, column: str) -> tuple[str, 
                 parsed.lower() in (top, column.lower()) for parsed in columns_of(step.row_schema)
             ):
                 return view, column
-        elif isinstance(step, Map):
+        elif isinstance(step, steps.Map):
             expressions = {name.lower(): text for name, text in step.columns.items()}
             text = expressions.get(column.lower(), None if step.only else column)
             # Any other expression computes a new time.
             if text is None or re.fullmatch(r"[\w.]+", text.strip()) is None:
                 return None
             column = text.strip()
-        elif isinstance(step, Mask | Udf):
-            changed = step.columns if isinstance(step, Mask) else [step.column]
+        elif isinstance(step, steps.Mask | steps.Udf):
+            changed = step.columns if isinstance(step, steps.Mask) else [step.column]
             if column.lower() in (name.lower() for name in changed):
                 return None
-        elif not isinstance(step, Filter | Route | Deduplicate | Anomalies):
+        elif not isinstance(step, steps.Filter | steps.Route | steps.Deduplicate | steps.Anomalies):
             return None
         view = step.source
     return None
@@ -92,7 +75,7 @@ def _origin(steps: Mapping[str, AnyStep], view: str, column: str) -> tuple[str, 
 def stateful_steps(pipeline: PipelineSpec, query: str) -> list[str]:
     """The step of each stateful operator of a query, in Spark's order: the last of the plan first.
 
-    A SQL or Python step ends the list, since its operators are unknown.
+    A SQL or steps.Python step ends the list, since its operators are unknown.
     """
     for shared in shared_queries(pipeline):
         if shared.name == query:
@@ -103,26 +86,14 @@ def stateful_steps(pipeline: PipelineSpec, query: str) -> list[str]:
 
 def _above(pipeline: PipelineSpec, view: str) -> Iterator[str]:
     step = pipeline.steps.get(view)
-    if step is None:
-        return
-    if isinstance(step, Sql | Python):
+    if isinstance(step, steps.Sql | steps.Python):
         yield view
-        return
-    if isinstance(step, Join):
-        if not (_is_table(pipeline, step.source) or _is_table(pipeline, step.right)):
-            yield view
-        yield from _above(pipeline, step.source)
-        yield from _above(pipeline, step.right)
-        return
-    if isinstance(step, TopKeys):
-        # Two operators: one counts, the other ranks the counts.
-        yield from (view, view)
-    elif isinstance(step, Window | Deduplicate | Correlate | Anomalies):
-        yield view
-    yield from _above(pipeline, step.source)
-
-
-def _is_table(pipeline: PipelineSpec, view: str) -> bool:
-    """Whether a view depends on tables only, and so is not a stream."""
-    above = pipeline.sources_of(view)
-    return all(pipeline.sources[name].is_static for name in above)
+    elif step is not None:
+        if isinstance(step, steps.Join):
+            is_stateful = not any(map(pipeline.is_static, step.views.values()))
+        else:
+            is_stateful = isinstance(step, steps.WithWatermark | steps.Anomalies)
+        # Two operators of a steps.TopKeys: one counts, the other ranks the counts.
+        yield from [view] * (2 if isinstance(step, steps.TopKeys) else int(is_stateful))
+        for above in step.views.values():
+            yield from _above(pipeline, above)

@@ -13,11 +13,10 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from odradek.pipeline.spec.document import Document, Outside, read_document, text_of
-from odradek.pipeline.spec.ends import Cluster
+from odradek.pipeline.spec.ends import Cluster, Registry
 from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.model import Head, PipelineSpec, faults
 from odradek.pipeline.spec.problems import Problem, SpecError, placed
-from odradek.pipeline.spec.registries import Registry
 from odradek.pipeline.spec.sharing import sharing_faults
 from odradek.pipeline.spec.sinks import Sink
 from odradek.pipeline.spec.sources import Source

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from os.path import normpath
 from typing import Final, Literal
 
 from pydantic import ConfigDict, Field
 
-from odradek.pipeline.spec.ends import Cluster
+from odradek.pipeline.spec.ends import Cluster, Registry, options_fault
 from odradek.pipeline.spec.field_types import Duration, Name, Options, Part, Text
 from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.parse_step import Parse
 from odradek.pipeline.spec.producer_properties import client_fault
-from odradek.pipeline.spec.registries import Registry, options_fault
-from odradek.pipeline.spec.restart import Restart
-from odradek.pipeline.spec.sinks import FileSink, KafkaSink, Sink, TableSink
+from odradek.pipeline.spec.sinks import FileSink, KafkaSink, Restart, Sink, TableSink
 from odradek.pipeline.spec.sources import FileSource, KafkaSource, RateSource, Source
 from odradek.pipeline.spec.steps import (
     Anomalies,
     AnyStep,
-    Correlate,
-    Deduplicate,
     Filter,
     Join,
     Python,
     Sql,
-    TopKeys,
-    Window,
+    WithWatermark,
 )
 
 REJECTS: Final = "_rejects"
@@ -94,24 +89,35 @@ class PipelineSpec(Part):
         policies = {**dict.fromkeys(self.dead_letter_steps(), default), **own}
         return {name: policy for name, policy in policies.items() if policy is not None}
 
+    def above(self, view: str) -> list[str]:
+        """The views that a view is made of; for a SQL step, all before it."""
+        step = self.steps.get(view)
+        if isinstance(step, Sql):
+            steps = list(self.steps)
+            return [*self.sources, *steps[: steps.index(view)]]
+        return [] if step is None else list(step.views.values())
+
+    def _with_those_above(self, views: Iterable[str]) -> set[str]:
+        pending = list(views)
+        reached: set[str] = set()
+        while pending:
+            view = pending.pop()
+            if view not in reached:
+                reached.add(view)
+                pending += self.above(view)
+        return reached
+
     def only_for(self, names: Iterable[str]) -> PipelineSpec:
         """A copy with the parts that some sources, steps and sinks, and dead letters, depend on."""
         rejects = self.dead_letter_steps()
-        pending = [rejects.get(name, name) for name in names]
-        sinks = {name: self.sinks[name] for name in pending if name in self.sinks}
-        pending += [sink.source for sink in sinks.values()]
-        steps = list(self.steps)
-        views: set[str] = set()
-        while pending:
-            view = pending.pop()
-            if view in views or view in sinks:
-                continue
-            views.add(view)
-            step = self.steps.get(view)
-            if isinstance(step, Sql):
-                pending += [*self.sources, *steps[: steps.index(view)]]
-            elif step is not None:
-                pending += [step.source, step.right] if isinstance(step, Join) else [step.source]
+        names = list(names)
+        sinks = {name: self.sinks[name] for name in names if name in self.sinks}
+        views = self._with_those_above(
+            [
+                *(rejects.get(name, name) for name in names if name not in sinks),
+                *(sink.source for sink in sinks.values()),
+            ]
+        )
         return self.model_copy(
             update={
                 "sources": {name: source for name, source in self.sources.items() if name in views},
@@ -131,19 +137,13 @@ class PipelineSpec(Part):
         return topics[0] if len(topics) == 1 else None
 
     def sources_of(self, name: str) -> set[str]:
-        """The sources that a sink or step depends on; for a SQL step, all sources."""
-        sources: set[str] = set()
-        pending = [self.sinks[name].source if name in self.sinks else name]
-        while pending:
-            view = pending.pop()
-            step = self.steps.get(view)
-            if step is None:
-                sources.add(view)
-            elif isinstance(step, Sql):
-                sources |= set(self.sources)
-            else:
-                pending += [step.source, step.right] if isinstance(step, Join) else [step.source]
-        return sources
+        """The sources that a sink or view depends on; for a SQL step, all sources."""
+        view = self.sinks[name].source if name in self.sinks else name
+        return self._with_those_above([view]) - set(self.steps)
+
+    def is_static(self, view: str) -> bool:
+        """Whether a view depends on tables only, and so is not a stream."""
+        return all(self.sources[name].is_static for name in self.sources_of(view))
 
 
 def faults(pipeline: PipelineSpec) -> Iterator[tuple[Path, str]]:
@@ -155,7 +155,7 @@ def faults(pipeline: PipelineSpec) -> Iterator[tuple[Path, str]]:
         yield ("pipeline", "trigger"), 'a trigger needs mode = "stream"'
     if head.mode == "batch":
         yield from _restarts(pipeline)
-    yield from _clusters(pipeline)
+    yield from _references(pipeline)
     yield from _registries(pipeline)
     yield from _names(pipeline)
     yield from _of_mode(pipeline)
@@ -165,10 +165,7 @@ def faults(pipeline: PipelineSpec) -> Iterator[tuple[Path, str]]:
         for view in step.watermarks if isinstance(step, Sql) else ():
             if view not in views:
                 yield ("steps", name, "watermarks", view), _unknown(view, "view above", views)
-        inputs = {} if isinstance(step, Sql) else {"from": step.source}
-        if isinstance(step, Join):
-            inputs["right"] = step.right
-        for key, view in inputs.items():
+        for key, view in step.views.items():
             if view not in views:
                 yield ("steps", name, key), _unknown(view, "source or earlier step", views)
         views[name] = None
@@ -308,14 +305,13 @@ def _watermarks(pipeline: PipelineSpec) -> Iterator[tuple[Path, str]]:
         above = set_by.get(step.source)
         if above is not None and not isinstance(step, Anomalies):
             set_by[name] = above
-        if not isinstance(step, Deduplicate | Window | Correlate | TopKeys):
+        if not isinstance(step, WithWatermark):
             continue
         if step.watermark is not None and above is not None:
             reason = f"step {above} above has set the watermark already; leave it out here"
             yield ("steps", name, "watermark"), reason
         elif step.watermark is None and above is None and pipeline.pipeline.mode != "batch":
-            is_sure = _is_plain(pipeline, step.source)
-            if is_sure:
+            if _is_plain(pipeline, step.source):
                 yield ("steps", name), "a stream needs a watermark here: watermark = ..."
         if step.watermark is not None:
             set_by[name] = name
@@ -331,42 +327,38 @@ def _is_plain(pipeline: PipelineSpec, view: str) -> bool:
     return True
 
 
-def _clusters(pipeline: PipelineSpec) -> Iterator[tuple[Path, str]]:
-    references: list[tuple[Path, str]] = []
-    for name, source in pipeline.sources.items():
-        if isinstance(source, KafkaSource):
-            references.append((("sources", name, "cluster"), source.cluster))
-            if source.rejects_cluster is not None:
-                references.append((("sources", name, "rejects_cluster"), source.rejects_cluster))
-    for name, step in pipeline.steps.items():
-        if isinstance(step, Parse) and step.rejects_cluster is not None:
-            references.append((("steps", name, "rejects_cluster"), step.rejects_cluster))
-    for name, sink in pipeline.sinks.items():
-        if isinstance(sink, KafkaSink):
-            references.append((("sinks", name, "cluster"), sink.cluster))
-    for path, cluster in references:
-        if cluster not in pipeline.clusters:
-            yield path, _unknown(cluster, "cluster", pipeline.clusters)
+def _references(pipeline: PipelineSpec) -> Iterator[tuple[Path, str]]:
+    """Check the names of clusters and registries."""
+    parts: Iterable[tuple[Path, Part]] = [
+        *((("sources", name), source) for name, source in pipeline.sources.items()),
+        *((("steps", name), step) for name, step in pipeline.steps.items()),
+        *((("sinks", name), sink) for name, sink in pipeline.sinks.items()),
+    ]
+    tables: dict[str, Mapping[str, Part]] = {
+        "cluster": pipeline.clusters,
+        "registry": pipeline.registries,
+    }
+    for key, what in (
+        ("cluster", "cluster"),
+        ("rejects_cluster", "cluster"),
+        ("registry", "registry"),
+    ):
+        for where, part in parts:
+            name = getattr(part, key, None)
+            if name is not None and name not in tables[what]:
+                yield (*where, key), _unknown(name, what, tables[what])
 
 
 def _registries(pipeline: PipelineSpec) -> Iterator[tuple[Path, str]]:
-    references: list[tuple[Path, str | None]] = []
     for name, step in pipeline.steps.items():
         if isinstance(step, Parse):
-            references.append((("steps", name, "registry"), step.registry))
             is_newest = step.format == "avro" and step.row_schema is None and not step.subject
             if step.registry and is_newest and pipeline.topic_of(step.source) is None:
                 yield ("steps", name), "subject must be given: there is not one topic above"
-    for name, sink in pipeline.sinks.items():
-        if isinstance(sink, KafkaSink):
-            references.append((("sinks", name, "registry"), sink.registry))
     for name, registry in pipeline.registries.items():
         fault = options_fault(registry)
         if fault is not None:
             yield ("registries", name, "options"), fault
-    for path, registry_name in references:
-        if registry_name is not None and registry_name not in pipeline.registries:
-            yield path, _unknown(registry_name, "registry", pipeline.registries)
 
 
 def _unknown(name: str, what: str, existing: object) -> str:

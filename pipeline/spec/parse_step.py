@@ -6,9 +6,15 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from odradek.pipeline.spec.epoch import Epoch, check_epoch
+from odradek.pipeline.spec.ends import check_message, check_rejects
 from odradek.pipeline.spec.field_types import Name, Names, Part, Text, Topic, first_duplicate
-from odradek.pipeline.spec.row_schema import avro_columns_of, columns_of, flat_columns_of
+from odradek.pipeline.spec.row_schema import (
+    Epoch,
+    avro_columns_of,
+    check_epoch,
+    columns_of,
+    flat_columns_of,
+)
 
 DELETED: Final = "deleted"
 """The column of a parse step that is true for the deletion of a row."""
@@ -25,6 +31,11 @@ CORRUPT: Final = "_corrupt"
 class Step(Part):
     source: Name = Field(alias="from")
     """The source or earlier step whose rows are taken."""
+
+    @property
+    def views(self) -> dict[str, str]:
+        """Key -> the view that it names."""
+        return {"from": self.source}
 
 
 class Parse(Step):
@@ -150,10 +161,7 @@ class Parse(Step):
     @model_validator(mode="after")
     def _one_schema(self) -> Self:
         is_protobuf = self.format == "protobuf"
-        if is_protobuf != (self.descriptor is not None) or is_protobuf != (
-            self.message is not None
-        ):
-            raise ValueError('descriptor and message belong to format = "protobuf"')
+        check_message(self.format, self.descriptor, self.message)
         if is_protobuf and self.row_schema is not None:
             raise ValueError("schema: the columns of Protobuf are the fields of message")
         is_in_registry = self.format == "avro" and self.registry is not None
@@ -169,6 +177,5 @@ class Parse(Step):
 
     @model_validator(mode="after")
     def _rejects_need_a_cluster(self) -> Self:
-        if (self.rejects is None) != (self.rejects_cluster is None):
-            raise ValueError("rejects and rejects_cluster belong together")
+        check_rejects(self.rejects, self.rejects_cluster)
         return self

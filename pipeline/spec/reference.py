@@ -20,7 +20,7 @@ from odradek.pipeline.spec.load import PARTS
 from odradek.pipeline.spec.mirror import PARTS as MIRROR_PARTS
 from odradek.pipeline.spec.mirror import Mirror
 from odradek.pipeline.spec.model import PipelineSpec
-from odradek.pipeline.spec.restart import Restart
+from odradek.pipeline.spec.sinks import Restart
 
 VARIABLE: Final = {"type": "string", "pattern": r"\$\{[A-Za-z_]", "description": "${NAME}"}
 INCLUDED: Final = {

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from odradek.bounded_parsing import UnreadableText, parse_json
+from odradek.pipeline.spec.field_types import Text, first_duplicate
 
 TYPES: Final = (
     "BIGINT, BINARY, BOOLEAN, BYTE, CHAR, CHARACTER, DATE, DEC, DECIMAL, DOUBLE, FLOAT, INT,"
@@ -26,6 +27,10 @@ TOKEN: Final = re.compile(
     r"\s*(?:(`(?:[^`]|``)+`)|('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|([^\W]\w*)|([<>(),:]))"
 )
 """A quoted name, a string, a word or number, or a punctuation mark."""
+Unit = Literal["s", "ms", "us", "ns"]
+Epoch = Unit | dict[Text, Unit] | None
+"""The unit of numbers since 1970 in TIMESTAMP columns: one for all, or column -> unit, where
+`order.at` is a field in a column.  None: numbers are not accepted."""
 
 
 class BadSchema(ValueError):
@@ -69,6 +74,23 @@ def times_of(text: str) -> list[str]:
     return list(dict.fromkeys(reader.times))
 
 
+def check_epoch(epoch: Epoch, row_schema: str) -> None:
+    """Check that units are given for TIMESTAMP columns only.
+
+    raises  ValueError
+    """
+    if epoch is None:
+        return
+    times = times_of(row_schema)
+    if not times:
+        raise ValueError("epoch: the schema has no TIMESTAMP column")
+    for name in epoch if isinstance(epoch, dict) else ():
+        if name not in times:
+            raise ValueError(
+                f"epoch: {name!r} is not a TIMESTAMP of the schema; there are: {', '.join(times)}"
+            )
+
+
 def avro_columns_of(text: str) -> list[str]:
     """The names of the fields of an Avro schema, in order.
 
@@ -96,12 +118,9 @@ def avro_columns_of(text: str) -> list[str]:
 
 
 def _unique(names: list[str]) -> list[str]:
-    seen: dict[str, str] = {}
-    for name in names:
-        # Spark ignores case.
-        if name.lower() in seen:
-            raise BadSchema(f"column {name} exists twice")
-        seen[name.lower()] = name
+    again = first_duplicate(names)
+    if again is not None:
+        raise BadSchema(f"column {again} exists twice")
     return names
 
 

@@ -18,9 +18,8 @@ from sqlglot.errors import SqlglotError
 from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.model import REJECTS, PipelineSpec
 from odradek.pipeline.spec.parse_step import Parse
-from odradek.pipeline.spec.restart import Restart
-from odradek.pipeline.spec.sinks import Sink, SparkSink
-from odradek.pipeline.spec.steps import Filter, Join, Map, Mask, Route, Sql, Udf
+from odradek.pipeline.spec.sinks import Restart, Sink, SparkSink
+from odradek.pipeline.spec.steps import ByRow, Filter, Join, Map, Mask, Route, Sql, Udf
 
 SHARED: Final = "_shared"
 """Suffix of the name of a query of several sinks, after the view that it begins with."""
@@ -71,7 +70,7 @@ def shared_queries(pipeline: PipelineSpec) -> list[SharedQuery]:
     groups: dict[tuple[str, str], dict[str, list[str]]] = {}
     for name, base, sink in _outputs(pipeline):
         path = _path(pipeline, base)
-        if _is_static(pipeline, base) or (sink is not None and not _is_shareable(sink)):
+        if pipeline.is_static(base) or (sink is not None and not _is_shareable(sink)):
             continue
         # Without state above, a batch has the same rows in all modes.
         mode = (
@@ -145,7 +144,7 @@ def _input_of_join(pipeline: PipelineSpec, step: Join) -> str | None:
     """The stream of a join with a table whose rows have no state: those of the table are found."""
     if step.watermark is not None or any(map(_CLOCK.search, [step.on, *step.columns.values()])):
         return None
-    is_left, is_right = (not _is_static(pipeline, side) for side in (step.source, step.right))
+    is_left, is_right = (not pipeline.is_static(side) for side in (step.source, step.right))
     if is_left and not is_right and step.how in ("inner", "left"):
         return step.source
     if is_right and not is_left and step.how in ("inner", "right"):
@@ -170,21 +169,15 @@ def _input_of_sql(pipeline: PipelineSpec, name: str, step: Sql) -> str | None:
     steps = list(pipeline.steps)
     views = {view.lower(): view for view in (*pipeline.sources, *steps[: steps.index(name)])}
     read = [views.get(table.name.lower()) for table in tree.find_all(exp.Table)]
-    streams = [stream for stream in read if stream is not None and not _is_static(pipeline, stream)]
+    streams = [stream for stream in read if stream is not None and not pipeline.is_static(stream)]
     return streams[0] if None not in read and len(streams) == 1 else None
-
-
-def _is_static(pipeline: PipelineSpec, view: str) -> bool:
-    """Whether a view depends on tables only, and so is not a stream."""
-    above = pipeline.sources_of(view)
-    return all(pipeline.sources[name].is_static for name in above)
 
 
 def _has_state(pipeline: PipelineSpec, view: str) -> bool:
     """Whether the rows of a batch may depend on the output mode."""
     while view not in pipeline.sources:
         step = pipeline.steps[view]
-        if isinstance(step, Sql) or not isinstance(step, Parse | Map | Filter | Route | Mask | Udf):
+        if not isinstance(step, ByRow):
             return True
         view = step.source
     return False

@@ -12,6 +12,7 @@ from odradek.pipeline.spec.ends import (
     FileFormat,
     Packages,
     Url,
+    check_message,
     check_place,
     database_of,
     without_options,
@@ -26,8 +27,8 @@ from odradek.pipeline.spec.field_types import (
     Part,
     Text,
     Topic,
+    duration_ms,
 )
-from odradek.pipeline.spec.restart import Restart
 
 DATABASES: Final = ("sqlite", "postgresql", "mariadb")
 """Databases of sinks; a source reads any database with a JDBC driver."""
@@ -40,6 +41,28 @@ OutputMode = Annotated[
         "complete: all rows, after aggregates.  Spark's outputMode."
     ),
 ]
+
+
+class Restart(Part):
+    """Start a query again when it has failed, from its last completed batch; others go on.
+
+    For all queries in `[pipeline.restart]`, for one sink in `[sinks.NAME.restart]`.  Not in mode
+    batch.
+    """
+
+    backoff_min: Duration = "1 second"
+    """The delay after the first failure; it doubles with each further one."""
+    backoff_max: Duration = "1 minute"
+    """The longest delay."""
+    attempts_max: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    """Starts in a row without a completed batch, after which a failure ends the pipeline; None: no
+    bound; 0: the first failure does."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if duration_ms(self.backoff_min) > duration_ms(self.backoff_max):
+            raise ValueError(f"backoff_min is above backoff_max, {self.backoff_max}")
+        return self
 
 
 class Destination(Part):
@@ -104,16 +127,12 @@ class KafkaSink(Destination):
 
     @model_validator(mode="after")
     def _one_schema(self) -> Self:
-        is_protobuf = self.format == "protobuf"
-        if is_protobuf != (self.descriptor is not None) or is_protobuf != (
-            self.message is not None
-        ):
-            raise ValueError('descriptor and message belong to format = "protobuf"')
+        check_message(self.format, self.descriptor, self.message)
         if self.format == "json" and (self.registry or self.row_schema):
             raise ValueError('registry and schema: for format = "avro", "protobuf", "json_schema"')
         if self.format != "json" and self.value in (None, "value"):
             raise ValueError(f"value: {self.format} needs columns")
-        if is_protobuf and self.row_schema is not None:
+        if self.format == "protobuf" and self.row_schema is not None:
             raise ValueError("schema: the fields of Protobuf are those of message")
         if self.format == "json_schema" and self.registry is None:
             raise ValueError('format = "json_schema" needs a registry; without one it is "json"')

@@ -6,10 +6,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from odradek.pipeline.spec.ends import Count, FileFormat, Packages, Url, check_place
-from odradek.pipeline.spec.epoch import Epoch, check_epoch
+from odradek.pipeline.spec.ends import Count, FileFormat, Packages, Url, check_place, check_rejects
 from odradek.pipeline.spec.field_types import Length, Options, Part, Text, Topic
-from odradek.pipeline.spec.row_schema import columns_of, flat_columns_of
+from odradek.pipeline.spec.row_schema import Epoch, check_epoch, columns_of, flat_columns_of
 
 Partition = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})$")]
 
@@ -81,8 +80,7 @@ class KafkaSource(Origin):
 
     @model_validator(mode="after")
     def _rejects_need_a_cluster(self) -> Self:
-        if (self.rejects is None) != (self.rejects_cluster is None):
-            raise ValueError("rejects and rejects_cluster belong together")
+        check_rejects(self.rejects, self.rejects_cluster)
         return self
 
     @model_validator(mode="after")

@@ -178,6 +178,10 @@ class Join(Step):
     watermark: Duration | None = None
     """How late rows of two streams may be; the SQL condition must bound their times."""
 
+    @property
+    def views(self) -> dict[str, str]:
+        return {"from": self.source, "right": self.right}
+
     @model_validator(mode="after")
     def _times_and_watermark(self) -> Self:
         if (self.watermark is None) != (self.left_time is None and self.right_time is None):
@@ -282,6 +286,11 @@ class Sql(Part):
     """A file with the query, relative to the pipeline file."""
     watermarks: dict[str, dict[str, Duration]] = {}
 
+    @property
+    def views(self) -> dict[str, str]:
+        """None: which views the query reads Spark knows."""
+        return {}
+
     @model_validator(mode="after")
     def _one_text(self) -> Self:
         if (self.query is None) == (self.file is None):
@@ -353,3 +362,7 @@ AnyStep = Annotated[
     | Sql,
     Field(discriminator="kind"),
 ]
+ByRow = Parse | Filter | Map | Mask | Route | Udf
+"""Steps that make each of their rows of one row."""
+WithWatermark = Deduplicate | Window | Correlate | TopKeys
+"""Steps with state that may set the watermark of their `time`."""

@@ -5,33 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final
 
 from pyspark.ml import PipelineModel
 from pyspark.sql import DataFrame, SparkSession
 
+from odradek.pipeline.spec import steps
 from odradek.pipeline.spec.bounded_files import read_text
 from odradek.pipeline.spec.parse_step import Parse
-from odradek.pipeline.spec.steps import (
-    Anomalies,
-    AnyStep,
-    Correlate,
-    Deduplicate,
-    Filter,
-    Join,
-    Map,
-    Mask,
-    Python,
-    Route,
-    Sql,
-    TopKeys,
-    Udf,
-    Window,
-)
 from odradek.pipeline.transforms import python, rows, windows
 from odradek.pipeline.transforms.anomalies import find_anomalies
 from odradek.pipeline.transforms.columns import StepInputError
 from odradek.pipeline.transforms.parse import Decoding, parse
 from odradek.pipeline.transforms.times import Bound
+
+OF_ROWS: Final[Mapping[type[steps.AnyStep], Callable[[DataFrame, Any], DataFrame]]] = {
+    steps.Map: rows.change,
+    steps.Mask: rows.mask,
+    steps.Route: rows.route,
+    steps.Deduplicate: rows.deduplicate,
+    steps.Window: windows.aggregate,
+    steps.Correlate: windows.correlate,
+    steps.TopKeys: windows.top_keys,
+    steps.Anomalies: find_anomalies,
+}
+"""Steps that need nothing but the rows of `from`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ class StepResult:
 
 def apply(
     spark: SparkSession,
-    step: AnyStep,
+    step: steps.AnyStep,
     views: Mapping[str, DataFrame],
     folder: Path,
     bound: Bound,
@@ -58,48 +56,27 @@ def apply(
     keep    see `parse`
     raises  StepInputError, OSError; pyspark.errors.PySparkException for SQL that does not fit
     """
-    if isinstance(step, Sql):
+    if isinstance(step, steps.Sql):
         return StepResult(_sql(spark, step, views, folder, bound))
     source = views[step.source]
-    if isinstance(step, Deduplicate | Window | Correlate | TopKeys) and step.watermark is not None:
+    if isinstance(step, steps.WithWatermark) and step.watermark is not None:
         source = bound.drop_ahead(source, step.time)
     match step:
         case Parse():
             return StepResult(*parse(source, step, bound, decoding, keep))
-        case Filter():
+        case steps.Filter():
             model = None if step.model is None else PipelineModel.load(str(folder / step.model))
             return StepResult(rows.keep(source, step, model))
-        case Deduplicate():
-            return StepResult(rows.deduplicate(source, step))
-        case Window():
-            return StepResult(windows.aggregate(source, step))
-        case Join():
+        case steps.Join():
             return StepResult(_join(step, views, bound))
-        case Correlate():
-            return StepResult(windows.correlate(source, step))
-        case TopKeys():
-            return StepResult(windows.top_keys(source, step))
-        case Anomalies():
-            return StepResult(find_anomalies(source, step))
-        case Map() | Mask() | Route() | Udf() | Python():
-            return StepResult(_changed(source, step, folder))
+        case steps.Udf():
+            return StepResult(python.add_column(source, step, folder))
+        case steps.Python():
+            return StepResult(python.transformed(source, step, folder))
+    return StepResult(OF_ROWS[type(step)](source, step))
 
 
-def _changed(source: DataFrame, step: Map | Mask | Route | Udf | Python, folder: Path) -> DataFrame:
-    match step:
-        case Map():
-            return rows.change(source, step)
-        case Mask():
-            return rows.mask(source, step)
-        case Route():
-            return rows.route(source, step)
-        case Udf():
-            return python.add_column(source, step, folder)
-        case Python():
-            return python.transformed(source, step, folder)
-
-
-def _join(step: Join, views: Mapping[str, DataFrame], bound: Bound) -> DataFrame:
+def _join(step: steps.Join, views: Mapping[str, DataFrame], bound: Bound) -> DataFrame:
     left, right = views[step.source], views[step.right]
     if step.left_time is not None:
         left = bound.drop_ahead(left, step.left_time)
@@ -109,7 +86,7 @@ def _join(step: Join, views: Mapping[str, DataFrame], bound: Bound) -> DataFrame
 
 
 def _sql(
-    spark: SparkSession, step: Sql, views: Mapping[str, DataFrame], folder: Path, bound: Bound
+    spark: SparkSession, step: steps.Sql, views: Mapping[str, DataFrame], folder: Path, bound: Bound
 ) -> DataFrame:
     text = step.query
     if text is None:

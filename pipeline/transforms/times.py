@@ -21,8 +21,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from odradek.pipeline.spec.epoch import Epoch
 from odradek.pipeline.spec.field_types import duration_ms
+from odradek.pipeline.spec.row_schema import Epoch
 from odradek.pipeline.transforms.columns import column
 
 AHEAD: Final = "ahead"

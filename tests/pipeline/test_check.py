@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from odradek.pipeline.check.analysis import analyse
 from odradek.pipeline.check.spark_settings import check_settings
+from odradek.pipeline.check.steps import analyse
 from odradek.pipeline.cli import BAD_FILE, main
 from odradek.pipeline.spec.load import load, parse
 from tests.support.tool_cache import PROJECT

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from docs.generate import pipelines
 from odradek.pipeline.cases.report import assert_cases
-from odradek.pipeline.check.analysis import analyse
+from odradek.pipeline.check.steps import analyse
 from odradek.pipeline.jobs import run
 from odradek.pipeline.spec.document import Outside
 from odradek.pipeline.spec.load import PARTS, load

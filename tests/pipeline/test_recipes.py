@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from odradek.pipeline.check.analysis import analyse
+from odradek.pipeline.check.steps import analyse
 from odradek.pipeline.cli import build_parser
 from odradek.pipeline.report.metrics import PREFIX, ProgressCollector
 from odradek.pipeline.report.progress import Progress

@@ -16,7 +16,7 @@ from odradek.pipeline.spec.mirror import PARTS as MIRROR_PARTS
 from odradek.pipeline.spec.mirror import Mirror
 from odradek.pipeline.spec.model import PipelineSpec
 from odradek.pipeline.spec.reference import json_schema, mirror_tables, pipeline_tables
-from odradek.pipeline.spec.restart import Restart
+from odradek.pipeline.spec.sinks import Restart
 from tests.pipeline.mirroring import file
 from tests.pipeline.pipeline_files import GOOD, faults
 from tests.support.tool_cache import PROJECT

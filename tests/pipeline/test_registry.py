@@ -30,9 +30,9 @@ from odradek.pipeline.registry.client import RegistryClient
 from odradek.pipeline.registry.references import avro_text
 from odradek.pipeline.report.failures import PartFailed
 from odradek.pipeline.spec.document import Outside, read_document
+from odradek.pipeline.spec.ends import Registry
 from odradek.pipeline.spec.load import load, parse
 from odradek.pipeline.spec.problems import SpecError
-from odradek.pipeline.spec.registries import Registry
 from tests.pipeline.topics import avro
 from tests.support.broker_process import BrokerProcess
 from tests.support.schema_registry import SchemaRegistry, schema_registry

@@ -18,7 +18,7 @@ from odradek.pipeline.jobs.restarts import RestartTimes
 from odradek.pipeline.report.failures import PartFailed
 from odradek.pipeline.spec.load import parse
 from odradek.pipeline.spec.problems import SpecError
-from odradek.pipeline.spec.restart import Restart
+from odradek.pipeline.spec.sinks import Restart
 
 FILE = """\
 [pipeline]
