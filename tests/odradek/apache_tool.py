@@ -8,8 +8,7 @@ import threading
 from pathlib import Path
 from typing import Self
 
-from tests.support import maven
-from tests.support.apache import JUDGE_VERSION, ToolResult, java_command
+from tests.support.apache import JUDGE_VERSION, ToolResult, program_command
 
 RESPONSE_TIMEOUT_S = 90.0
 
@@ -22,8 +21,7 @@ class ApacheProgram:
     ) -> None:
         logging = folder / f"log4j-{program.stem}.properties"
         logging.write_text(log4j)
-        libraries = maven.broker_libraries(version)
-        command = java_command(libraries, str(program), [], heap=heap)
+        command = program_command(program, heap=heap, version=version)
         command.insert(1, f"-Dlog4j.configuration=file:{logging}")
         self._errors = folder / f"{program.stem}.log"
         with open(self._errors, "wb") as errors:

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from odradek.tools.errors import error_text
-from tests.support import maven
-from tests.support.apache import JUDGE_VERSION, java_command
+from tests.support.apache import program_command
 
 PROGRAM = Path(__file__).parent / "java" / "ErrorTexts.java"
 TIMEOUT_S = 120.0
@@ -17,8 +16,7 @@ TIMEOUT_S = 120.0
 
 @pytest.mark.judge
 def test_every_error_code_of_kafka_has_its_text() -> None:
-    libraries = maven.broker_libraries(JUDGE_VERSION)
-    command = java_command(libraries, str(PROGRAM), [], heap="128m")
+    command = program_command(PROGRAM, heap="128m")
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
     rows = [line.split("\t") for line in done.stdout.splitlines()]
     assert len(rows) == 128

@@ -14,8 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from odradek.tools.which_partition import PARTITIONERS, murmur2
 from tests.odradek.console_tools import our_tool_here
-from tests.support import maven
-from tests.support.apache import JUDGE_VERSION
+from tests.support.apache import program_command
 from tests.support.broker_process import odradek_broker
 
 with warnings.catch_warnings():
@@ -27,15 +26,7 @@ pytestmark = pytest.mark.client
 PARTITIONS = 13
 KEYS = [b"order-1", "schlüssel".encode(), bytes(8), b"\xff\xfe\xfd"]
 KEYS += [random.Random(7).randbytes(length) for length in range(1, 60)]
-JAVA = """
-int n = %d;
-for (String text : "%s".split(",")) {
-    byte[] key = java.util.HexFormat.of().parseHex(text);
-    System.out.println("partition " + org.apache.kafka.clients.producer.internals
-        .BuiltInPartitioner.partitionForKey(key, n));
-}
-/exit
-"""
+JAVA = Path(__file__).parent / "java" / "Partitions.java"
 
 
 @pytest.fixture(scope="module")
@@ -81,21 +72,17 @@ def test_partitions_are_those_that_kafka_python_takes() -> None:
 
 
 @pytest.mark.judge
-def test_partitions_are_those_that_java_takes(tmp_path: Path) -> None:
+def test_partitions_are_those_that_java_takes() -> None:
     ((_, expected),) = rows("java")
-    script = tmp_path / "partitions.jsh"
-    script.write_text(JAVA % (PARTITIONS, ",".join(key.hex() for key in KEYS)))
-    libraries = maven.broker_libraries(JUDGE_VERSION)
-    path = ":".join(str(jar) for jar in libraries.glob("*.jar"))
     done = subprocess.run(
-        ["jshell", "--class-path", path, str(script)],
+        program_command(JAVA, heap="64m"),
+        input=" ".join([str(PARTITIONS), *(key.hex() for key in KEYS)]),
         capture_output=True,
         text=True,
         timeout=120,
         check=True,
     )
-    lines = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("partition ")]
-    assert [int(line) for line in lines] == expected
+    assert [int(line) for line in done.stdout.split()] == expected
 
 
 def test_command_prints_all_rows_or_the_number_of_one_client() -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support import class_archives, maven
+from tests.support import class_archives, maven, programs
 from tests.support.class_archives import SMALL
 from tests.support.ports import free_port
 from tests.support.processes import LoggedProcess
@@ -92,6 +92,16 @@ def java_command(
         main,
         *arguments,
     ]
+
+
+def program_command(source: Path, *, heap: str, version: str = JUDGE_VERSION) -> list[str]:
+    """The command line of a program of one file beside the classes of a broker; compiled once."""
+    libraries = maven.broker_libraries(version)
+    classes = programs.java_classes(f"{source.stem}-{version}", [source], libraries)
+    command = java_command(libraries, source.stem, [], heap=heap)
+    # An archive of classes is taken if the class path begins as that of the JVM that wrote it.
+    command[command.index("-cp") + 1] += f":{classes}"
+    return command
 
 
 def broker_command(

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyspark
 from confluent_kafka import Producer
 
-from tests.support import apache, archived_pipeline, maven, newest_pyspark, tool_cache
+from tests.support import apache, archived_pipeline, maven, newest_pyspark, programs, tool_cache
 from tests.support.apache_kraft import KRAFT_VERSION, apache_kraft_node
 from tests.support.broker_process import odradek_broker
 from tests.support.class_archives import (
@@ -26,6 +27,16 @@ from tests.support.class_archives import (
 from tests.support.zookeeper import JARS, ZooKeeperServer, zookeeper
 
 FLUSH_TIMEOUT_S = 60.0
+ARCHIVED_CLIENTS = ("2.8.2", "3.9.2", "4.3.0")
+"""Releases of Java clients that are members of groups, and are started many times."""
+NO_DELAY = {"group.initial.rebalance.delay.ms": "0"}
+CLIENT_COMMANDS = (
+    ("create t 1\n", "done"),
+    ("produce t none all true 1\n0 1 - - -\n", "done"),
+    ("group t g range - 6000\n", "committed"),
+    ("leave\n", "done"),
+)
+"""Commands of tests/clients/README.md, each with a word of the response that is waited for."""
 
 
 def main() -> None:
@@ -33,12 +44,14 @@ def main() -> None:
     _make_spark()
     _make_newest_spark()
     _make(ZOOKEEPER, JARS, _zookeeper)
+    for version in ARCHIVED_CLIENTS:
+        _make_client(version)
     for version, run in ((apache.JUDGE_VERSION, _broker), (KRAFT_VERSION, _kraft_node)):
         libraries = maven.broker_libraries(version)
         _make(libraries.parent.name, [str(libraries)], run)
 
 
-def _make(name: str, parts: list[str] | tuple[str, ...], run: Callable[[Path, Path], None]) -> None:
+def _make(name: str, parts: Sequence[str | Path], run: Callable[[Path, Path], None]) -> None:
     release = tool_cache.run_tool(["java", "-version"], folder=tool_cache.PROJECT)
 
     def make(folder: Path) -> None:
@@ -92,6 +105,32 @@ def _zookeeper(archive: Path, scratch: Path) -> None:
     server = ZooKeeperServer(scratch / "zookeeper", sharing=writing(archive))
     server.start()
     server.stop()
+
+
+def _make_client(version: str) -> None:
+    def run(archive: Path, scratch: Path) -> None:
+        command = programs.java_program(version, writing(archive))
+        with odradek_broker(scratch / "broker", overrides=NO_DELAY) as broker:
+            _client(command, broker.address)
+
+    *_, class_path, _ = programs.java_program(version, ())
+    _make(f"java-client-{version}", [Path(class_path.partition(":")[0])], run)
+
+
+def _client(command: list[str], address: str) -> None:
+    """A client that writes a record, reads it as a member of a group, and ends by itself."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [*command, "--bootstrap", address], stdin=pipe, stdout=pipe, text=True
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        for lines, end in CLIENT_COMMANDS:
+            child.stdin.write(lines)
+            child.stdin.flush()
+            while end not in (line := child.stdout.readline()):
+                assert line, f"{command} ended before {end}"
+                assert '"error"' not in line, line
 
 
 def _broker(archive: Path, scratch: Path) -> None:

