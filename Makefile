@@ -41,6 +41,10 @@ WITH_CLIENTS := $(addprefix tests/,attack clients golden)
 PACKAGES_AND_PAGES := $(addprefix tests/,docs examples packaging plugin web_console)
 # Groups of all client libraries; `test-clients` runs the others.
 GROUPS := $(wildcard tests/clients/test_group*.py tests/clients/test_consumer_protocol.py)
+# Ways to start brokers, and whole brokers saved and restored; `test-tools` runs the other commands.
+STARTS := $(addprefix tests/odradek/,backup canary container testing) \
+	$(wildcard $(addprefix tests/odradek/test_,clock.py cluster.py connected*.py control.py demo*.py faults.py \
+	handles.py releases.py snapshot.py start*.py testing.py))
 WITH_CLUSTERS := $(addprefix tests/,chaos cluster)
 BELOW_BROKER := $(addprefix tests/,controller protocol runtime storage)
 PARTS_OF_BROKER := $(addprefix tests/broker/,group handlers replication server transaction)
@@ -51,7 +55,7 @@ JOBS := $(wildcard $(addprefix tests/pipeline/test_,demo*.py end*.py exactly_onc
 QUICK := tests/controller tests/protocol tests/storage tests/broker/group tests/broker/handlers
 PACKAGES := broker controller odradek protocol runtime storage
 
-.PHONY: run cluster secure quick quick-pythons test test-pipelines test-steps test-jobs test-clusters test-tools test-clients test-groups test-broker test-security test-broker-parts test-parts test-sim test-mixed test-pages test-recordings test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-acls campaign-clients campaign-fuzz campaign-logins campaign-scripts campaign-cuts campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline test-connectors demo-pipeline plugin-runs measure-start tools system-packages clean
+.PHONY: run cluster secure quick quick-pythons test test-pipelines test-steps test-jobs test-clusters test-starts test-tools test-clients test-groups test-broker test-security test-broker-parts test-parts test-sim test-mixed test-pages test-recordings test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-acls campaign-clients campaign-fuzz campaign-logins campaign-packages campaign-scripts campaign-cuts campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline test-connectors demo-pipeline plugin-runs measure-start tools system-packages clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/python -I -m odradek start $(CONFIG) $(AT_PORT) $(ARGS)
@@ -84,8 +88,8 @@ quick-pythons:
 # last ones need the processors only: they fill them when fewer rows are left.
 test: tools
 	@$(MAKE) --no-print-directory -k -j5 --output-sync=target \
-		test-clusters test-tools test-security test-broker test-steps test-broker-parts test-jobs \
-		test-groups test-pipelines test-clients test-pages test-parts lint test-sim
+		test-clusters test-security test-broker test-steps test-broker-parts test-starts test-jobs \
+		test-tools test-pipelines test-groups test-clients test-pages test-parts lint test-sim
 
 test-pipelines:
 	$(BIN)/python -m pytest -q -m "not slow" tests/pipeline $(addprefix --ignore=,$(JOBS) $(STEPS))
@@ -103,9 +107,12 @@ test-clusters:
 test-pages:
 	$(BIN)/python -m pytest -q -m "not slow" $(PACKAGES_AND_PAGES)
 
+test-starts:
+	$(BIN)/python -m pytest -q -m "not slow" $(STARTS)
+
 # The tools, which have clusters of their own.
 test-tools:
-	$(BIN)/python -m pytest -q -m "not slow" tests/odradek
+	$(BIN)/python -m pytest -q -m "not slow" tests/odradek $(addprefix --ignore=,$(STARTS))
 
 test-clients:
 	$(BIN)/python -m pytest -q -m "not slow" $(WITH_CLIENTS) $(addprefix --ignore=,$(GROUPS))
@@ -130,9 +137,9 @@ test-parts:
 test-sim:
 	$(BIN)/python -m pytest -q -m "not slow" tests/sim
 
-# Apache's tools with Apache's brokers print what is recorded.
+# Apache's brokers beside ours: tools of both print what is recorded, and directories are seen alike.
 test-recordings: tools
-	$(BIN)/python -m pytest -q -m slow tests/odradek
+	$(BIN)/python -m pytest -q -m slow tests/odradek tests/golden
 
 # Brokers of Apache Kafka and ours in one cluster, and the way from one to the other.
 test-mixed: tools
@@ -179,9 +186,14 @@ campaign-cuts: $(VENV)/.dev
 campaign-acls: $(VENV)/.dev
 	ODRADEK_ACL_SETS=100000 $(BIN)/python -m pytest -q tests/security/test_acl_cache.py
 
-# Each client library reads what each other one has written, in each codec; `make test` takes one codec of a pair.
+# Each client library reads what each other one has written, in each codec, and each release of the Java client is
+# in each kind of group; `make test` takes one codec of a pair, and not every release.
 campaign-clients: tools
 	$(BIN)/python -m pytest -q -m slow tests/clients
+
+# Examples on JUnit and on Spark, and each way in which Python finds an installed package.
+campaign-packages: tools
+	$(BIN)/python -m pytest -q -m slow $(PACKAGES_AND_PAGES)
 
 # Each client library logs in in each way, right and wrong, to our broker and to Apache Kafka's, and a cluster
 # with a broker of Apache Kafka migrates to SASL_SSL; `make test` does a part.

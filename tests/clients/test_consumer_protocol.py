@@ -39,8 +39,6 @@ SETTINGS = {
 }
 LIBRARIES = ("java-4.3.0", "java-3.9.2", "confluent-kafka", "franz-go")
 
-each_library = pytest.mark.parametrize("library", LIBRARIES)
-
 
 @pytest.fixture(scope="module")
 def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
@@ -77,7 +75,13 @@ def have_all(members: list[Member]) -> bool:
     return owners(members, PARTITIONS) == [1] * PARTITIONS
 
 
-@each_library
+@pytest.mark.parametrize(
+    "library",
+    [
+        pytest.param(library, marks=[pytest.mark.slow] if library == "java-3.9.2" else [])
+        for library in LIBRARIES
+    ],
+)
 def test_every_record_is_read_once_when_members_join_leave_and_are_killed(
     team: Crew, filling: Filling, library: str
 ) -> None:

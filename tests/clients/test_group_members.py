@@ -1,8 +1,12 @@
-"""Members of a group with each library: they share, take over, are paused, leave and return."""
+"""Members of a group with each library: they share, take over, are paused, leave and return.
+
+`make campaign-clients` has the other releases of the Java client.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable
 
 import pytest
 
@@ -25,7 +29,19 @@ PARTITIONS = 6
 LONG_SESSION_MS = 30_000
 """Members send a heartbeat in every eighth of it, and learn then that another one has joined."""
 
-each_library = pytest.mark.parametrize("library", GROUP_LIBRARIES)
+
+def with_each(libraries: Iterable[str], *, campaign: Collection[str]) -> pytest.MarkDecorator:
+    """A test for each library; for some of them in the campaign only."""
+    return pytest.mark.parametrize(
+        "library",
+        [
+            pytest.param(library, marks=[pytest.mark.slow] if library in campaign else [])
+            for library in libraries
+        ],
+    )
+
+
+each_library = with_each(GROUP_LIBRARIES, campaign={"java-2.8.2"})
 
 
 @pytest.fixture
@@ -102,8 +118,8 @@ def test_partitions_of_killed_and_paused_members_move_after_the_session_timeout(
     assert check_generations(member.now for member in members)
 
 
-@pytest.mark.parametrize(
-    "library", [name for name, can in GROUP_LIBRARIES.items() if can.is_cooperative]
+@with_each(
+    (name for name, can in GROUP_LIBRARIES.items() if can.is_cooperative), campaign={"java-2.8.2"}
 )
 def test_cooperative_rebalance_revokes_moved_partitions_only(
     crew: Crew, filling: Filling, library: str
@@ -135,7 +151,10 @@ def test_eager_rebalance_revokes_and_assigns_all_partitions(
     assert check_generations([first.now, second.now])
 
 
-@pytest.mark.parametrize("library", [name for name, can in GROUP_LIBRARIES.items() if can.static])
+@with_each(
+    (name for name, can in GROUP_LIBRARIES.items() if can.static),
+    campaign={"java-2.8.2", "java-4.3.0"},
+)
 def test_returning_static_member_keeps_partitions_and_is_fenced_by_a_second_one(
     crew: Crew, filling: Filling, library: str
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -13,14 +12,12 @@ from odradek.broker.topics import partition_for
 from odradek.protocol.errors import ErrorCode
 from tests.clients.filling import RECORDS, Filling, commit
 from tests.clients.members import Crew
-from tests.odradek.console_tools import ApacheTools
-from tests.support.apache import CONSOLE_CONSUMER_TOOL, DUMP_LOG_TOOL, ToolHangs, run_tool
+from tests.odradek.console_tools import CONSUMER, ApacheTools
 from tests.support.broker_process import BrokerProcess
 from tests.support.wire import Wire
 
 GroupsTool = Callable[..., str]
 
-GROUPS_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 OFFSETS_PARTITIONS = 5
 PARTITIONS = 4
 
@@ -39,7 +36,7 @@ def groups_tool(broker: BrokerProcess, apache_tools: Callable[[str], ApacheTools
 
     def run(*arguments: str) -> str:
         words = ["--bootstrap-server", broker.address, *arguments]
-        done = apache_tools("3.9.2").run(GROUPS_TOOL, words)
+        done = apache_tools("3.9.2")("consumer-groups", words)
         assert done.exit_code == 0, done.output + done.errors
         return done.output + done.errors
 
@@ -48,27 +45,22 @@ def groups_tool(broker: BrokerProcess, apache_tools: Callable[[str], ApacheTools
 
 @pytest.mark.parametrize("version", ["3.9.2", "4.3.0"])
 def test_java_consumer_continues_at_its_committed_offset(
-    broker: BrokerProcess, groups_tool: GroupsTool, filled: Filling, tmp_path: Path, version: str
+    broker: BrokerProcess,
+    apache_tools: Callable[[str], ApacheTools],
+    filled: Filling,
+    version: str,
 ) -> None:
     group = f"{filled.topic}-{version}"
 
     def consume(count: int) -> list[int]:
-        try:
-            done = run_tool(
-                CONSOLE_CONSUMER_TOOL,
-                [
-                    *("--bootstrap-server", broker.address, "--topic", filled.topic),
-                    *("--group", group, "--from-beginning"),
-                    *("--max-messages", str(count), "--timeout-ms", "120000"),
-                ],
-                folder=tmp_path,
-                version=version,
-            )
-        except ToolHangs as hangs:
-            for what in (["--state"], ["--members", "--verbose"], ["--offsets"]):
-                hangs.add_note(groups_tool("--describe", "--group", group, *what))
-            hangs.add_note(broker.process.tail())
-            raise
+        done = apache_tools(version)(
+            CONSUMER,
+            [
+                *("--bootstrap-server", broker.address, "--topic", filled.topic),
+                *("--group", group, "--from-beginning"),
+                *("--max-messages", str(count), "--timeout-ms", "60000"),
+            ],
+        )
         assert done.exit_code == 0, done.errors
         return [int(line) for line in done.output.split()]
 
@@ -131,13 +123,16 @@ def test_kafka_consumer_groups_resets_offsets_and_deletes_groups(
 
 
 def test_kafka_dump_log_reads_the_records_of_the_coordinator(
-    broker: BrokerProcess, crowd: Crew, filled: Filling, tmp_path: Path
+    broker: BrokerProcess,
+    apache_tools: Callable[[str], ApacheTools],
+    crowd: Crew,
+    filled: Filling,
 ) -> None:
     (member,) = filled.gather(crowd, ["confluent-kafka"])
     filled.wait_until_committed(crowd, [member])
     index = partition_for(filled.group, OFFSETS_PARTITIONS)
     segment = broker.data / f"__consumer_offsets-{index}" / "00000000000000000000.log"
-    done = run_tool(DUMP_LOG_TOOL, ["--offsets-decoder", "--files", str(segment)], folder=tmp_path)
+    done = apache_tools("3.9.2")("dump-log", ["--offsets-decoder", "--files", str(segment)])
     assert done.exit_code == 0, done.errors
     assert f'"group":"{filled.group}","topic":"{filled.topic}","partition":3' in done.output
     assert f'"offset":{RECORDS},"leaderEpoch":' in done.output

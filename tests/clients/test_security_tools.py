@@ -29,7 +29,9 @@ ACLS_TOOL = "kafka.admin.AclCommand"
 TOKENS_TOOL = "org.apache.kafka.tools.DelegationTokenCommand"
 RESULT_TIMEOUT_S = 30
 
-each_version = pytest.mark.parametrize("version", ["3.9.2", "4.3.0"])
+each_version = pytest.mark.parametrize(
+    "version", ["3.9.2", pytest.param("4.3.0", marks=pytest.mark.slow)]
+)
 
 
 @each_version

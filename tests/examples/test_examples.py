@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.odradek.console_tools import our_tool
 from tests.support import tool_cache
 from tests.support.broker_process import BrokerProcess, odradek_broker
 from tests.support.built_examples import EXAMPLES, built
@@ -20,6 +21,7 @@ from tests.support.programs import go_compiler
 
 README = (EXAMPLES / "README.md").read_text()
 PIPELINES = (tool_cache.PROJECT / "docs" / "pipelines" / "index.md").read_text()
+PIPELINE = EXAMPLES / "pipeline" / "greetings.toml"
 JUNIT_LAUNCHER = "org.junit.platform:junit-platform-console-standalone:1.11.4"
 GREETINGS = "0 hello\n1 from\n2 Odradek\n"
 RUN_TIMEOUT_S = 500.0
@@ -99,6 +101,7 @@ def passed_with_odradek(command: Sequence[str], folder: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_junit_test_starts_its_broker_and_passes() -> None:
     """As `mvn test`, by JUnit's own launcher: Maven takes several times the time of the test."""
     assert "`mvn test`" in README
@@ -128,17 +131,26 @@ def test_node_test_starts_its_broker_and_passes() -> None:
     passed_with_odradek(as_written("node", "--test"), folder)
 
 
+def test_pipeline_is_valid_and_its_page_shows_it() -> None:
+    words = "odradek pipeline run examples/pipeline/greetings.toml --mode available_now"
+    assert f"`{words}`" in README
+    text = PIPELINE.read_text()
+    assert f"```toml\n{text[text.index('[pipeline]') :]}```" in PIPELINES
+    checked = our_tool("pipeline", ["check", str(PIPELINE)])
+    assert checked.exit_code == 0, checked.errors
+
+
+@pytest.mark.slow
 def test_pipeline_writes_the_words_in_capital_letters(
     broker: BrokerProcess, tmp_path: Path
 ) -> None:
-    words = "odradek pipeline run examples/pipeline/greetings.toml --mode available_now"
-    assert f"`{words}`" in README
     program = [sys.executable, "examples/python/confluent_greetings.py", broker.address]
     printed_by(program, tool_cache.PROJECT)
-    text = (EXAMPLES / "pipeline" / "greetings.toml").read_text()
     file = tmp_path / "greetings.toml"
     file.write_text(
-        text.replace("127.0.0.1:9092", broker.address).replace('"data/', f'"{tmp_path}/')
+        PIPELINE.read_text()
+        .replace("127.0.0.1:9092", broker.address)
+        .replace('"data/', f'"{tmp_path}/')
     )
     job = PipelineJob(file, log=tmp_path / "job.log", arguments=["--mode", "available_now"])
     try:
@@ -152,4 +164,3 @@ def test_pipeline_writes_the_words_in_capital_letters(
     ]
     shown = re.findall(r"^```json\n(.*?)^```$", PIPELINES, re.M | re.S)[0].splitlines()
     assert [json.loads(line) for line in shown] == lines[:3]
-    assert f"```toml\n{text[text.index('[pipeline]') :]}```" in PIPELINES

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from tests.odradek.console_tools import ApacheTools
 from tests.scripts.chapters.batches import batch, produce_request
 from tests.scripts.differences import compare
 from tests.scripts.log_directory import read_contents, write_records
 from tests.scripts.normal import Masks
 from tests.scripts.talk import Talk
-from tests.support.apache import DUMP_LOG_TOOL, apache_kafka, run_tool
+from tests.support.apache import apache_kafka
 from tests.support.broker_process import BrokerProcess, odradek_broker
 from tests.support.moved_directory import seed_zookeeper, znodes
 from tests.support.zookeeper import zookeeper
@@ -63,11 +64,18 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
         yield Written(broker.data, contents)
 
 
-def dump(written: Written, folder: Path, suffix: str, *arguments: str) -> str:
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheTools]:
+    """Apache Kafka's tools in one JVM."""
+    with ApacheTools(tmp_path_factory.mktemp("tools")) as tools:
+        yield tools
+
+
+def dump(written: Written, tools: ApacheTools, suffix: str, *arguments: str) -> str:
     """What DumpLogSegments says of all files of a kind."""
     files = sorted(str(path) for path in written.data.glob(f"*/*{suffix}"))
     assert files, f"there is no {suffix} file"
-    done = run_tool(DUMP_LOG_TOOL, ["--files", ",".join(files), *arguments], folder=folder)
+    done = tools("dump-log", ["--files", ",".join(files), *arguments])
     assert done.exit_code == 0, done.errors
     output = done.output + done.errors
     assert not COMPLAINTS.search(output), output
@@ -76,10 +84,10 @@ def dump(written: Written, folder: Path, suffix: str, *arguments: str) -> str:
 
 @pytest.mark.parametrize("state", ["stopped", "killed"])
 def test_dump_log_segments_reads_every_file_without_a_warning(
-    state: str, request: pytest.FixtureRequest, tmp_path: Path
+    state: str, request: pytest.FixtureRequest, tools: ApacheTools
 ) -> None:
     written: Written = request.getfixturevalue(state)
-    output = dump(written, tmp_path, ".log", "--deep-iteration", "--print-data-log")
+    output = dump(written, tools, ".log", "--deep-iteration", "--print-data-log")
     stored = sum(
         len(batch["records"])
         for partition in written.contents.values()
@@ -87,13 +95,13 @@ def test_dump_log_segments_reads_every_file_without_a_warning(
     )
     assert len(re.findall(r"^\| offset: ", output, re.MULTILINE)) >= stored
     if state == "stopped":
-        dump(written, tmp_path, ".index", "--index-sanity-check")
-        dump(written, tmp_path, ".index", "--verify-index-only")
-        dump(written, tmp_path, ".timeindex", "--verify-index-only")
-        dump(written, tmp_path, ".snapshot")
+        dump(written, tools, ".index", "--index-sanity-check")
+        dump(written, tools, ".index", "--verify-index-only")
+        dump(written, tools, ".timeindex", "--verify-index-only")
+        dump(written, tools, ".snapshot")
 
 
-@pytest.mark.parametrize("state", ["stopped", "killed"])
+@pytest.mark.parametrize("state", ["stopped", pytest.param("killed", marks=pytest.mark.slow)])
 def test_apache_kafka_opens_our_directory_and_serves_the_same(
     state: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

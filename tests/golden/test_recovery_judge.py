@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass, field
+from fcntl import LOCK_EX, lockf
 from pathlib import Path
 from zlib import crc32
 
@@ -31,6 +32,19 @@ def refused_start(folder: Path, data: Path) -> str:
     return str(failure.value)
 
 
+def test_directory_is_refused_while_another_process_has_the_lock_that_java_takes(
+    tmp_path: Path,
+) -> None:
+    """Java locks a file by fcntl, as `lockf` does."""
+    data = tmp_path / "data"
+    data.mkdir()
+    with open(data / ".lock", "w") as file:
+        lockf(file, LOCK_EX)
+        assert f"{data} is in use by another broker process" in refused_start(tmp_path, data)
+    assert [path.name for path in data.iterdir()] == [".lock"]
+
+
+@pytest.mark.slow
 def test_directory_in_use_by_one_broker_is_refused_by_the_other(tmp_path: Path) -> None:
     ours = BrokerProcess(tmp_path / "ours")
     with zookeeper(tmp_path / "zookeeper") as coordinator:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,28 +65,6 @@ def transaction_indexes(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_both_brokers_see_the_same_transactions_in_one_directory(tmp_path: Path) -> None:
-    history = TransactionHistory()
-    with zookeeper(tmp_path / "zookeeper") as coordinator:
-        settings = {**SETTINGS, "log.dirs": str(tmp_path / "data")}
-        with apache_kafka(
-            tmp_path, zookeeper_address=f"{coordinator}/one", overrides=settings
-        ) as apache:
-            written = begin(history, apache.address)
-        ours = {**settings, "zookeeper.connect": f"{coordinator}/one"}
-        with odradek_broker(tmp_path / "ours", overrides=ours) as broker:
-            talk = Talk(broker.address)
-            assert shown(talk) == written
-            written = go_on(history, broker.address)
-            assert broker.stop() == 0  # its session ends, too
-        with apache_kafka(
-            tmp_path, zookeeper_address=f"{coordinator}/one", overrides=settings
-        ) as apache:
-            talk = Talk(apache.address)
-            assert shown(talk) == written
-            end(apache.address)
-
-
 @dataclass(frozen=True, slots=True)
 class Written:
     """A directory that Apache Kafka has written, and the ZooKeeper that knows its topics."""
@@ -94,6 +73,8 @@ class Written:
     zookeeper: str
     seen: dict[str, Any]
     indexes: dict[str, bytes]
+    history: TransactionHistory
+    """What was sent."""
 
     def settings(self, data: Path) -> dict[str, str]:
         """The settings of a broker that runs on a copy of the directory."""
@@ -110,7 +91,24 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
             history = TransactionHistory()
             begin(history, apache.address)
             contents = go_on(history, apache.address)
-        yield Written(folder / "data", address, contents, transaction_indexes(folder / "data"))
+        indexes = transaction_indexes(folder / "data")
+        yield Written(folder / "data", address, contents, indexes, history)
+
+
+def test_both_brokers_see_the_same_transactions_in_one_directory(
+    tmp_path: Path, written: Written
+) -> None:
+    shutil.copytree(written.data, tmp_path / "apaches")
+    settings = written.settings(tmp_path / "apaches")
+    with odradek_broker(tmp_path / "ours", overrides=settings) as broker:
+        assert shown(Talk(broker.address)) == written.seen
+        seen_by_ours = go_on(deepcopy(written.history), broker.address)
+        assert broker.stop() == 0  # its session ends, too
+    with apache_kafka(
+        tmp_path / "apache", zookeeper_address=written.zookeeper, overrides=settings
+    ) as apache:
+        assert shown(Talk(apache.address)) == seen_by_ours
+        end(apache.address)
 
 
 def test_both_brokers_write_the_same_indexes_of_aborted_transactions(
@@ -179,6 +177,7 @@ def drop_last_entry(path: Path) -> None:
 DAMAGES = (delete, empty, drop_last_entry)
 
 
+@pytest.mark.slow
 def test_neither_broker_misses_entries_of_a_transaction_index_alone(
     tmp_path: Path, written: Written
 ) -> None:

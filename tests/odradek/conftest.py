@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.odradek.console_tools import ApacheTools
-from tests.odradek.topics_tools import LOG4J_SILENT
+from tests.odradek.consumer_groups_conversation import LOG4J
 
 
 @pytest.fixture(scope="session")
@@ -19,6 +19,6 @@ def apache_tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheToo
 
 @pytest.fixture(scope="session")
 def silent_apache_tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheTools]:
-    """Apache's tools, which log nothing."""
-    with ApacheTools(tmp_path_factory.mktemp("tools"), log4j=LOG4J_SILENT) as tools:
+    """Apache's tools, which log nothing but the warnings of the tool for groups."""
+    with ApacheTools(tmp_path_factory.mktemp("tools"), log4j=LOG4J) as tools:
         yield tools

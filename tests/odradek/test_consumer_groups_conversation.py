@@ -7,46 +7,43 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.odradek.comparison import comparable
+from tests.odradek.console_tools import ApacheTools
 from tests.odradek.consumer_groups_conversation import (
     NO_DELAY,
     RECORDED,
-    apache_tool,
     command_lines,
     our_tool,
     play,
 )
 from tests.odradek.consumer_groups_conversation_scene import scene
-from tests.odradek.topics_tools import Tool
 from tests.support.apache import apache_node
 from tests.support.broker_process import odradek_broker
 
-Apache = tuple[str, Path]
+Served = tuple[str, Path]
 
 
-def test_our_tool_with_our_broker_prints_the_recorded_lines(tmp_path: Path) -> None:
-    with odradek_broker(tmp_path, overrides=NO_DELAY) as broker, scene(broker.address, tmp_path):
-        output = play(our_tool, broker.address, command_lines(), tmp_path)
-    assert comparable(output) == comparable(RECORDED.read_text())
-
-
-@pytest.fixture(scope="module")
-def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apache]:
-    """The address of Apache's broker with the scene, and the folder of its files."""
-    folder = tmp_path_factory.mktemp("apache")
-    with apache_node(folder) as broker, scene(broker.address, folder):
+@pytest.fixture(
+    scope="module",
+    params=["odradek", pytest.param("apache", marks=pytest.mark.slow)],
+)
+def served(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Served]:
+    """The address of a broker with the scene, ours or Apache's, and the folder of its files."""
+    folder = tmp_path_factory.mktemp(request.param)
+    running = (
+        odradek_broker(folder, overrides=NO_DELAY)
+        if request.param == "odradek"
+        else apache_node(folder)
+    )
+    with running as broker, scene(broker.address, folder):
         yield broker.address, folder
-
-
-@pytest.fixture(scope="module")
-def tool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tool]:
-    """Apache's tool."""
-    with apache_tool(tmp_path_factory.mktemp("tool")) as tool:
-        yield tool
 
 
 def exported(text: str) -> list[str]:
@@ -56,10 +53,11 @@ def exported(text: str) -> list[str]:
 
 @pytest.mark.judge
 @pytest.mark.timeout(900)
-def test_both_tools_with_apache_kafka_read_and_write_equal_files_and_print_the_same(
-    apache: Apache, tool: Tool
+def test_both_tools_read_and_write_equal_files_and_print_the_recorded_lines(
+    served: Served, silent_apache_tools: ApacheTools
 ) -> None:
-    address, folder = apache
+    address, folder = served
+    tool = partial(silent_apache_tools, "consumer-groups")
     groups = "--group many-partitions --group latter --group group-with-a-name-of-some-length"
     export = f"--reset-offsets {groups} --all-topics --dry-run --export"
     current = [f"{export} --to-current"]

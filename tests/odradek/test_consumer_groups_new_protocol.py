@@ -1,10 +1,14 @@
-"""Both consumer group tools with Apache Kafka 4.3.0, which has groups of the new protocol."""
+"""Both consumer group tools with groups of the new protocol.
+
+They are on our broker; `make test-recordings` has them on Apache Kafka 4.3.0 as well.
+"""
 
 from __future__ import annotations
 
 import re
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,9 +19,11 @@ from odradek.protocol.messages.consumer_group_heartbeat import (
     TopicPartitions,
 )
 from tests.odradek.comparison import comparable
-from tests.odradek.consumer_groups_conversation import apache_tool, our_tool, play
+from tests.odradek.console_tools import ApacheTools
+from tests.odradek.consumer_groups_conversation import NO_DELAY, our_tool, play
 from tests.odradek.consumer_groups_conversation_scene import scene
 from tests.support.apache_kraft import apache_kraft_node
+from tests.support.broker_process import odradek_broker
 from tests.support.pauses import pause
 from tests.support.wire import Wire
 
@@ -94,11 +100,22 @@ class Consumer:
         raise AssertionError("no partitions are assigned")
 
 
-@pytest.fixture(scope="module")
-def kraft_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """A broker with the scene, a stable group, and a group that waits for its member."""
-    folder = tmp_path_factory.mktemp("kraft")
-    with apache_kraft_node(folder) as broker, scene(broker.address, folder):
+@pytest.fixture(
+    scope="module",
+    params=["odradek", pytest.param("apache", marks=pytest.mark.slow)],
+)
+def served(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, Path]]:
+    """A broker, ours or Apache's, with the scene, a stable group, and a group that waits for its
+    member."""
+    folder = tmp_path_factory.mktemp(request.param)
+    running = (
+        odradek_broker(folder, overrides=NO_DELAY)
+        if request.param == "odradek"
+        else apache_kraft_node(folder)
+    )
+    with running as broker, scene(broker.address, folder):
         Consumer(broker.address, "modern", FIRST, "an-instance").settle()
         Consumer(broker.address, "changing", FIRST).settle()
         Consumer(broker.address, "changing", SECOND).heartbeat([])
@@ -106,12 +123,12 @@ def kraft_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str
 
 
 def test_both_tools_print_the_same_for_groups_of_the_new_protocol(
-    kraft_broker: tuple[str, Path], tmp_path: Path
+    served: tuple[str, Path], silent_apache_tools: ApacheTools
 ) -> None:
-    address, folder = kraft_broker
+    address, folder = served
     ours = play(our_tool, address, LINES, folder)
-    with apache_tool(tmp_path) as tool:
-        assert comparable(ours) == comparable(play(tool, address, LINES, folder))
+    tool = partial(silent_apache_tools, "consumer-groups")
+    assert comparable(ours) == comparable(play(tool, address, LINES, folder))
     assert re.search("modern +Consumer +Stable", ours)
     assert re.search("changing +Consumer +(Assigning|Reconciling)", ours)
     assert re.search("modern .* an-instance .*3 +\\(0,1,2\\)", ours)

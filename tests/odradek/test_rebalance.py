@@ -42,7 +42,7 @@ SETTINGS = {
 @pytest.fixture(
     scope="module",
     name="brokers",
-    params=["odradek", pytest.param("apache", marks=pytest.mark.judge)],
+    params=["odradek", pytest.param("apache", marks=[pytest.mark.judge, pytest.mark.slow])],
 )
 def running_brokers(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

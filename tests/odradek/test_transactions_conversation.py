@@ -38,6 +38,7 @@ def test_apaches_tool_with_our_broker_prints_the_recorded_lines(
 
 
 @pytest.mark.judge
+@pytest.mark.slow
 def test_our_tool_with_apache_kafka_prints_the_recorded_lines(tmp_path: Path) -> None:
     with apache_node(tmp_path, overrides=SETTINGS) as broker:
         make_scene(broker.address)

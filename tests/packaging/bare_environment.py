@@ -17,6 +17,8 @@ from packaging.requirements import Requirement
 
 INSTALL_TIMEOUT_S: Final = 120.0
 PIP: Final = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+INSTALL: Final = ("install", "--quiet", "--no-index", "--no-deps", "--no-compile")
+"""A program compiles what it imports, which is less than all modules, and once for all of them."""
 
 
 def run_pip(environment: Path, *words: str) -> None:
@@ -31,7 +33,7 @@ def run_pip(environment: Path, *words: str) -> None:
 def make_environment(folder: Path, wheel: Path) -> Path:
     """Install `wheel` without extras into a new environment; returns its folder."""
     venv.create(folder, with_pip=False, symlinks=True)
-    run_pip(folder, "install", "--quiet", "--no-index", "--no-deps", str(wheel))
+    run_pip(folder, *INSTALL, str(wheel))
     link_required(site_packages_of(folder))
     run_pip(folder, "check")
     return folder

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.packaging.bare_environment import (
+    INSTALL,
     PIP,
     link_required,
     make_environment,
@@ -66,8 +67,7 @@ class Start(NamedTuple):
 
 def install(wheel: Path, folder: Path) -> Path:
     """The wheel and what it requires in a folder, as with `pip install --target`."""
-    words = ["install", "--quiet", "--no-index", "--no-deps", "--target", str(folder), str(wheel)]
-    subprocess.run([*PIP, *words], check=True)
+    subprocess.run([*PIP, *INSTALL, "--target", str(folder), str(wheel)], check=True)
     link_required(folder, extra="tools")
     with open(folder / "odradek" / "__init__.py", "a") as file:
         file.write(REPORT)
@@ -129,15 +129,15 @@ def start_with(how: str, copies: Copies, bare: str, beside: str, folder: Path) -
 @pytest.mark.parametrize(
     "how",
     [
-        "PYTHONPATH",
-        "PYTHONPATH, relative",
-        "two on PYTHONPATH",
+        pytest.param("PYTHONPATH", marks=pytest.mark.slow),
+        pytest.param("PYTHONPATH, relative", marks=pytest.mark.slow),
+        pytest.param("two on PYTHONPATH", marks=pytest.mark.slow),
         "PYTHONPATH, and a venv",
         "packages of the user",
-        "isolated, and sys.path",
-        "isolated, sys.path, and a venv",
+        pytest.param("isolated, and sys.path", marks=pytest.mark.slow),
+        pytest.param("isolated, sys.path, and a venv", marks=pytest.mark.slow),
         "another is put before it later",
-        "another in the working directory",
+        pytest.param("another in the working directory", marks=pytest.mark.slow),
     ],
 )
 def test_broker_of_a_test_and_its_worker_are_of_the_package_that_was_imported(

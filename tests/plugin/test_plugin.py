@@ -10,9 +10,11 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import create_autospec
 
 import pytest
 
+from odradek.pytest_plugin import pytest_configure
 from tests.plugin.project_run import PASSED, copy_project, left_by_brokers, run_pytest
 
 PLUGIN_ALONE = """
@@ -28,11 +30,12 @@ def write_test(folder: Path, text: str) -> None:
     (folder / "test_it.py").write_text(text)
 
 
-def test_sample_project_passes_with_four_workers_and_three_client_libraries(
-    tmp_path: Path,
+@pytest.mark.parametrize("workers", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_sample_project_passes_with_workers_and_three_client_libraries(
+    workers: int, tmp_path: Path
 ) -> None:
     copy_project(tmp_path)
-    done = run_pytest(tmp_path, "-q", "-n", "4", "--kafka-leaks=fail")
+    done = run_pytest(tmp_path, "-q", "-n", str(workers), "--kafka-leaks=fail")
     assert done.returncode == 0, done.stdout
     assert PASSED in done.stdout
     assert not left_by_brokers(tmp_path)
@@ -163,7 +166,10 @@ def pytest_unconfigure():
 
 @pytest.mark.parametrize(
     ("choice", "summary"),
-    [("warn", "1 failed, 6 passed, 3 warnings"), ("fail", "1 failed, 6 passed, 3 errors")],
+    [
+        pytest.param("warn", "1 failed, 6 passed, 3 warnings", marks=pytest.mark.slow),
+        ("fail", "1 failed, 6 passed, 3 errors"),
+    ],
 )
 def test_leaks_are_reported_once_as_the_option_says(
     tmp_path: Path, choice: str, summary: str
@@ -201,13 +207,18 @@ def test_timeout_of_records_is_an_option_of_the_ini_file(tmp_path: Path) -> None
     assert len(re.findall(r"^E .*has 0 of 1 records after 0.25 s", done.stdout, re.M)) == 3
 
 
-@pytest.mark.parametrize("value", ["soon", "0", "-1", "nan", "inf"])
-def test_timeout_that_is_not_a_positive_number_stops_the_run(tmp_path: Path, value: str) -> None:
-    done = run_pytest(tmp_path, "-q", "-o", f"kafka_timeout_s={value}")
+def test_timeout_that_is_not_a_positive_number_stops_the_run(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, "-q", "-o", "kafka_timeout_s=-1")
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert (
-        f"ERROR: kafka_timeout_s = {value}: a number of seconds above 0 is allowed" in done.stderr
-    )
+    assert "ERROR: kafka_timeout_s = -1: a number of seconds above 0 is allowed" in done.stderr
+
+
+@pytest.mark.parametrize("value", ["soon", "0", "nan", "inf"])
+def test_number_that_is_not_positive_or_not_finite_is_refused(value: str) -> None:
+    config = create_autospec(pytest.Config, instance=True)
+    config.getini.return_value = value
+    with pytest.raises(pytest.UsageError, match="a number of seconds above 0 is allowed"):
+        pytest_configure(config)
 
 
 SECURED = """

@@ -231,6 +231,7 @@ def test_port_in_use_is_one_line_and_nothing_is_written(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.judge
 def test_volume_of_apache_kafka_with_kraft_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     with apache_kraft_node(tmp_path / "apache", version="3.9.2") as apache:
         AdminClient({"bootstrap.servers": apache.address}).create_topics([NewTopic("t", 1, 1)])
@@ -250,6 +251,8 @@ def test_volume_of_apache_kafka_with_kraft_is_refused_and_left_as_it_is(tmp_path
     assert contents(apache.data) == before
 
 
+@pytest.mark.judge
+@pytest.mark.slow
 def test_volume_of_apache_kafka_with_zookeeper_is_taken_over(tmp_path: Path) -> None:
     with zookeeper(tmp_path / "zookeeper") as address:
         with apache_kafka(tmp_path / "apache", zookeeper_address=address) as apache:
