@@ -173,7 +173,7 @@ chaos: tools
 	@tests/support/chaos_packages.sh
 	$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(CHAOS)
 
-# New seeds of the simulator (tests/sim) for MINUTES; appends to tests/sim/ledger.jsonl.
+# The seeds of the simulator (tests/sim) that have failed, then new ones for MINUTES; appends to tests/sim/ledger.jsonl.
 campaign-sim: $(VENV)/.dev
 	$(BIN)/python -m tests.sim.campaign $(MINUTES)
 

@@ -14,7 +14,7 @@ import signal
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -84,8 +84,7 @@ def prepare() -> None:
         run_seed(seed)
 
 
-def _run(task: tuple[int, int, str | None]) -> Total:
-    first, count, bug = task
+def _run(seeds: Sequence[int], bug: str | None) -> Total:
     gc.disable()
     logging.raiseExceptions = False
     total = Total()
@@ -93,7 +92,7 @@ def _run(task: tuple[int, int, str | None]) -> Total:
     with pytest.MonkeyPatch.context() as patch:
         if bug is not None:
             (BUGS | TRANSACTION_BUGS | GROUP_BUGS)[bug](patch)
-        for seed in range(first, first + count):
+        for seed in seeds:
             plan = make_plan(seed)
             if bug in TRANSACTION_BUGS and not plan.transactional_clients:
                 continue
@@ -111,8 +110,8 @@ def _run(task: tuple[int, int, str | None]) -> Total:
     return total
 
 
-def _start(task: tuple[int, int, str | None]) -> tuple[int, int]:
-    """Fork a process for a task; returns its id and the descriptor from which its total is read."""
+def _start(seeds: Sequence[int], bug: str | None) -> tuple[int, int]:
+    """Fork a process for seeds; returns its id and the descriptor from which its total is read."""
     readable, writable = os.pipe()
     process_id = os.fork()
     if process_id:
@@ -121,7 +120,7 @@ def _start(task: tuple[int, int, str | None]) -> tuple[int, int]:
     status = 1
     try:
         with open(writable, "wb") as result:
-            pickle.dump(_run(task), result)
+            pickle.dump(_run(seeds, bug), result)
         status = 0
     except BaseException:  # noqa: BLE001 - nothing of it may go on in the fork
         traceback.print_exc()
@@ -139,25 +138,24 @@ def _finish(process_id: int, readable: int) -> Total:
 
 
 def run_seeds(
-    first: int, count: int, *, bug: str | None = None, processes: int = 1
+    seeds: Sequence[int], *, bug: str | None = None, processes: int = 1
 ) -> Iterator[Total]:
-    """Run so many seeds, with a bug if one is named: then each process ends with the first failure.
+    """Run seeds, with a bug if one is named: then each process ends with the first failure.
 
     No process waits for another one; those that run when the caller stops are killed.
 
     returns  one total for each process, in the order of the seeds
     """
     prepare()
-    starts = iter(range(first, first + count, SEEDS_OF_A_PROCESS))
+    starts = iter(range(0, len(seeds), SEEDS_OF_A_PROCESS))
     running: dict[int, tuple[int, int]] = {}
-    """Where a total is read -> first seed, process id."""
+    """Where a total is read -> position of the first seed, process id."""
     finished: dict[int, Total] = {}
-    expected = first
+    expected = 0
     try:
-        while expected < first + count:
+        while expected < len(seeds):
             for start in islice(starts, processes - len(running)):
-                seeds = min(SEEDS_OF_A_PROCESS, first + count - start)
-                process_id, readable = _start((start, seeds, bug))
+                process_id, readable = _start(seeds[start : start + SEEDS_OF_A_PROCESS], bug)
                 running[readable] = start, process_id
             for readable in select(list(running), [], [])[0]:
                 start, process_id = running.pop(readable)
@@ -174,7 +172,7 @@ def run_seeds(
 
 def seeds_until_found(bug: str, seeds: int) -> tuple[int, str] | None:
     """How many seeds it takes to find a bug, and what it breaks; None when it is not found."""
-    for total in run_seeds(0, seeds, bug=bug):
+    for total in run_seeds(range(seeds), bug=bug):
         for seed, failure in total.failed.items():
             return seed + 1, failure
     return None

@@ -7,7 +7,6 @@ import random
 import secrets
 import time
 from collections.abc import Iterator
-from itertools import chain
 from typing import Final
 
 import pytest
@@ -22,9 +21,12 @@ from tests.sim.planted_transactions import TRANSACTION_BUGS
 from tests.sim.seeds import Total, run_seeds, seeds_until_found
 from tests.sim.simulation import report, run_plan, run_seed, shortest
 
-SEEDS: Final = 150
-SEEDS_OF_RARE_EFFECTS: Final = (339, 2)
-"""The first, and how many: a member that left, and "cleaning without its checkpoint"."""
+SEEDS: Final = 40
+SEEDS_OF_RARE_EFFECTS: Final = (61, 74, 77, 86, 87, 92, 100, 104, 339, 340)
+"""An effect that the first seeds do not have, or in one of them only; where a change of the product
+takes it from a seed, another one has it."""
+LONG_SEEDS: Final = (1_003_487, 1_026_067, 1_062_107, 2_021_608, 2_022_578)
+"""Histories that found faults of the broker; `make campaign-sim` runs all of those."""
 PROCESSES: Final = 2
 EFFECTS: Final = (
     "abort",
@@ -70,18 +72,7 @@ EFFECTS: Final = (
     "two failovers",
     "unseen bounce",
 )
-PLANTED_AT_ONCE: Final = 3
-SEEDS_THAT_FAILED: Final = (
-    1001596, 1001789, 1002340, 1002720, 1002865, 1002919, 1003181, 1003476, 1003487, 1003863,
-    1004946, 1005678,
-    1006921, 1006924, 1007031, 1007052, 1007459, 1008082, 1008170, 1008288, 1009194, 1011735,
-    1008004, 1012746, 1013289, 1013806, 1014176,
-    1018261, 1021111, 1026067, 1030005, 1035753, 1043564, 1043685, 1057515, 1062107,
-    1070448,
-    2015522, 2015547, 2021608, 2022578,
-)  # fmt: skip
-"""Campaigns found faults of the broker or of the simulator by them."""
-
+PLANTED_AT_ONCE: Final = 2
 # Coroutines of processes that have ended are collected unfinished.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
@@ -98,9 +89,9 @@ def _collected() -> Iterator[None]:
 
 @pytest.mark.timeout(1800)
 def test_seeds_break_no_promise_and_every_fault_has_an_effect() -> None:
-    """About 30 s of processor time; `make campaign-sim` runs other seeds by the hour."""
     whole = Total()
-    for total in chain(run_seeds(0, SEEDS, processes=PROCESSES), run_seeds(*SEEDS_OF_RARE_EFFECTS)):
+    seeds = (*range(SEEDS), *SEEDS_OF_RARE_EFFECTS, *LONG_SEEDS)
+    for total in run_seeds(seeds, processes=PROCESSES):
         whole.add(total)
         for seed in total.failed:
             plan = make_plan(seed)
@@ -109,12 +100,6 @@ def test_seeds_break_no_promise_and_every_fault_has_an_effect() -> None:
     print(whole, dict(whole.counts))
     assert whole.acknowledged > 10 * whole.seeds, "the histories make progress"
     assert not [name for name in EFFECTS if not whole.counts[name]]
-
-
-@pytest.mark.parametrize("seed", SEEDS_THAT_FAILED)
-def test_seed_that_failed_breaks_no_promise(seed: int) -> None:
-    result = run_seed(seed)
-    assert result.failure is None, result.failure
 
 
 @pytest.mark.parametrize("seed", [3, LONG_FROM])
@@ -131,7 +116,7 @@ def test_clock_of_the_product_is_the_machines_again_after_a_simulation() -> None
 
 @pytest.mark.timeout(1800)
 def test_planted_bugs_are_found() -> None:
-    """Three of them and one of transactions or groups, others in each run."""
+    """Two of them and one of transactions or groups, others in each run."""
     drawn_by = secrets.randbelow(1 << 32)
     chosen = random.Random(drawn_by).sample(sorted(BUGS), PLANTED_AT_ONCE)
     of_coordinators = sorted({*TRANSACTION_BUGS, *GROUP_BUGS})
