@@ -23,11 +23,16 @@ from odradek.storage.files.names import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX,
 from odradek.tools import options as command_line
 from odradek.tools.dump_log.index_files import (
     IndexOptions,
-    TimeIndexFindings,
     dump_offset_index,
     dump_time_index,
 )
-from odradek.tools.dump_log.log_file import CHECKPOINT, LogOptions, RecordDecoder, dump_log
+from odradek.tools.dump_log.log_file import (
+    CHECKPOINT,
+    DumpFindings,
+    LogOptions,
+    RecordDecoder,
+    dump_log,
+)
 from odradek.tools.dump_log.state_files import dump_producer_snapshot, dump_transaction_index
 from odradek.tools.dump_log.stored_batch import DumpError
 from odradek.tools.options import INT32_MAX, Options, read_flags
@@ -107,17 +112,16 @@ def _dump_files(
     index_options: IndexOptions,
     make_decoder: Callable[[], RecordDecoder] | None,
 ) -> None:
-    differing: dict[str, list[tuple[int, int]]] = {}
-    gaps: dict[str, list[tuple[int, int]]] = {}
-    findings = TimeIndexFindings()
+    findings = DumpFindings()
     for name in names:
         print(f"Dumping {name}")
-        path, suffix = os.path.abspath(name), os.path.splitext(name)[1]
+        findings.begin(os.path.abspath(name))
+        suffix = os.path.splitext(name)[1]
         if suffix in (LOG, CHECKPOINT):
             decode = None if make_decoder is None else make_decoder()
-            gaps[path] = dump_log(name, log_options._replace(decode=decode))
+            dump_log(name, log_options._replace(decode=decode), findings)
         elif suffix == OFFSET_INDEX:
-            differing[path] = dump_offset_index(name, index_options)
+            dump_offset_index(name, index_options, findings)
         elif suffix == TIME_INDEX:
             dump_time_index(name, index_options, findings)
         elif suffix == SNAPSHOT:
@@ -126,26 +130,5 @@ def _dump_files(
             dump_transaction_index(name)
         else:
             print(f"Ignoring unknown file {name}", file=sys.stderr)
-    _report(differing, findings, gaps)
-
-
-def _report(
-    differing: dict[str, list[tuple[int, int]]],
-    findings: TimeIndexFindings,
-    gaps: dict[str, list[tuple[int, int]]],
-) -> None:
-    """Print what does not fit, on stderr; the last ones first, as Kafka does."""
-    lines = []
-    for path, pairs in differing.items():
-        if pairs:
-            lines.append(f"Mismatches in :{path}")
-        lines += [
-            f"  Index offset: {indexed}, log offset: {logged}" for indexed, logged in pairs[::-1]
-        ]
-    lines += findings.lines()
-    for path, pairs in gaps.items():
-        if pairs:
-            lines.append(f"Non-consecutive offsets in {path}")
-        lines += [f"  {first} is followed by {second}" for first, second in pairs[::-1]]
-    for line in lines:
+    for line in findings.lines():
         print(line, file=sys.stderr)

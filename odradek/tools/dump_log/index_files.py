@@ -5,6 +5,7 @@ Source: Kafka 3.9's DumpLogSegments, OffsetIndex and TimeIndex.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,14 @@ from typing import Final, NamedTuple
 from odradek.bounded_files import open_file, read_file
 from odradek.protocol.records.batch import NO_TIMESTAMP
 from odradek.storage.files.names import LOG, OFFSET_INDEX
-from odradek.tools.dump_log.log_file import base_offset
+from odradek.tools.dump_log.log_file import (
+    MISMATCH,
+    MISSING_OFFSET,
+    OUT_OF_ORDER,
+    WRONG_TIMESTAMP,
+    DumpFindings,
+    base_offset,
+)
 from odradek.tools.dump_log.stored_batch import DumpError, StoredBatch, iterate_stored_batches
 from odradek.tools.options import INT32_MAX
 
@@ -35,33 +43,6 @@ class IndexOptions(NamedTuple):
     is_sanity_check: bool
     verifies_only: bool
     message_bytes_max: int
-
-
-class TimeIndexFindings:
-    """What does not fit in time indexes, by file and in the order in which it is printed."""
-
-    def __init__(self) -> None:
-        self.wrong_timestamps: dict[str, list[tuple[int, int]]] = {}
-        """(in the index, in the log)."""
-        self.out_of_order: dict[str, list[tuple[int, int]]] = {}
-        """(timestamp, that of the entry before)."""
-        self.missing_offsets: dict[str, list[tuple[int, int]]] = {}
-        """(in the index, in the log or -1)."""
-
-    def lines(self) -> Iterator[str]:
-        """What is printed of them."""
-        for path, pairs in self.wrong_timestamps.items():
-            yield f"Found timestamp mismatch in :{path}"
-            for indexed, logged in pairs:
-                yield f"  Index timestamp: {indexed}, log timestamp: {logged}"
-        for path, pairs in self.out_of_order.items():
-            yield f"Found out of order timestamp in :{path}"
-            for indexed, former in pairs:
-                yield f"  Index timestamp: {indexed}, Previously indexed timestamp: {former}"
-        for pairs in self.missing_offsets.values():
-            yield "The following indexed offsets are not found in the log."
-            for indexed, logged in pairs:
-                yield f"Indexed offset: {indexed}, found log offset: {logged}"
 
 
 class _Log:
@@ -97,24 +78,23 @@ def _log_of(path: Path) -> Iterator[_Log]:
         yield _Log(file.fileno(), log, file.seek(0, 2))
 
 
-def dump_offset_index(name: str, options: IndexOptions) -> list[tuple[int, int]]:
-    """Print the file; returns (offset in the index, offset in the log) where they differ.
+def dump_offset_index(name: str, options: IndexOptions, findings: DumpFindings) -> None:
+    """Print the file, and note where its offsets and those of the log differ.
 
     raises  DumpError, OSError
     """
     path = Path(name)
     base = base_offset(path)
-    differing: list[tuple[int, int]] = []
     with _log_of(path) as log:
         data = read_file(path, INT32_MAX)
         entries = _OffsetEntries(data, base)
         if not len(entries):
             print(f"{name} is empty.")
-            return differing
+            return
         if options.is_sanity_check:
             _check_offset_index(path, data, entries, base)
             print(f"{name} passed sanity check.")
-            return differing
+            return
         for number in range(len(entries)):
             offset, position = entries[number]
             # A file that was extended in advance ends in zeros.
@@ -124,13 +104,13 @@ def dump_offset_index(name: str, options: IndexOptions) -> list[tuple[int, int]]
             if batch is None:
                 raise DumpError("No batch is stored there")
             if batch.last_offset != offset:
-                differing.append((offset, batch.last_offset))
+                line = f"  Index offset: {offset}, log offset: {batch.last_offset}"
+                findings.note(MISMATCH, os.path.abspath(name), line)
             if not options.verifies_only:
                 print(f"offset: {offset} position: {position}")
-    return differing
 
 
-def dump_time_index(name: str, options: IndexOptions, findings: TimeIndexFindings) -> None:
+def dump_time_index(name: str, options: IndexOptions, findings: DumpFindings) -> None:
     """Print the file and note what does not fit.
 
     raises  DumpError, OSError
@@ -155,20 +135,18 @@ def dump_time_index(name: str, options: IndexOptions, findings: TimeIndexFinding
             batch = next((each for each in batches if each.last_offset >= offset), None)
             if batch is None or batch.last_offset != offset:
                 logged = -1 if batch is None else batch.last_offset
-                findings.missing_offsets.setdefault(str(path.absolute()), []).append(
-                    (offset, logged)
-                )
+                line = f"Indexed offset: {offset}, found log offset: {logged}"
+                findings.note(MISSING_OFFSET, str(path.absolute()), line)
             else:
                 times = [stored.record.timestamp_ms for stored in batch.records()]
                 largest_ms = max(times, default=NO_TIMESTAMP)
                 if largest_ms != timestamp_ms:
-                    findings.wrong_timestamps.setdefault(str(path.absolute()), []).append(
-                        (timestamp_ms, largest_ms)
-                    )
+                    line = f"  Index timestamp: {timestamp_ms}, log timestamp: {largest_ms}"
+                    findings.note(WRONG_TIMESTAMP, str(path.absolute()), line)
                 if former_ms >= timestamp_ms:
-                    findings.out_of_order.setdefault(str(path.absolute()), []).append(
-                        (timestamp_ms, former_ms)
-                    )
+                    line = f"  Index timestamp: {timestamp_ms}, "
+                    line += f"Previously indexed timestamp: {former_ms}"
+                    findings.note(OUT_OF_ORDER, str(path.absolute()), line)
             if not options.verifies_only:
                 print(f"timestamp: {timestamp_ms} offset: {offset}")
             former_ms = timestamp_ms

@@ -5,8 +5,9 @@ Source: Kafka 3.9's DumpLogSegments.
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple
@@ -26,6 +27,15 @@ from odradek.tools.options import INT32_MAX
 CHECKPOINT: Final = ".checkpoint"
 BOOTSTRAP: Final = "bootstrap.checkpoint"
 INDENT: Final = "| "
+MISMATCH: Final = "Mismatches in :{}"
+WRONG_TIMESTAMP: Final = "Found timestamp mismatch in :{}"
+OUT_OF_ORDER: Final = "Found out of order timestamp in :{}"
+MISSING_OFFSET: Final = "The following indexed offsets are not found in the log."
+GAP: Final = "Non-consecutive offsets in {}"
+FINDINGS: Final = (MISMATCH, WRONG_TIMESTAMP, OUT_OF_ORDER, MISSING_OFFSET, GAP)
+"""The line above the findings of a kind in a file; the kinds are printed in this order."""
+LATEST_FIRST: Final = (MISMATCH, GAP)
+"""Kinds that Kafka prints from the last finding on, those of a file's last dump only."""
 CONTROL_TYPES: Final = (
     "ABORT",
     "COMMIT",
@@ -60,14 +70,37 @@ class LogOptions(NamedTuple):
     bytes_max: int
 
 
-def dump_log(name: str, options: LogOptions) -> list[tuple[int, int]]:
-    """Print the file; returns the offsets of neighbours that do not follow one another.
+class DumpFindings:
+    """What does not fit in the files that are dumped."""
+
+    def __init__(self) -> None:
+        self._lines: dict[tuple[str, str], list[str]] = {}
+
+    def begin(self, path: str) -> None:
+        """A file is dumped, which may have been before."""
+        for kind in LATEST_FIRST:
+            self._lines.pop((kind, path), None)
+
+    def note(self, kind: str, path: str, line: str) -> None:
+        """kind  one of FINDINGS"""
+        self._lines.setdefault((kind, path), []).append(line)
+
+    def lines(self) -> Iterator[str]:
+        """What is printed of them."""
+        for kind in FINDINGS:
+            for (noted, path), lines in self._lines.items():
+                if noted == kind:
+                    yield kind.format(path)
+                    yield from reversed(lines) if kind in LATEST_FIRST else lines
+
+
+def dump_log(name: str, options: LogOptions, findings: DumpFindings) -> None:
+    """Print the file, and note the offsets of neighbours that do not follow one another.
 
     raises  DumpError, OSError
     """
     path = Path(name)
     print(_title(path))
-    gaps: list[tuple[int, int]] = []
     with open_file(path) as file:
         size = file.seek(0, 2)
         end = min(size, options.bytes_max)
@@ -78,12 +111,13 @@ def dump_log(name: str, options: LogOptions) -> list[tuple[int, int]]:
             for stored in batch.records() if options.is_deep else ():
                 offset = stored.record.offset
                 if last_offset not in (-1, offset - 1):
-                    gaps.append((last_offset, offset))
+                    findings.note(
+                        GAP, os.path.abspath(name), f"  {last_offset} is followed by {offset}"
+                    )
                 last_offset = offset
                 _print_record(batch, stored, options)
         if end > position and options.bytes_max == INT32_MAX:
             print(f"Found {end - position} invalid bytes at the end of {path.name}")
-    return gaps
 
 
 def base_offset(path: Path) -> int:
