@@ -16,10 +16,8 @@ from typing import Final
 
 from odradek.demo.claims import DemoError, Measured, claims_of, print_claims
 from odradek.demo.network import Network
-from odradek.demo.producers import TimedProducer
 from odradek.demo.read_back import read_all
-from odradek.demo.replica_offsets import DemoCluster
-from odradek.demo.scene import Scene
+from odradek.demo.scene import DemoCluster, Scene, TimedProducer
 from odradek.tools.client import ClientError
 from odradek.tools.cluster.command import (
     HOST,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from odradek.broker.settings.broker_settings import BrokerSettings
     from odradek.start.ephemeral import DataFolder
     from odradek.start.ephemeral_security import EphemeralSecurity
-    from odradek.testing.node.control.clock import AdvancedClock
+    from odradek.testing.node.control.advanced_wheel import AdvancedClock
     from odradek.testing.node.control.listener import ControlListener
 
 LOG_LEVELS: Final = {"DEBUG": "DEBUG", "INFO": "INFO", "WARN": "WARNING", "ERROR": "ERROR"}
@@ -401,7 +401,7 @@ def _controlled(
     """
     from odradek.broker.node.start_error import StartError
     from odradek.runtime.clock import SystemClock
-    from odradek.testing.node.control.clock import AdvancedClock
+    from odradek.testing.node.control.advanced_wheel import AdvancedClock
     from odradek.testing.node.control.composition import controlled_node
     from odradek.testing.node.control.listener import ControlListener
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from odradek.testing.node.control.clock import AdvancedClock
+from odradek.testing.node.control.advanced_wheel import AdvancedClock
 from odradek.testing.node.control.listener import ControlListener, Server
 from odradek.testing.node.control.node import ControlledNode
 

@@ -10,8 +10,7 @@ from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.runtime.clock import Clock
 from odradek.runtime.timers import TimingWheel
 from odradek.runtime.wheel_driver import WheelDriver
-from odradek.testing.node.control.advanced_wheel import AdvancedWheel
-from odradek.testing.node.control.clock import AdvancedClock, PeerClock
+from odradek.testing.node.control.advanced_wheel import AdvancedClock, AdvancedWheel, PeerClock
 from odradek.testing.node.control.listener import ControlListener, Server
 from odradek.testing.node.node import InstrumentedNode, InstrumentedPlatform
 

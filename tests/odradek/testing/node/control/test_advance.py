@@ -15,8 +15,7 @@ from odradek.runtime.metrics import BrokerMetrics
 from odradek.runtime.testing.virtual_clock import VirtualClock
 from odradek.runtime.timers import TimingWheel
 from odradek.testing.node.control.advance import EXACT_CALLS, PERIODS, Advance
-from odradek.testing.node.control.advanced_wheel import AdvancedWheel, timer_name
-from odradek.testing.node.control.clock import AdvancedClock
+from odradek.testing.node.control.advanced_wheel import AdvancedClock, AdvancedWheel, timer_name
 
 DAY_MS = 24 * 3_600_000
 WAITS = st.lists(st.integers(0, 3_000), max_size=4)
