@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from odradek.bounded_parsing import parse_json
-from odradek.tools.console.errors import log
+from odradek.tools.console.errors import ConsoleError, exception_of, log
 from odradek.tools.console.library import build
 from odradek.tools.console.properties import check_properties, for_library, unknown_properties
 
+POLL_S: Final = 0.1
+RECORDS_AT_ONCE: Final = 500
+"""Kafka: max.poll.records."""
+PERMANENT: Final = ("TOPIC_EXCEPTION", "_AUTO_OFFSET_RESET")
+"""Errors of a consumer that no retry mends, besides fatal ones."""
 STATISTICS_MS: Final = 500
 STATISTICS_WAIT_S: Final = 5.0
 STATISTICS_BYTES_MAX: Final = 64 << 20
@@ -29,6 +34,25 @@ def open_client(kind: str, properties: Mapping[str, str], extra: Mapping[str, An
         if name not in extra:
             log("WARN", f"The configuration '{name}' is unknown and has no effect", kind)
     return client
+
+
+def receive(consumer: Any, is_permanent: Callable[[str], bool]) -> list[Any]:
+    """The messages that are there after POLL_S at most; transient errors are logged.
+
+    is_permanent  whether no retry mends an error, by its name in librdkafka
+    raises        ConsoleError for such an error, and for a fatal one
+    """
+    first = consumer.poll(POLL_S)
+    messages = []
+    for message in () if first is None else (first, *consumer.consume(RECORDS_AT_ONCE - 1, 0)):
+        error = message.error()
+        if error is None:
+            messages.append(message)
+        elif error.fatal() or is_permanent(error.name()):
+            raise ConsoleError(*exception_of(error))
+        else:
+            log("WARN", error.str(), "librdkafka")
+    return messages
 
 
 class LastStatistics:

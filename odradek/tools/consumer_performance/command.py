@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from odradek.tools import options as command_line
-from odradek.tools.console.errors import ConsoleError, exception_of, log, print_exception
+from odradek.tools.console.errors import ConsoleError, print_exception
 from odradek.tools.console.properties import CONSUMER, load_properties
 from odradek.tools.consumer_performance.date_format import DateFormat
-from odradek.tools.library_client import LastStatistics, open_client
+from odradek.tools.library_client import PERMANENT, LastStatistics, open_client, receive
 from odradek.tools.options import INT32_MAX, INT64_MAX, Options, OptionsError, read_flags
 from odradek.tools.run_command import run_command
 
@@ -28,15 +28,11 @@ SOCKET_BYTES: Final = 2 << 20
 DATE_FORMAT: Final = "yyyy-MM-dd HH:mm:ss:SSS"
 
 FLAGS: Final = (*command_line.HELP_FLAGS, *read_flags("consumer-perf-test"))
-POLL_S: Final = 0.1
-RECORDS_AT_ONCE: Final = 500
-"""Kafka: max.poll.records.  More are counted than --messages, up to as many."""
 MEGABYTE: Final = 1024 * 1024
 COLUMNS: Final = (
     "data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, "
     "rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
 )
-_PERMANENT: Final = ("TOPIC_EXCEPTION", "_AUTO_OFFSET_RESET")
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
@@ -234,7 +230,7 @@ class Counter:
         return ConsumptionRow(self._start_ms, end_ms, size, count, self._join_ms, size, count)
 
     def read(self, record_count: int, timeout_ms: int, interval_ms: int) -> Any:
-        """Read at least `record_count` records; yields a row for each interval.
+        """Read at least `record_count` records, up to a poll more; yields a row for each interval.
 
         timeout_ms  end when no record arrives for so long
         raises      ConsoleError for an error that no retry mends
@@ -243,7 +239,7 @@ class Counter:
         counted, size = 0, 0
         at_ms = last_ms
         while self.record_count < record_count and at_ms - last_ms <= timeout_ms:
-            messages = self._receive()
+            messages = receive(self._consumer, is_permanent)
             at_ms = now_ms()
             if not messages:
                 continue
@@ -264,23 +260,7 @@ class Counter:
                 self._interval_join_ms = 0
                 report_ms, counted, size = at_ms, self.record_count, self._byte_count
 
-    def _receive(self) -> list[Any]:
-        first = self._consumer.poll(POLL_S)
-        if first is None:
-            return []
-        messages = [first, *self._consumer.consume(RECORDS_AT_ONCE - 1, 0)]
-        errors = [message.error() for message in messages if message.error() is not None]
-        for error in errors:
-            check(error)
-        return messages if not errors else [row for row in messages if row.error() is None]
 
-
-def check(error: Any) -> None:
-    """Log a transient error of the library.
-
-    raises  ConsoleError for any other
-    """
-    name = error.name()
-    if error.fatal() or name in _PERMANENT or name.endswith("AUTHORIZATION_FAILED"):
-        raise ConsoleError(*exception_of(error))
-    log("WARN", error.str(), "librdkafka")
+def is_permanent(name: str) -> bool:
+    """Whether no retry mends an error of librdkafka."""
+    return name in PERMANENT or name.endswith("AUTHORIZATION_FAILED")

@@ -19,12 +19,9 @@ from odradek.tools.arguments import add_arguments
 from odradek.tools.console.errors import ConsoleError, exception_of, log, run_uncaught
 from odradek.tools.console.properties import CONSUMER
 from odradek.tools.console.stop import Stop, stopped_by_signals
-from odradek.tools.library_client import open_client
+from odradek.tools.library_client import PERMANENT, open_client, receive
 from odradek.tools.verifiable.producer import add_servers, file_of_properties, print_event
 
-POLL_S: Final = 0.1
-RECORDS_AT_ONCE: Final = 500
-"""Kafka: max.poll.records."""
 RANGE: Final = "org.apache.kafka.clients.consumer.RangeAssignor"
 LOGGER: Final = "org.apache.kafka.tools.VerifiableConsumer"
 
@@ -114,7 +111,7 @@ class VerifiableReader:
         )
         limit = self._values.max_messages
         while not stop.exit_code and (limit < 0 or self._count < limit):
-            messages = self._receive()
+            messages = receive(self._consumer, PERMANENT.__contains__)
             if messages:
                 self._take(messages)
 
@@ -133,21 +130,6 @@ class VerifiableReader:
         if self._assigned:
             print_event("partitions_revoked", partitions=self._assigned)
             self._assigned = []
-
-    def _receive(self) -> list[Any]:
-        first = self._consumer.poll(POLL_S)
-        if first is None:
-            return []
-        records = []
-        for message in [first, *self._consumer.consume(RECORDS_AT_ONCE - 1, 0)]:
-            error = message.error()
-            if error is None:
-                records.append(message)
-            elif error.fatal() or error.name() in ("TOPIC_EXCEPTION", "_AUTO_OFFSET_RESET"):
-                raise ConsoleError(*exception_of(error))
-            else:
-                log("WARN", error.str(), "librdkafka")
-        return records
 
     def _take(self, messages: list[Any]) -> None:
         """Print records up to --max-messages, and commit their offsets."""
