@@ -17,11 +17,10 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.broker.handlers.shared.authorization import require
-from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply, top_level
 from odradek.broker.handlers.shared.transactional_ids import error_for, shard_of
 from odradek.broker.security.acl.permission import READ_GROUP, WRITE_TRANSACTIONAL_ID
 from odradek.broker.topics import OFFSETS_TOPIC, partition_for
-from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -29,6 +28,9 @@ from odradek.protocol.messages.add_offsets_to_txn import (
 from odradek.protocol.topic_partition import TopicPartition
 
 FENCED_FROM: Final = 2
+
+
+failed = top_level(AddOffsetsToTxnResponse)
 
 
 async def run(context: Context, request: AddOffsetsToTxnRequest) -> Reply:
@@ -47,10 +49,3 @@ async def run(context: Context, request: AddOffsetsToTxnRequest) -> Reply:
     )
     code = error_for(error, knows_fenced=context.version >= FENCED_FROM)
     return Reply(AddOffsetsToTxnResponse(error_code=code))
-
-
-def failed(
-    request: AddOffsetsToTxnRequest, code: ErrorCode, message: str | None
-) -> AddOffsetsToTxnResponse:
-    """A top-level error."""
-    return AddOffsetsToTxnResponse(error_code=code)

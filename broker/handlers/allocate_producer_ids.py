@@ -9,12 +9,14 @@ Source: KIP-730; Kafka's KafkaController.processAllocateProducerIds.
 from __future__ import annotations
 
 from odradek.broker.handlers.shared.cluster_action import authorize_cluster_action
-from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply, top_level
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
+
+failed = top_level(AllocateProducerIdsResponse, producer_id_start=0, producer_id_len=0)
 
 
 async def run(context: Context, request: AllocateProducerIdsRequest) -> Reply:
@@ -29,10 +31,3 @@ async def run(context: Context, request: AllocateProducerIdsRequest) -> Reply:
             error_code=ErrorCode.NONE, producer_id_start=start, producer_id_len=count
         )
     )
-
-
-def failed(
-    request: AllocateProducerIdsRequest, code: ErrorCode, message: str | None
-) -> AllocateProducerIdsResponse:
-    """The error of the request."""
-    return AllocateProducerIdsResponse(error_code=code, producer_id_start=0, producer_id_len=0)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from odradek.broker.handlers.shared.cluster_action import authorize_cluster_action
-from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply, top_level
 from odradek.broker.interbroker.wire.alter_partition import (
     TOPIC_IDS_FROM,
     AlteredPartition,
@@ -34,6 +34,8 @@ from odradek.protocol.messages.alter_partition import (
     AlterPartitionResponseTopicData,
 )
 from odradek.runtime.work import pause
+
+failed = top_level(AlterPartitionResponse)
 
 
 async def run(context: Context, request: AlterPartitionRequest) -> Reply:
@@ -77,10 +79,3 @@ def _topic(
             for partition in data.partitions
         ],
     )
-
-
-def failed(
-    request: AlterPartitionRequest, code: ErrorCode, message: str | None
-) -> AlterPartitionResponse:
-    """The error of the request."""
-    return AlterPartitionResponse(error_code=code, topics=[])

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from odradek.broker.handlers.incremental_alter_configs import stored_error
 from odradek.broker.handlers.shared.authorization import require
 from odradek.broker.handlers.shared.handler import Context, Delayed, Reply
+from odradek.broker.handlers.shared.waiting import when_stored
 from odradek.broker.security.acl.permission import ALTER_CLUSTER
 from odradek.broker.security.sasl.scram_users import MECHANISM_TYPES, ScramUsers
 from odradek.controller.znodes.dynamic_configs import USERS
@@ -128,21 +129,7 @@ def _when_stored(
             ]
         )
 
-    pending = tuple(
-        outcome
-        for outcome in outcomes.values()
-        if isinstance(outcome, Pending) and not outcome.is_done
-    )
-    if not pending:
-        return Reply(response())
-    for storing in pending:
-        storing.on_done(context.services.purgatory.notify)
-    return Delayed(
-        pending,
-        context.services.settings.request_timeout_ms,
-        lambda: response() if all(storing.is_done for storing in pending) else None,
-        response,
-    )
+    return when_stored(context, outcomes.values(), response) or Reply(response())
 
 
 def failed(

@@ -20,7 +20,7 @@ from odradek.broker.handlers.create_topics import PARTITIONS_MAX, TOO_MANY
 from odradek.broker.handlers.shared.authorization import refused_names
 from odradek.broker.handlers.shared.controller_mutations import Mutations
 from odradek.broker.handlers.shared.handler import Context, Delayed
-from odradek.broker.handlers.shared.waiting import wait_for
+from odradek.broker.handlers.shared.waiting import Checklist, wait_for
 from odradek.broker.replication.leadership import topic_key
 from odradek.broker.security.acl.permission import ALTER_TOPIC
 from odradek.controller.active.topic_admin import TopicResult
@@ -36,6 +36,7 @@ from odradek.runtime.pending import Pending, settled
 from odradek.runtime.work import pause
 
 REFUSED: Final = "The topic authorization is failed."
+DUPLICATE: Final = "Duplicate topic in request."
 STRICT_QUOTA_FROM = 3
 
 
@@ -48,7 +49,11 @@ async def run(context: Context, request: CreatePartitionsRequest) -> Delayed:
         > PARTITIONS_MAX
     ):
         raise BrokerError(ErrorCode.POLICY_VIOLATION, TOO_MANY)
-    duplicates = [_duplicate(name) for name, count in counts.items() if count > 1]
+    duplicates = [
+        TopicResult(name, ErrorCode.INVALID_REQUEST, DUPLICATE)
+        for name, count in counts.items()
+        if count > 1
+    ]
     mutations = Mutations(context, is_strict=context.version >= STRICT_QUOTA_FROM)
     outcomes: list[Pending[TopicResult]] = []
     for topic in request.topics:
@@ -60,7 +65,6 @@ async def run(context: Context, request: CreatePartitionsRequest) -> Delayed:
             await pause()
     pending = settled(outcomes)
     partition_counts = {topic.name: topic.count for topic in request.topics}
-    waiting: list[TopicResult] | None = None
 
     def is_led(result: TopicResult) -> bool:
         topic = context.services.topics.image().topics.get(result.topic)
@@ -74,21 +78,17 @@ async def run(context: Context, request: CreatePartitionsRequest) -> Delayed:
             )
         )
 
+    led = Checklist(is_led)
+
     def respond(done: Sequence[Pending[TopicResult]]) -> CreatePartitionsResponse | None:
-        nonlocal waiting
-        if waiting is None:
-            waiting = [outcome.result() for outcome in done]
-        # A topic that had leaders once is not checked again.
-        while waiting and is_led(waiting[-1]):
-            waiting.pop()
         results = [outcome.result() for outcome in done]
-        return None if waiting else _respond(results, duplicates, mutations)
+        return _respond(results + duplicates, mutations) if led.is_complete(results) else None
 
     def expire() -> CreatePartitionsResponse:
         if not pending.is_done:
             return failed(request, ErrorCode.REQUEST_TIMED_OUT, None)
         results = [outcome.result() for outcome in outcomes]
-        response = _respond(results, duplicates, mutations)
+        response = _respond(results + duplicates, mutations)
         for row, result in zip(response.results, results, strict=False):
             if not is_led(result):
                 row.error_code = ErrorCode.REQUEST_TIMED_OUT
@@ -144,11 +144,7 @@ def _increase(context: Context, topic: CreatePartitionsTopic) -> int:
     return max(0, topic.count - (0 if topic_image is None else len(topic_image.partitions)))
 
 
-def _respond(
-    results: Sequence[TopicResult],
-    duplicates: Sequence[CreatePartitionsTopicResult],
-    mutations: Mutations,
-) -> CreatePartitionsResponse:
+def _respond(results: Sequence[TopicResult], mutations: Mutations) -> CreatePartitionsResponse:
     return CreatePartitionsResponse(
         throttle_time_ms=mutations.throttle_ms(),
         results=[
@@ -156,14 +152,5 @@ def _respond(
                 name=result.topic, error_code=result.error, error_message=result.message
             )
             for result in results
-        ]
-        + list(duplicates),
-    )
-
-
-def _duplicate(name: str) -> CreatePartitionsTopicResult:
-    return CreatePartitionsTopicResult(
-        name=name,
-        error_code=ErrorCode.INVALID_REQUEST,
-        error_message="Duplicate topic in request.",
+        ],
     )

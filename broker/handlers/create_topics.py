@@ -23,7 +23,7 @@ from typing import Final
 from odradek.broker.handlers.shared.authorization import is_authorized
 from odradek.broker.handlers.shared.controller_mutations import Mutations
 from odradek.broker.handlers.shared.handler import Context, Delayed
-from odradek.broker.handlers.shared.waiting import wait_for
+from odradek.broker.handlers.shared.waiting import Checklist, wait_for
 from odradek.broker.replication.leadership import topic_key
 from odradek.broker.security.acl.permission import (
     CREATE_CLUSTER,
@@ -80,11 +80,12 @@ async def run(context: Context, request: CreateTopicsRequest) -> Delayed:
             outcomes.append(_create(context, topic, mutations, validate_only=request.validate_only))
         await pause()
     pending = settled(outcomes)
-    is_led = LeaderWatch(context)
+    led: Checklist[str] = Checklist(lambda topic: _is_led(context, topic))
 
     def respond(done: Sequence[Pending[TopicResult]]) -> Later[CreateTopicsResponse] | None:
         results = [outcome.result() for outcome in done]
-        if not request.validate_only and not is_led.all_of(results):
+        created = (result.topic for result in results if result.error is ErrorCode.NONE)
+        if not request.validate_only and not led.is_complete(created):
             return None
         return _respond(context, request, results, described, mutations, is_late=False)
 
@@ -102,26 +103,6 @@ async def run(context: Context, request: CreateTopicsRequest) -> Delayed:
         expire=expire,
         watch=tuple(topic_key(name) for name in counts),
     )
-
-
-class LeaderWatch:
-    """Whether all topics of a request have leaders.
-
-    A topic is not checked again once it had them: a notification costs one check, not one a topic.
-    """
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._waiting: list[str] | None = None
-
-    def all_of(self, results: Sequence[TopicResult]) -> bool:
-        """Whether each created topic has had leaders; each call gets the same results."""
-        if self._waiting is None:
-            self._waiting = [result.topic for result in results if result.error is ErrorCode.NONE]
-        waiting = self._waiting
-        while waiting and _is_led(self._context, waiting[-1]):
-            waiting.pop()
-        return not waiting
 
 
 def _create(
@@ -225,16 +206,9 @@ async def _describable(context: Context, names: Iterable[str]) -> Container[str]
 
 def _undescribed(made: CreatableTopicResult) -> CreatableTopicResult:
     """A created topic for a client that may not see its configs; neither its id, as in Kafka."""
-    return CreatableTopicResult(
-        name=made.name,
-        topic_id=ZERO_UUID,
-        error_code=ErrorCode.NONE,
-        error_message=None,
-        topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        num_partitions=-1,
-        replication_factor=-1,
-        configs=[],
-    )
+    undescribed = _refused(made.name, ErrorCode.NONE, None)
+    undescribed.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return undescribed
 
 
 def _made(context: Context, requested: CreatableTopic, result: TopicResult) -> CreatableTopicResult:

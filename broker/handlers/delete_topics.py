@@ -21,7 +21,7 @@ from typing import Final
 from odradek.broker.handlers.shared.authorization import is_authorized
 from odradek.broker.handlers.shared.controller_mutations import Mutations
 from odradek.broker.handlers.shared.handler import Context, Delayed
-from odradek.broker.handlers.shared.waiting import wait_for
+from odradek.broker.handlers.shared.waiting import Checklist, wait_for
 from odradek.broker.replication.leadership import topic_key
 from odradek.broker.security.acl.permission import DELETE_TOPIC, DESCRIBE_TOPIC
 from odradek.controller.active.topic_admin import TopicResult
@@ -56,7 +56,8 @@ async def run(context: Context, request: DeleteTopicsRequest) -> Delayed:
             )
             await pause()
     pending = settled(list(outcomes.values()))
-    waiting: list[str] | None = None
+    # A topic that has left once is not checked again, whatever is created later.
+    absent: Checklist[str] = Checklist(lambda topic: not _exists(context, topic))
 
     async def made(*, is_late: bool) -> DeleteTopicsResponse:
         by_name = {name: done.result() for name, done in outcomes.items()}
@@ -75,14 +76,9 @@ async def run(context: Context, request: DeleteTopicsRequest) -> Delayed:
         return DeleteTopicsResponse(throttle_time_ms=throttle_ms, responses=responses)
 
     def respond(done: Sequence[Pending[TopicResult]]) -> Later[DeleteTopicsResponse] | None:
-        nonlocal waiting
-        if waiting is None:
-            results = [outcome.result() for outcome in done]
-            waiting = [result.topic for result in results if result.error is ErrorCode.NONE]
-        # A topic that has left once is not checked again, whatever is created later.
-        while waiting and not _exists(context, waiting[-1]):
-            waiting.pop()
-        return None if waiting else made(is_late=False)
+        results = (outcome.result() for outcome in done)
+        deleted = (result.topic for result in results if result.error is ErrorCode.NONE)
+        return made(is_late=False) if absent.is_complete(deleted) else None
 
     def expire() -> Later[DeleteTopicsResponse] | DeleteTopicsResponse:
         if not pending.is_done:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from odradek.broker.handlers.shared.acl_codes import UNKNOWN_CODE, binding_filter, has_unknown
 from odradek.broker.handlers.shared.authorization import require
-from odradek.broker.handlers.shared.handler import Close, Context, Reply
+from odradek.broker.handlers.shared.handler import Close, Context, Reply, top_level
 from odradek.broker.security.acl.permission import DESCRIBE_CLUSTER
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_acls import (
@@ -25,6 +25,9 @@ from odradek.protocol.messages.describe_acls import (
 from odradek.runtime.work import pause
 
 NO_AUTHORIZER = "No Authorizer is configured on the broker"
+
+
+failed = top_level(DescribeAclsResponse)
 
 
 async def run(context: Context, request: DescribeAclsRequest) -> Reply | Close:
@@ -61,10 +64,3 @@ async def run(context: Context, request: DescribeAclsRequest) -> Reply | Close:
                 )
             )
     return Reply(DescribeAclsResponse(error_code=0, error_message="", resources=resources))
-
-
-def failed(
-    request: DescribeAclsRequest, code: ErrorCode, message: str | None
-) -> DescribeAclsResponse:
-    """A top-level error."""
-    return DescribeAclsResponse(error_code=code, error_message=message, resources=[])

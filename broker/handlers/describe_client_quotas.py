@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from odradek.broker.handlers.shared.authorization import require
-from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply, top_level
 from odradek.broker.quota.quota_configs import CLIENT_ID, IP, USER, entity_names, quotas_of
 from odradek.broker.security.acl.permission import DESCRIBE_CLUSTER_CONFIGS
 from odradek.controller.znodes.dynamic_configs import CLIENTS, IPS, USERS
@@ -29,6 +29,9 @@ from odradek.protocol.messages.describe_client_quotas import (
 from odradek.runtime.work import pause
 
 EXACT, DEFAULT, ANY = range(3)
+
+
+failed = top_level(DescribeClientQuotasResponse, entries=None)
 
 
 async def run(context: Context, request: DescribeClientQuotasRequest) -> Reply:
@@ -75,13 +78,6 @@ def _entry(names: Mapping[str, str | None], quotas: Mapping[str, float]) -> Entr
         ],
         values=[ValueData(key=name, value=value) for name, value in quotas.items()],
     )
-
-
-def failed(
-    request: DescribeClientQuotasRequest, code: ErrorCode, message: str | None
-) -> DescribeClientQuotasResponse:
-    """A top-level error."""
-    return DescribeClientQuotasResponse(error_code=code, error_message=message, entries=None)
 
 
 async def _validate(components: Sequence[ComponentData]) -> None:

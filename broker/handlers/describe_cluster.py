@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.broker.handlers.shared.authorization import cluster_operations
-from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply, top_level
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -24,6 +24,9 @@ from odradek.protocol.messages.describe_cluster import (
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
+
+
+failed = top_level(DescribeClusterResponse, cluster_id="")
 
 
 def run(context: Context, request: DescribeClusterRequest) -> Reply:
@@ -53,13 +56,4 @@ def run(context: Context, request: DescribeClusterRequest) -> Reply:
                 context, is_requested=request.include_cluster_authorized_operations
             ),
         )
-    )
-
-
-def failed(
-    request: DescribeClusterRequest, code: ErrorCode, message: str | None
-) -> DescribeClusterResponse:
-    """A top-level error."""
-    return DescribeClusterResponse(
-        error_code=code, error_message=message, cluster_id="", brokers=[]
     )

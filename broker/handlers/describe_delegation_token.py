@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.broker.handlers.shared.authorization import is_authorized
-from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply, top_level
 from odradek.broker.handlers.shared.token_requests import check_allowed, enabled
 from odradek.broker.security.acl.permission import DESCRIBE_DELEGATION_TOKEN, DESCRIBE_USER_TOKENS
 from odradek.broker.security.tokens.token_rules import is_visible
@@ -31,6 +31,9 @@ from odradek.runtime.work import pause
 
 if TYPE_CHECKING:
     from odradek.broker.security.tokens.delegation_tokens import DelegationTokens
+
+
+failed = top_level(DescribeDelegationTokenResponse)
 
 
 async def run(
@@ -58,13 +61,6 @@ async def run(
             described.append(_described(token, tokens.hmac_of(token.token_id)))
         await pause()
     return Reply(DescribeDelegationTokenResponse(error_code=ErrorCode.NONE, tokens=described))
-
-
-def failed(
-    request: DescribeDelegationTokenRequest, code: ErrorCode, message: str | None
-) -> DescribeDelegationTokenResponse:
-    """The error of the request."""
-    return DescribeDelegationTokenResponse(error_code=code, tokens=[])
 
 
 def _described(token: TokenInformation, mac: bytes) -> DescribedDelegationToken:

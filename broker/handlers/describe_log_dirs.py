@@ -13,7 +13,7 @@ Source: Kafka's ReplicaManager.describeLogDirs.
 from __future__ import annotations
 
 from odradek.broker.handlers.shared.authorization import require
-from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply, top_level
 from odradek.broker.security.acl.permission import DESCRIBE_CLUSTER
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_log_dirs import (
@@ -27,6 +27,8 @@ from odradek.runtime.files import FileSystem
 from odradek.runtime.work import pause, value_of
 from odradek.storage.directories.directory_usage import DirectoryUsage, usage_of
 from odradek.storage.log.log import Log
+
+failed = top_level(DescribeLogDirsResponse)
 
 
 async def run(context: Context, request: DescribeLogDirsRequest, *, files: FileSystem) -> Reply:
@@ -48,13 +50,6 @@ async def run(context: Context, request: DescribeLogDirsRequest, *, files: FileS
         described = await _describe(usage)
         results.append(described)
     return Reply(DescribeLogDirsResponse(error_code=ErrorCode.NONE, results=results))
-
-
-def failed(
-    request: DescribeLogDirsRequest, code: ErrorCode, message: str | None
-) -> DescribeLogDirsResponse:
-    """A top-level error."""
-    return DescribeLogDirsResponse(error_code=code, results=[])
 
 
 async def _describe(usage: DirectoryUsage) -> DescribeLogDirsResult:

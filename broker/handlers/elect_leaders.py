@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 from odradek.broker.handlers.shared.authorization import require
 from odradek.broker.handlers.shared.handler import Context, Delayed
-from odradek.broker.handlers.shared.waiting import wait_for
+from odradek.broker.handlers.shared.waiting import Checklist, wait_for
 from odradek.broker.replication.leadership import topic_key
 from odradek.broker.security.acl.permission import ALTER_CLUSTER
 from odradek.controller.decide.elections import ElectionType
@@ -42,16 +42,15 @@ async def run(context: Context, request: ElectLeadersRequest) -> Delayed:
         raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
     keys = await _partitions(context, request)
     elected = context.services.controller.elect_leaders(ElectionType(request.election_type), keys)
-    waiting: list[TopicPartition] | None = None
+
+    led: Checklist[tuple[TopicPartition, int | BrokerError]] = Checklist(
+        lambda row: _leader(context, row[0]) == row[1]
+    )
 
     def respond(results: ElectionResults) -> Later[ElectLeadersResponse] | None:
-        nonlocal waiting
-        if waiting is None:
-            waiting = [key for key in keys if not isinstance(results[key], BrokerError)]
-        # A partition that had its leader once is not checked again.
-        while waiting and _leader(context, waiting[-1]) == results[waiting[-1]]:
-            waiting.pop()
-        return None if waiting else _response(request, results)
+        rows = ((key, results[key]) for key in keys)
+        successes = (row for row in rows if not isinstance(row[1], BrokerError))
+        return _response(request, results) if led.is_complete(successes) else None
 
     def expire() -> Later[ElectLeadersResponse]:
         late = BrokerError(ErrorCode.REQUEST_TIMED_OUT)
@@ -123,10 +122,8 @@ async def _response(request: ElectLeadersRequest, results: ElectionResults) -> E
 
 
 def _row(partition: int, refusal: BrokerError | None) -> PartitionResult:
-    if refusal is None:
-        return PartitionResult(
-            partition_id=partition, error_code=ErrorCode.NONE, error_message=None
-        )
     return PartitionResult(
-        partition_id=partition, error_code=refusal.code, error_message=refusal.message
+        partition_id=partition,
+        error_code=ErrorCode.NONE if refusal is None else refusal.code,
+        error_message=None if refusal is None else refusal.message,
     )

@@ -19,14 +19,16 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.broker.handlers.shared.authorization import require
-from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply, top_level
 from odradek.broker.handlers.shared.transactional_ids import error_for, shard_of
 from odradek.broker.security.acl.permission import WRITE_TRANSACTIONAL_ID
-from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 FENCED_FROM: Final = 2
 BUMPS_EPOCH_FROM: Final = 5
+
+
+failed = top_level(EndTxnResponse)
 
 
 async def run(context: Context, request: EndTxnRequest) -> Reply:
@@ -55,8 +57,3 @@ async def run(context: Context, request: EndTxnRequest) -> Reply:
     )
     code = error_for(error, knows_fenced=context.version >= FENCED_FROM)
     return Reply(EndTxnResponse(error_code=code))
-
-
-def failed(request: EndTxnRequest, code: ErrorCode, message: str | None) -> EndTxnResponse:
-    """A top-level error."""
-    return EndTxnResponse(error_code=code)

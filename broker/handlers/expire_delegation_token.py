@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply, top_level
 from odradek.broker.handlers.shared.token_requests import check_allowed, enabled
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.expire_delegation_token import (
@@ -23,6 +23,9 @@ from odradek.protocol.messages.expire_delegation_token import (
 
 if TYPE_CHECKING:
     from odradek.broker.security.tokens.delegation_tokens import DelegationTokens
+
+
+failed = top_level(ExpireDelegationTokenResponse, expiry_timestamp_ms=-1)
 
 
 async def run(
@@ -39,10 +42,3 @@ async def run(
     return Reply(
         ExpireDelegationTokenResponse(error_code=ErrorCode.NONE, expiry_timestamp_ms=expiry_ms)
     )
-
-
-def failed(
-    request: ExpireDelegationTokenRequest, code: ErrorCode, message: str | None
-) -> ExpireDelegationTokenResponse:
-    """The error of the request."""
-    return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=-1)

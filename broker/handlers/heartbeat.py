@@ -14,10 +14,12 @@ Source: Kafka's GroupCoordinator.handleHeartbeat.
 from __future__ import annotations
 
 from odradek.broker.handlers.shared.authorization import require
-from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply, top_level
 from odradek.broker.security.acl.permission import READ_GROUP
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+failed = top_level(HeartbeatResponse)
 
 
 def run(context: Context, request: HeartbeatRequest) -> Reply:
@@ -35,8 +37,3 @@ def run(context: Context, request: HeartbeatRequest) -> Reply:
         request.group_id, request.member_id, request.group_instance_id, request.generation_id
     )
     return Reply(HeartbeatResponse(error_code=error_code))
-
-
-def failed(request: HeartbeatRequest, code: ErrorCode, message: str | None) -> HeartbeatResponse:
-    """A top-level error."""
-    return HeartbeatResponse(error_code=code)

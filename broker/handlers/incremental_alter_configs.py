@@ -21,6 +21,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 from odradek.broker.handlers.describe_configs import settings_in_force, stored_dynamic_settings
 from odradek.broker.handlers.shared.authorization import require
 from odradek.broker.handlers.shared.handler import Context, Delayed, Reply
+from odradek.broker.handlers.shared.waiting import when_stored
 from odradek.broker.security.acl.permission import ALTER_CLUSTER_CONFIGS, ALTER_TOPIC_CONFIGS
 from odradek.broker.services import CheckStores
 from odradek.broker.settings.alter import (
@@ -293,23 +294,11 @@ async def _when_stored(
             ]
         )
 
-    def attempt() -> object | None:
-        return None if any(_is_under_way(outcome) for outcome in outcomes) else response()
-
-    under_way = [outcome for outcome in outcomes if isinstance(outcome, Pending)]
-    under_way = [pending for pending in under_way if not pending.is_done]
-    if not under_way:
-        is_large = len(requested) > RESOURCES_ON_LOOP_MAX
-        return Reply(await in_thread(response) if is_large else response())
-    purgatory = context.services.purgatory
-    for pending in under_way:
-        pending.on_done(lambda done: purgatory.notify(done))
-    timeout_ms = context.services.settings.request_timeout_ms
-    return Delayed(tuple(under_way), timeout_ms, attempt, response)
-
-
-def _is_under_way(outcome: BrokerError | Pending[None]) -> bool:
-    return isinstance(outcome, Pending) and not outcome.is_done
+    delayed = when_stored(context, outcomes, response)
+    if delayed is not None:
+        return delayed
+    is_large = len(requested) > RESOURCES_ON_LOOP_MAX
+    return Reply(await in_thread(response) if is_large else response())
 
 
 def stored_error(outcome: BrokerError | Pending[None]) -> tuple[ErrorCode, str | None]:

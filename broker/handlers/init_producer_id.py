@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.broker.handlers.shared.authorization import require
-from odradek.broker.handlers.shared.handler import Context, Delayed, Reply
+from odradek.broker.handlers.shared.handler import Context, Delayed, Reply, top_level
 from odradek.broker.handlers.shared.transactional_ids import error_for, shard_of
 from odradek.broker.handlers.shared.waiting import wait_for
 from odradek.broker.producer_ids import ProducerIds
@@ -43,6 +43,9 @@ from odradek.runtime.pending import Pending
 
 BLOCK_WAIT_MS: Final = 1_000
 FENCED_FROM: Final = 4
+
+
+failed = top_level(InitProducerIdResponse, producer_id=-1, producer_epoch=-1)
 
 
 async def run(
@@ -141,10 +144,3 @@ def _given(producer_id: int) -> InitProducerIdResponse:
     return InitProducerIdResponse(
         error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0
     )
-
-
-def failed(
-    request: InitProducerIdRequest, code: ErrorCode, message: str | None
-) -> InitProducerIdResponse:
-    """A top-level error."""
-    return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)

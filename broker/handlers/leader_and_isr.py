@@ -22,13 +22,14 @@ from odradek.broker.handlers.shared.cluster_action import (
     apply_control_request,
     authorize_cluster_action,
 )
-from odradek.broker.handlers.shared.handler import Close, Context, Reply
+from odradek.broker.handlers.shared.handler import Close, Context, Reply, top_level
 from odradek.broker.interbroker.wire.leader_and_isr import (
     leader_and_isr_response,
     leader_and_isr_value,
 )
-from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+
+failed = top_level(LeaderAndIsrResponse)
 
 
 async def run(context: Context, request: LeaderAndIsrRequest) -> Reply | Close:
@@ -41,10 +42,3 @@ async def run(context: Context, request: LeaderAndIsrRequest) -> Reply | Close:
     if isinstance(applied, Close):
         return applied
     return Reply(await leader_and_isr_response(value, context.version, applied))
-
-
-def failed(
-    request: LeaderAndIsrRequest, code: ErrorCode, message: str | None
-) -> LeaderAndIsrResponse:
-    """The error of the request."""
-    return LeaderAndIsrResponse(error_code=code)

@@ -17,7 +17,7 @@ from typing import Final
 
 from odradek.broker.group.classic.events import LeavingMember
 from odradek.broker.handlers.shared.authorization import require
-from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply, top_level
 from odradek.broker.security.acl.permission import READ_GROUP
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.leave_group import (
@@ -27,6 +27,10 @@ from odradek.protocol.messages.leave_group import (
 )
 
 SEVERAL_FROM: Final = 3
+
+
+failed = top_level(LeaveGroupResponse)
+"""A top-level error, no members."""
 
 
 async def run(context: Context, request: LeaveGroupRequest) -> Reply:
@@ -59,8 +63,3 @@ def _respond(
             for member, error in zip(leaving, errors, strict=True)
         ],
     )
-
-
-def failed(request: LeaveGroupRequest, code: ErrorCode, message: str | None) -> LeaveGroupResponse:
-    """A top-level error, no members."""
-    return LeaveGroupResponse(error_code=code)

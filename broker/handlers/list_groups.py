@@ -18,7 +18,7 @@ from odradek.broker.group.classic.state import ClassicGroup, GroupState
 from odradek.broker.group.consumer.state import ConsumerGroup
 from odradek.broker.group.group import Group
 from odradek.broker.handlers.shared.authorization import is_authorized
-from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply, top_level
 from odradek.broker.security.acl.permission import DESCRIBE_CLUSTER, DESCRIBE_GROUP
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
@@ -29,6 +29,9 @@ CONSUMER: Final = "consumer"
 """The type of consumer groups, and their protocol type."""
 
 GROUPS_PER_STEP: Final = 16
+
+
+failed = top_level(ListGroupsResponse)
 
 
 async def run(context: Context, request: ListGroupsRequest) -> Reply:
@@ -73,8 +76,3 @@ def _listed(group: Group) -> ListedGroup:
         group_state=state,
         group_type=kind,
     )
-
-
-def failed(request: ListGroupsRequest, code: ErrorCode, message: str | None) -> ListGroupsResponse:
-    """A top-level error."""
-    return ListGroupsResponse(error_code=code, groups=[])

@@ -13,7 +13,7 @@ from collections.abc import Container, Mapping
 
 from odradek.broker.group.group import Group
 from odradek.broker.handlers.shared.authorization import refused_names, require
-from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply, top_level
 from odradek.broker.security.acl.permission import DELETE_GROUP, READ_TOPIC
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.offset_delete import (
@@ -25,6 +25,9 @@ from odradek.protocol.messages.offset_delete import (
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.pending import Pending
 from odradek.runtime.work import pause
+
+failed = top_level(OffsetDeleteResponse)
+"""A top-level error, no topics."""
 
 
 async def run(context: Context, request: OffsetDeleteRequest) -> Reply:
@@ -94,10 +97,3 @@ async def _respond(
             )
             await pause()
     return OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=list(topics.values()))
-
-
-def failed(
-    request: OffsetDeleteRequest, code: ErrorCode, message: str | None
-) -> OffsetDeleteResponse:
-    """A top-level error, no topics."""
-    return OffsetDeleteResponse(error_code=code, topics=[])

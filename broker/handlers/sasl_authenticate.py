@@ -10,22 +10,17 @@ Source: Kafka's KafkaApis.handleSaslAuthenticateRequest.
 
 from __future__ import annotations
 
-from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply, top_level
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
 )
 
+failed = top_level(SaslAuthenticateResponse, auth_bytes=b"")
+
 
 def run(context: Context, request: SaslAuthenticateRequest) -> Reply:
     """Nothing is to be authenticated here."""
     message = "SaslAuthenticate request received after successful authentication"
     return Reply(failed(request, ErrorCode.ILLEGAL_SASL_STATE, message))
-
-
-def failed(
-    request: SaslAuthenticateRequest, code: ErrorCode, message: str | None
-) -> SaslAuthenticateResponse:
-    """The error of the request."""
-    return SaslAuthenticateResponse(error_code=code, error_message=message, auth_bytes=b"")

@@ -9,18 +9,13 @@ Source: Kafka's KafkaApis.handleSaslHandshakeRequest.
 
 from __future__ import annotations
 
-from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply, top_level
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+failed = top_level(SaslHandshakeResponse)
 
 
 def run(context: Context, request: SaslHandshakeRequest) -> Reply:
     """Nothing is to be authenticated here."""
     return Reply(failed(request, ErrorCode.ILLEGAL_SASL_STATE, None))
-
-
-def failed(
-    request: SaslHandshakeRequest, code: ErrorCode, message: str | None
-) -> SaslHandshakeResponse:
-    """The error of the request."""
-    return SaslHandshakeResponse(error_code=code, mechanisms=[])

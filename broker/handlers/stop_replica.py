@@ -17,13 +17,14 @@ from odradek.broker.handlers.shared.cluster_action import (
     apply_control_request,
     authorize_cluster_action,
 )
-from odradek.broker.handlers.shared.handler import Close, Context, Reply
+from odradek.broker.handlers.shared.handler import Close, Context, Reply, top_level
 from odradek.broker.interbroker.wire.stop_replica import (
     stop_replica_response,
     stop_replica_value,
 )
-from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+
+failed = top_level(StopReplicaResponse)
 
 
 async def run(context: Context, request: StopReplicaRequest) -> Reply | Close:
@@ -34,10 +35,3 @@ async def run(context: Context, request: StopReplicaRequest) -> Reply | Close:
     if isinstance(applied, Close):
         return applied
     return Reply(await stop_replica_response(value, applied))
-
-
-def failed(
-    request: StopReplicaRequest, code: ErrorCode, message: str | None
-) -> StopReplicaResponse:
-    """The error of the request."""
-    return StopReplicaResponse(error_code=code, partition_errors=[])

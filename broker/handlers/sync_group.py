@@ -18,12 +18,15 @@ from typing import Final
 
 from odradek.broker.group.classic.events import Sync, SyncResult
 from odradek.broker.handlers.shared.authorization import require
-from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply, top_level
 from odradek.broker.security.acl.permission import READ_GROUP
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 PROTOCOL_FROM: Final = 5
+
+
+failed = top_level(SyncGroupResponse, assignment=b"")
 
 
 async def run(context: Context, request: SyncGroupRequest) -> Reply:
@@ -52,11 +55,6 @@ async def run(context: Context, request: SyncGroupRequest) -> Reply:
         ),
     )
     return Reply(_respond(await shard.sync(request.group_id, event)))
-
-
-def failed(request: SyncGroupRequest, code: ErrorCode, message: str | None) -> SyncGroupResponse:
-    """A top-level error."""
-    return SyncGroupResponse(error_code=code, assignment=b"")
 
 
 def _respond(result: SyncResult) -> SyncGroupResponse:

@@ -13,7 +13,7 @@ Source: Kafka's KafkaApis.handleUpdateFeatures, KafkaController.processFeatureUp
 from __future__ import annotations
 
 from odradek.broker.handlers.shared.authorization import is_authorized
-from odradek.broker.handlers.shared.handler import Context, Delayed
+from odradek.broker.handlers.shared.handler import Context, Delayed, top_level
 from odradek.broker.handlers.shared.waiting import wait_for
 from odradek.broker.security.acl.permission import ALTER_CLUSTER
 from odradek.controller.active.feature_updates import FeatureResults
@@ -30,6 +30,9 @@ from odradek.protocol.messages.update_features import (
 from odradek.runtime.pending import Pending
 
 UPGRADE_TYPES_FROM = 1
+
+
+failed = top_level(UpdateFeaturesResponse)
 
 
 def run(context: Context, request: UpdateFeaturesRequest) -> Delayed:
@@ -96,10 +99,3 @@ def _response(results: FeatureResults) -> UpdateFeaturesResponse:
             for name, error in results.items()
         ],
     )
-
-
-def failed(
-    request: UpdateFeaturesRequest, code: ErrorCode, message: str | None
-) -> UpdateFeaturesResponse:
-    """A top-level error."""
-    return UpdateFeaturesResponse(error_code=code, error_message=message, results=[])

@@ -21,13 +21,15 @@ from odradek.broker.handlers.shared.cluster_action import (
     apply_control_request,
     authorize_cluster_action,
 )
-from odradek.broker.handlers.shared.handler import Close, Context, Reply
+from odradek.broker.handlers.shared.handler import Close, Context, Reply, top_level
 from odradek.broker.interbroker.wire.update_metadata import update_metadata_value
-from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
+
+failed = top_level(UpdateMetadataResponse)
+"""The error of the request, or none."""
 
 
 async def run(context: Context, request: UpdateMetadataRequest) -> Reply | Close:
@@ -38,10 +40,3 @@ async def run(context: Context, request: UpdateMetadataRequest) -> Reply | Close
     if isinstance(applied, Close):
         return applied
     return Reply(failed(request, applied.error, None))
-
-
-def failed(
-    request: UpdateMetadataRequest, code: ErrorCode, message: str | None
-) -> UpdateMetadataResponse:
-    """The error of the request, or none."""
-    return UpdateMetadataResponse(error_code=code)

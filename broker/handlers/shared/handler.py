@@ -17,14 +17,18 @@ A request that others need not wait for has an outcome that says what it waits f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from odradek.broker.purgatory import Delayed as Delayed
 from odradek.broker.security.kafka_principal import ANONYMOUS, KafkaPrincipal
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.schema import ArrayOf, Required, schema_of
 from odradek.runtime.work import Later
+
+T = TypeVar("T")
 
 CLIENT_ID_SHOWN_MAX = 100
 """Characters of a client id in a log line."""
@@ -95,3 +99,26 @@ class Handler(Protocol):
 
     def failed(self, request: Any, code: ErrorCode, message: str | None) -> object:
         """The response that carries `code` at the level where clients look for it."""
+
+
+def top_level(response: type[T], **fields: object) -> Callable[[object, ErrorCode, str | None], T]:
+    """`failed` of an API whose responses have the error in fields of their own.
+
+    fields  what else has no default; arrays are empty
+    """
+    make: Callable[..., T] = response
+    declared = schema_of(response).fields
+    has_message = any(field.name == "error_message" for field in declared)
+    arrays = [
+        field.name
+        for field in declared
+        if field.default is Required and isinstance(field.type, ArrayOf)
+    ]
+
+    def failed(request: object, code: ErrorCode, message: str | None) -> T:
+        others = {name: [] for name in arrays} | fields
+        if has_message:
+            others["error_message"] = message
+        return make(error_code=code, **others)
+
+    return failed

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
-from typing import Final, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Final, Generic, TypeVar
 
 from odradek.broker.handlers.shared.handler import Context, Delayed
 from odradek.broker.replication.leadership import topic_key
@@ -41,6 +41,47 @@ def wait_for(
     if not pending.is_done:
         pending.on_done(lambda done: purgatory.notify(done))
     return delayed
+
+
+def when_stored(
+    context: Context, outcomes: Iterable[object], respond: Callable[[], object]
+) -> Delayed | None:
+    """Wait for those outcomes that are pending, or for request.timeout.ms; None: none is.
+
+    respond  returns the response from the outcomes as they are then
+    """
+    pending = tuple(
+        outcome for outcome in outcomes if isinstance(outcome, Pending) and not outcome.is_done
+    )
+    if not pending:
+        return None
+    for storing in pending:
+        storing.on_done(context.services.purgatory.notify)
+    return Delayed(
+        pending,
+        context.services.settings.request_timeout_ms,
+        lambda: respond() if all(storing.is_done for storing in pending) else None,
+        respond,
+    )
+
+
+class Checklist(Generic[T]):
+    """Whether something has been true of each of several objects.
+
+    What was true once is not asked again: a notification costs one check, not one for each.
+    """
+
+    def __init__(self, is_true: Callable[[T], bool]) -> None:
+        self._is_true = is_true
+        self._left: list[T] | None = None
+
+    def is_complete(self, objects: Iterable[T]) -> bool:
+        """objects  read by the first call only"""
+        if self._left is None:
+            self._left = list(objects)
+        while self._left and self._is_true(self._left[-1]):
+            self._left.pop()
+        return not self._left
 
 
 def when_created(
