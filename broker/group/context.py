@@ -40,7 +40,7 @@ class GroupContext(CoordinatorContext):
         self.commit_timeout_ms = commit_timeout_ms
         self.consumer = consumer or ConsumerGroupSettings()
         self.refuse = refuse
-        self.memory = MemberMemory(limits.pending_bytes_max)
+        self.memory = MemberMemory(limits)
         self.matching = scheduler_of(clock, self.defer, "regular expressions")
         """The expressions of all groups are matched here: their number is up to clients."""
 

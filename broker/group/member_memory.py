@@ -72,11 +72,13 @@ class UnjoinedMember(NamedTuple):
 class MemberMemory:
     """Bytes by host, the members that have never completed a join, and the pending members."""
 
-    __slots__ = ("_hosts", "_unjoined", "_unjoined_by_size", "pending", "used_bytes")
+    __slots__ = ("_hosts", "_unjoined", "_unjoined_by_size", "limits", "pending", "used_bytes")
 
-    def __init__(self, pending_bytes_max: int = GroupLimits().pending_bytes_max) -> None:
+    def __init__(self, limits: GroupLimits | None = None) -> None:
+        self.limits = limits or GroupLimits()
+        """What bounds each group that uses this memory."""
         self.used_bytes = 0
-        self.pending = PendingMembers(pending_bytes_max)
+        self.pending = PendingMembers(self.limits.pending_bytes_max)
         self._hosts: dict[str, int] = {}
         self._unjoined: dict[Hashable, UnjoinedMember] = {}
         self._unjoined_by_size: dict[tuple[str, int], dict[Hashable, None]] = {}

@@ -15,7 +15,7 @@ from odradek.broker.group.append_errors import AppendPurpose, response_error
 from odradek.broker.group.context import GroupContext
 from odradek.broker.group.records import batches
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.records.batch import NO_SEQUENCE, RecordBatch
+from odradek.protocol.records.batch import RecordBatch
 from odradek.protocol.records.builder import build_batch
 from odradek.protocol.records.record import Record
 from odradek.runtime.pending import Pending
@@ -55,18 +55,6 @@ class OffsetsLog:
             call(error, -1)
         else:
             self.await_replicas(base_offset, base_offset + len(records) - 1, call)
-
-    def begin_verification(
-        self, producer_id: int, producer_epoch: int, *, is_v2: bool = False
-    ) -> VerificationGuard | None:
-        """The guard under which offsets are verified; None when the transaction is open here."""
-        return self._writer.partition.log.producer_states.begin_verification(
-            producer_id,
-            sequence=NO_SEQUENCE,
-            producer_epoch=producer_epoch,
-            now_ms=self._context.clock.now_ms(),
-            is_v2=is_v2,
-        )
 
     def write(
         self, records: Sequence[Record], transaction: OffsetsTransaction | None = None

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 
 from odradek.broker.coordinator_log.shard import CoordinatorShard, PartitionWriter
 from odradek.broker.group.append_errors import AppendPurpose, response_error
+from odradek.broker.group.classic import protocol
 from odradek.broker.group.classic.events import Join, JoinResult, LeavingMember, Sync, SyncResult
 from odradek.broker.group.classic.offsets import check_transactional_commit
 from odradek.broker.group.classic.service import ClassicGroups
@@ -24,15 +25,15 @@ from odradek.broker.group.consumer.service import Committed, ConsumerGroups, not
 from odradek.broker.group.consumer.state import ConsumerGroup
 from odradek.broker.group.consumer.topics import TopicDirectory
 from odradek.broker.group.context import GroupContext
-from odradek.broker.group.group import Group
+from odradek.broker.group.group import Group, OpenTransactions
 from odradek.broker.group.offsets import OffsetAndMetadata
 from odradek.broker.group.offsets_log import OffsetsLog, OffsetsTransaction
-from odradek.broker.group.open_transactions import OpenTransactions
 from odradek.broker.group.records import offset_record
 from odradek.broker.group.replay import GroupReplay
 from odradek.broker.group.unreadable import SETTING, Refuse, report
 from odradek.broker.replication.partition import Partition
 from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.batch import NO_SEQUENCE
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.pending import Pending
 from odradek.runtime.timers import Timer
@@ -136,7 +137,7 @@ class Shard(CoordinatorShard[GroupContext, GroupReplay]):
                         return Pending.of(JoinResult(error, event.member_id))
                 classic = ClassicGroup(group_id, self._context.memory)
                 group.replace_body(classic)
-        self._classic.reclaim_memory(classic, event)
+        protocol.reclaim_memory(classic, event)
         # A group that was without members afterwards has been removed.
         self.groups[group_id] = group
         joining = self._classic.join(classic, event)
@@ -164,7 +165,9 @@ class Shard(CoordinatorShard[GroupContext, GroupReplay]):
             return ErrorCode.UNKNOWN_MEMBER_ID
         match group.body:
             case ClassicGroup() as classic:
-                error = self._classic.heartbeat(classic, member_id, instance_id, generation)
+                error = protocol.heartbeat(
+                    classic, member_id, instance_id, generation, self._context.now()
+                )
                 timer = self._timers.get(group_id)
                 if timer is not None and timer.is_pending():
                     # The heartbeat has only postponed a deadline.
@@ -358,7 +361,13 @@ class Shard(CoordinatorShard[GroupContext, GroupReplay]):
 
         Ask for the shard again after the verification: the leader may have changed.
         """
-        return self._log.begin_verification(producer_id, producer_epoch, is_v2=is_v2)
+        return self._writer.partition.log.producer_states.begin_verification(
+            producer_id,
+            sequence=NO_SEQUENCE,
+            producer_epoch=producer_epoch,
+            now_ms=self._context.clock.now_ms(),
+            is_v2=is_v2,
+        )
 
     def offsets_partition(self) -> TopicPartition:
         """The partition of `__consumer_offsets`."""

@@ -51,7 +51,7 @@ from odradek.broker.group.classic.state import (
     GroupState,
     protocols_bytes,
 )
-from odradek.broker.group.limits import GroupLimits, Now
+from odradek.broker.group.limits import Now
 from odradek.protocol.errors import ErrorCode
 
 
@@ -68,7 +68,7 @@ def check_member(group: ClassicGroup, member_id: str, instance_id: str | None) -
 # Join.
 
 
-def join(group: ClassicGroup, event: Join, limits: GroupLimits, now: Now) -> Effects:
+def join(group: ClassicGroup, event: Join, now: Now) -> Effects:
     """A JoinGroup request; its response is sent at once or when the rebalance is complete.
 
     1. The group or the memory is full.
@@ -78,7 +78,7 @@ def join(group: ClassicGroup, event: Join, limits: GroupLimits, now: Now) -> Eff
     5. A member joins again.
     """
     effects: Effects = []
-    if not _has_capacity(group, event.member_id, limits) or not _fits(group, event, limits):
+    if not _has_capacity(group, event.member_id) or not _fits(group, event):
         expel(group, event.member_id, effects)
         refuse_join(event, ErrorCode.GROUP_MAX_SIZE_REACHED, effects, member_id="")
     elif group.state is GroupState.DEAD:
@@ -86,15 +86,15 @@ def join(group: ClassicGroup, event: Join, limits: GroupLimits, now: Now) -> Eff
     elif not group.supports(event.protocol_type, event.protocols):
         refuse_join(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, effects)
     elif event.member_id == "":
-        _join_as_new(group, event, limits, now, effects)
+        _join_as_new(group, event, now, effects)
     elif event.member_id in group.pending and event.instance_id is None:
-        _add_member(group, event, event.member_id, limits, now, effects)
+        _add_member(group, event, event.member_id, now, effects)
     else:
         error = check_member(group, event.member_id, event.instance_id)
         if error:
             refuse_join(event, error, effects)
         else:
-            _rejoin(group, group.members[event.member_id], event, limits, now, effects)
+            _rejoin(group, group.members[event.member_id], event, now, effects)
     try_complete_join(group, now, effects)
     return effects
 
@@ -110,39 +110,34 @@ def refuse_join(
     effects.append(RespondToJoin(event.ticket, JoinResult(error, named)))
 
 
-def _has_capacity(group: ClassicGroup, member_id: str, limits: GroupLimits) -> bool:
+def _has_capacity(group: ClassicGroup, member_id: str) -> bool:
     if group.state is GroupState.PREPARING:
         member = group.members.get(member_id)
         is_waiting = member is not None and member.join_ticket is not None
-        return is_waiting or group.awaiting_joins < limits.members_max
+        return is_waiting or group.awaiting_joins < group.memory.limits.members_max
     if group.state in (GroupState.COMPLETING, GroupState.STABLE):
-        return member_id in group.members or len(group.members) < limits.members_max
+        return member_id in group.members or len(group.members) < group.memory.limits.members_max
     return True
 
 
-def _join_as_new(
-    group: ClassicGroup, event: Join, limits: GroupLimits, now: Now, effects: Effects
-) -> None:
+def _join_as_new(group: ClassicGroup, event: Join, now: Now, effects: Effects) -> None:
     if event.instance_id is not None:
         static_member_id = group.static_members.get(event.instance_id)
         if static_member_id is None:
-            _add_member(group, event, event.new_member_id, limits, now, effects)
+            _add_member(group, event, event.new_member_id, now, effects)
         else:
-            _replace_static_member(
-                group, group.members[static_member_id], event, limits, now, effects
-            )
+            _replace_static_member(group, group.members[static_member_id], event, now, effects)
     elif event.is_member_id_required:
         group.add_pending(event.new_member_id, now.monotonic_ms + event.session_timeout_ms)
         refuse_join(event, ErrorCode.MEMBER_ID_REQUIRED, effects, member_id=event.new_member_id)
     else:
-        _add_member(group, event, event.new_member_id, limits, now, effects)
+        _add_member(group, event, event.new_member_id, now, effects)
 
 
 def _add_member(
     group: ClassicGroup,
     event: Join,
     member_id: str,
-    limits: GroupLimits,
     now: Now,
     effects: Effects,
 ) -> None:
@@ -156,14 +151,13 @@ def _add_member(
         protocols=event.protocols,
     )
     group.add_new(member, event.ticket, event.protocol_type, now)
-    begin_rebalance(group, limits, now, effects)
+    begin_rebalance(group, now, effects)
 
 
 def _rejoin(
     group: ClassicGroup,
     member: ClassicMember,
     event: Join,
-    limits: GroupLimits,
     now: Now,
     effects: Effects,
 ) -> None:
@@ -181,7 +175,7 @@ def _rejoin(
             )
         case GroupState.PREPARING | GroupState.COMPLETING | GroupState.STABLE:
             _update_and_wait(group, member, event, effects)
-            begin_rebalance(group, limits, now, effects)
+            begin_rebalance(group, now, effects)
         case _:
             refuse_join(event, ErrorCode.UNKNOWN_MEMBER_ID, effects)
 
@@ -205,7 +199,6 @@ def _replace_static_member(
     group: ClassicGroup,
     member: ClassicMember,
     event: Join,
-    limits: GroupLimits,
     now: Now,
     effects: Effects,
 ) -> None:
@@ -233,15 +226,18 @@ def _replace_static_member(
             value = group_value(group, None)
             effects.append(StoreGroup(StoreReason.REPLACED, group.generation, value, replacement))
         case GroupState.STABLE | GroupState.COMPLETING:
-            begin_rebalance(group, limits, now, effects)
+            begin_rebalance(group, now, effects)
         case state:
             assert state is GroupState.PREPARING, f"{state} has no members"
 
 
-def _fits(group: ClassicGroup, event: Join, limits: GroupLimits) -> bool:
+def _fits(group: ClassicGroup, event: Join) -> bool:
     """Whether there is memory for the member."""
     return group.memory.fits(
-        event.client_host, group.member_bytes, _more_bytes(group, event), limits.members_bytes_max
+        event.client_host,
+        group.member_bytes,
+        _more_bytes(group, event),
+        group.memory.limits.members_bytes_max,
     )
 
 
@@ -252,13 +248,16 @@ def _more_bytes(group: ClassicGroup, event: Join) -> int:
     return protocols_bytes(event.protocols) - former_bytes
 
 
-def reclaim_memory(group: ClassicGroup, event: Join, limits: GroupLimits) -> None:
-    """Before a join: remove members that have never completed one, if memory is short.
+def reclaim_memory(group: ClassicGroup, event: Join) -> None:
+    """Before a join: remove members of any group that have never completed one, if memory is short.
 
     The rules are those of `MemberMemory`.
     """
     group.memory.reclaim(
-        event.client_host, group.member_bytes, _more_bytes(group, event), limits.members_bytes_max
+        event.client_host,
+        group.member_bytes,
+        _more_bytes(group, event),
+        group.memory.limits.members_bytes_max,
     )
 
 
@@ -324,9 +323,7 @@ def _assigned(group: ClassicGroup, member: ClassicMember) -> SyncResult:
     return SyncResult(ErrorCode.NONE, group.protocol_type, group.protocol, member.assignment)
 
 
-def stored(
-    group: ClassicGroup, effect: StoreGroup, failure: ErrorCode, limits: GroupLimits, now: Now
-) -> Effects:
+def stored(group: ClassicGroup, effect: StoreGroup, failure: ErrorCode, now: Now) -> Effects:
     """The record of `effect` is replicated, or was not.
 
     failure  the error of the append
@@ -342,7 +339,7 @@ def stored(
     ):
         if error:
             cancel_syncs(group, error, now, effects)
-            begin_rebalance(group, limits, now, effects)
+            begin_rebalance(group, now, effects)
         else:
             assignments = {member.member_id: member.assignment for member in effect.value.members}
             group.move_to(GroupState.STABLE, now)
@@ -419,7 +416,7 @@ def heartbeat(
 
 
 def leave(
-    group: ClassicGroup, leaving: Iterable[LeavingMember], limits: GroupLimits, now: Now
+    group: ClassicGroup, leaving: Iterable[LeavingMember], now: Now
 ) -> tuple[list[ErrorCode], Effects]:
     """A LeaveGroup request; the errors are in the order of the members."""
     effects: Effects = []
@@ -437,24 +434,24 @@ def leave(
                 error = check_member(group, member_id, leaving_member.instance_id)
         errors.append(error)
         if not error and member_id is not None:
-            remove_member(group, member_id, limits, now, effects)
+            remove_member(group, member_id, now, effects)
     return errors, effects
 
 
-def on_time(group: ClassicGroup, limits: GroupLimits, now: Now) -> Effects:
+def on_time(group: ClassicGroup, now: Now) -> Effects:
     """Do what is due; `wake_ms` is when to call again."""
     effects: Effects = []
     time_ms = now.monotonic_ms
     for member_id, deadline_ms in list(group.pending.items()):
         if deadline_ms <= time_ms:
-            remove_member(group, member_id, limits, now, effects)
+            remove_member(group, member_id, now, effects)
     for member in list(group.members.values()):
         if member.deadline_ms is not None and member.deadline_ms <= time_ms:
-            remove_member(group, member.member_id, limits, now, effects)
-    if group.end_wait_for_members(limits, now):
+            remove_member(group, member.member_id, now, effects)
+    if group.end_wait_for_members(now):
         complete_join(group, now, effects)
     for member_id in group.take_overdue_syncs(now):
-        remove_member(group, member_id, limits, now, effects)
+        remove_member(group, member_id, now, effects)
     group.update_wake()
     return effects
 

@@ -26,7 +26,7 @@ from odradek.broker.group.classic.events import (
 )
 from odradek.broker.group.classic.records import group_value
 from odradek.broker.group.classic.state import ClassicGroup, ClassicMember, GroupState
-from odradek.broker.group.limits import GroupLimits, Now
+from odradek.broker.group.limits import Now
 from odradek.protocol.errors import ErrorCode
 
 Effects = list[Effect]
@@ -51,13 +51,13 @@ def joined_result(
     )
 
 
-def begin_rebalance(group: ClassicGroup, limits: GroupLimits, now: Now, effects: Effects) -> None:
+def begin_rebalance(group: ClassicGroup, now: Now, effects: Effects) -> None:
     """Wait for all members to join again, unless the group does so already."""
     if group.state in (GroupState.PREPARING, GroupState.DEAD):
         return
     if group.state is GroupState.COMPLETING:
         cancel_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS, now, effects)
-    group.prepare_rebalance(limits, now)
+    group.prepare_rebalance(now)
 
 
 def try_complete_join(group: ClassicGroup, now: Now, effects: Effects) -> None:
@@ -119,13 +119,11 @@ def cancel_syncs(group: ClassicGroup, error: ErrorCode, now: Now, effects: Effec
         respond_to_sync(group, member, SyncResult(error), now, effects)
 
 
-def remove_member(
-    group: ClassicGroup, member_id: str, limits: GroupLimits, now: Now, effects: Effects
-) -> None:
+def remove_member(group: ClassicGroup, member_id: str, now: Now, effects: Effects) -> None:
     """Remove a member, which begins a rebalance, or a pending member."""
     was_member = expel(group, member_id, effects)
     if was_member and group.state in (GroupState.STABLE, GroupState.COMPLETING):
-        begin_rebalance(group, limits, now, effects)
+        begin_rebalance(group, now, effects)
     try_complete_join(group, now, effects)
 
 

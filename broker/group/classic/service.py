@@ -54,14 +54,10 @@ class ClassicGroups:
 
     # Requests.
 
-    def reclaim_memory(self, group: ClassicGroup, event: Join) -> None:
-        """Before a join: remove unjoined members, of any group, if memory is short."""
-        protocol.reclaim_memory(group, event, self._context.limits)
-
     def join(self, group: ClassicGroup, event: Join) -> Pending[JoinResult]:
         """A JoinGroup request."""
         pending = self._joins[event.ticket] = Pending()
-        effects = protocol.join(group, event, self._context.limits, self._context.now())
+        effects = protocol.join(group, event, self._context.now())
         self._perform(group, effects)
         protocol.note_join(group, event, lambda member_id: self._remove(group, member_id))
         return pending
@@ -69,7 +65,7 @@ class ClassicGroups:
     def _remove(self, group: ClassicGroup, member_id: str) -> None:
         """Remove a pending member, or one that has not completed its join: memory is short."""
         effects: list[Effect] = []
-        remove_member(group, member_id, self._context.limits, self._context.now(), effects)
+        remove_member(group, member_id, self._context.now(), effects)
         self._perform(group, effects)
         self._on_changed(group.group_id)
 
@@ -79,15 +75,9 @@ class ClassicGroups:
         self._perform(group, protocol.sync(group, event, self._context.now()))
         return pending
 
-    def heartbeat(
-        self, group: ClassicGroup, member_id: str, instance_id: str | None, generation: int
-    ) -> ErrorCode:
-        """A Heartbeat request."""
-        return protocol.heartbeat(group, member_id, instance_id, generation, self._context.now())
-
     def leave(self, group: ClassicGroup, leaving: Sequence[LeavingMember]) -> list[ErrorCode]:
         """A LeaveGroup request; the errors are in the order of the members."""
-        errors, effects = protocol.leave(group, leaving, self._context.limits, self._context.now())
+        errors, effects = protocol.leave(group, leaving, self._context.now())
         self._perform(group, effects)
         return errors
 
@@ -108,7 +98,7 @@ class ClassicGroups:
     def rebalance(self, group: ClassicGroup) -> None:
         """Wait for all members to join again."""
         effects: list[Effect] = []
-        begin_rebalance(group, self._context.limits, self._context.now(), effects)
+        begin_rebalance(group, self._context.now(), effects)
         self._perform(group, effects)
 
     def fence_waiting_members(self, group: ClassicGroup) -> None:
@@ -124,7 +114,7 @@ class ClassicGroups:
 
     def on_time(self, group: ClassicGroup) -> None:
         """A deadline may have passed."""
-        self._perform(group, protocol.on_time(group, self._context.limits, self._context.now()))
+        self._perform(group, protocol.on_time(group, self._context.now()))
 
     # Effects.
 
@@ -149,7 +139,7 @@ class ClassicGroups:
                     group.group_id,
                     error.name,
                 )
-            effects = protocol.stored(group, effect, error, context.limits, context.now())
+            effects = protocol.stored(group, effect, error, context.now())
             self._perform(group, effects)
             self._on_changed(group.group_id)
 

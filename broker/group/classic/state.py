@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import Final
 
 from odradek.broker.group.classic.events import JoinedMember, Protocols, Ticket
-from odradek.broker.group.limits import GroupLimits, Now
+from odradek.broker.group.limits import Now
 from odradek.broker.group.member_memory import MemberMemory
 
 NEVER: Final = 2**63 - 1
@@ -266,7 +266,7 @@ class ClassicGroup:
 
     # Rebalance.
 
-    def prepare_rebalance(self, limits: GroupLimits, now: Now) -> None:
+    def prepare_rebalance(self, now: Now) -> None:
         """Wait for the members of the next generation; an empty group begins its initial delay."""
         is_first = self.state is GroupState.EMPTY
         self.pending_syncs.clear()
@@ -274,7 +274,7 @@ class ClassicGroup:
         self.move_to(GroupState.PREPARING, now)
         wait_ms = self.rebalance_timeout_ms()
         if is_first:
-            delay_ms = limits.initial_delay_ms
+            delay_ms = self.memory.limits.initial_delay_ms
             self.initial_left_ms = max(wait_ms - delay_ms, 0) if delay_ms else 0
             wait_ms = max(delay_ms, FIRST_JOIN_WAIT_MS)
         self.wait_for_members(wait_ms, now)
@@ -284,13 +284,13 @@ class ClassicGroup:
         self.rebalance_deadline_ms = now.monotonic_ms + wait_ms
         self.wake(self.rebalance_deadline_ms)
 
-    def end_wait_for_members(self, limits: GroupLimits, now: Now) -> bool:
+    def end_wait_for_members(self, now: Now) -> bool:
         """Whether the wait for members is over; an initial delay is extended if it may be."""
         if self.rebalance_deadline_ms is None or self.rebalance_deadline_ms > now.monotonic_ms:
             return False
-        return self.initial_left_ms is None or not self._extend_initial_delay(limits, now)
+        return self.initial_left_ms is None or not self._extend_initial_delay(now)
 
-    def _extend_initial_delay(self, limits: GroupLimits, now: Now) -> bool:
+    def _extend_initial_delay(self, now: Now) -> bool:
         """Extend the initial delay if new members have joined in it; False: it is over.
 
         All extensions together are at most the rebalance timeout.  A delay of 0 is never extended:
@@ -301,7 +301,7 @@ class ClassicGroup:
         if not (self.is_new_member_added and left_ms):
             return False
         self.is_new_member_added = False
-        wait_ms = min(limits.initial_delay_ms, left_ms)
+        wait_ms = min(self.memory.limits.initial_delay_ms, left_ms)
         self.initial_left_ms = left_ms - wait_ms
         self.wait_for_members(wait_ms, now)
         return True

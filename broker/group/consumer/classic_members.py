@@ -20,8 +20,8 @@ from odradek.broker.group.classic.consumer_protocol import (
     read_version,
 )
 from odradek.broker.group.classic.events import Join, JoinResult, LeavingMember, Sync, SyncResult
+from odradek.broker.group.consumer.convert import by_id, write_assignment
 from odradek.broker.group.consumer.decision import Decision, RegexChange
-from odradek.broker.group.consumer.embedded import by_id, write_assignment
 from odradek.broker.group.consumer.heartbeat import (
     check_capacity,
     check_static,

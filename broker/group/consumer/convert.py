@@ -1,6 +1,9 @@
 """Online migration: from a classic group to a consumer group and back, while it has members.
 
-Pure.  A classic group of consumers is upgraded when a member joins that uses the consumer protocol,
+Pure.  For the classic members of a consumer group the coordinator does what their leader did: it
+reads subscriptions and writes assignments, with topic names in place of topic ids.
+
+A classic group of consumers is upgraded when a member joins that uses the consumer protocol,
 and downgraded when the last such member leaves.  One batch has the tombstones of the old records
 and the new records.
 
@@ -16,18 +19,18 @@ validateOnlineUpgrade, validateOnlineDowngrade.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID as Uuid
 
 from odradek.broker.group.classic.consumer_protocol import (
     CONSUMER_PROTOCOL,
+    VERSION,
     read_assignment,
     read_subscription,
     read_version,
 )
 from odradek.broker.group.classic.records import group_value
 from odradek.broker.group.classic.state import ClassicGroup, ClassicMember
-from odradek.broker.group.consumer.embedded import by_id, write_assignment
 from odradek.broker.group.consumer.model import (
     NOTHING,
     Assignment,
@@ -35,6 +38,7 @@ from odradek.broker.group.consumer.model import (
     ConsumerMember,
     MemberState,
 )
+from odradek.broker.group.consumer.reconcile import ReportedPartitions
 from odradek.broker.group.consumer.records import (
     CoordinatorRecord,
     Records,
@@ -46,8 +50,10 @@ from odradek.broker.group.consumer.state import ConsumerGroup
 from odradek.broker.group.consumer.topics import TopicDirectory
 from odradek.broker.group.limits import Now
 from odradek.broker.settings.groups import ConsumerGroupSettings
+from odradek.protocol.compiler import encoder
 from odradek.protocol.decode_error import DecodeError
 from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.stored.consumer_protocol import ConsumerProtocolAssignment, TopicPartition
 from odradek.protocol.stored.group_metadata import GroupMetadataKey
 
 GroupBody = ClassicGroup | ConsumerGroup | None
@@ -251,3 +257,25 @@ def _classic_member(member: ConsumerMember) -> ClassicMember:
         session_timeout_ms=stored.session_timeout_ms,
         protocols=stored.protocols,
     )
+
+
+def write_assignment(
+    partitions: Assignment | Mapping[Any, Mapping[int, int]], topics: TopicDirectory, version: int
+) -> bytes:
+    """A member's assignment; topics that do not exist are left out."""
+    assigned = [
+        TopicPartition(topic=facts.name, partitions=list(indexes))
+        for topic_id, indexes in partitions.items()
+        if (facts := topics.by_id(topic_id)) is not None
+    ]
+    message = ConsumerProtocolAssignment(assigned_partitions=assigned)
+    return VERSION.pack(version) + encoder(ConsumerProtocolAssignment, version)(message)
+
+
+def by_id(partitions: list[TopicPartition], topics: TopicDirectory) -> ReportedPartitions:
+    """Partitions by topic id; topics that do not exist are left out."""
+    return [
+        (facts.topic_id, topic_partitions.partitions)
+        for topic_partitions in partitions
+        if (facts := topics.by_name(topic_partitions.topic)) is not None
+    ]

@@ -1,4 +1,5 @@
-"""ConsumerGroupHeartbeat: a member joins, stays or leaves, and gets its assignment.
+"""ConsumerGroupHeartbeat: a member joins, stays or leaves, and gets its assignment; one that
+leaves, or misses one of its deadlines, is fenced.
 
 Pure: a heartbeat results in records, which are appended in one batch and replayed at once, and in a
 response, which is sent when they are replicated.
@@ -9,28 +10,38 @@ response, which is sent when they are replicated.
     -1                     leaves
     -2                     is static and leaves temporarily: its instance id keeps its partitions
 
-Source: KIP-848, KIP-1082; Kafka 4.3's GroupMetadataManager.consumerGroupHeartbeat.
+Source: KIP-848, KIP-1082; Kafka 4.3's GroupMetadataManager.consumerGroupHeartbeat,
+consumerGroupFenceMembers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from odradek.broker.group.consumer.decision import Decision, RegexChange
-from odradek.broker.group.consumer.model import NOTHING_OWNED, ConsumerMember, OwnedPartitions
+from odradek.broker.group.consumer.model import (
+    NOTHING_OWNED,
+    ConsumerMember,
+    MemberState,
+    OwnedPartitions,
+)
 from odradek.broker.group.consumer.reconcile import ReportedPartitions
 from odradek.broker.group.consumer.records import (
     CoordinatorRecord,
     assignment_record,
     member_record,
     member_tombstones,
+    regex_tombstone,
     target_record,
 )
 from odradek.broker.group.consumer.state import (
     LEAVE_STATIC_EPOCH,
     ConsumerGroup,
+    count,
     new_member,
+    subscribe,
 )
 from odradek.broker.settings.groups import ConsumerGroupSettings
 from odradek.protocol.errors import BrokerError, ErrorCode
@@ -266,7 +277,7 @@ def _is_within(reported: ReportedPartitions | None, assigned: OwnedPartitions) -
     ) and all(topic_id in assigned for topic_id, _ in reported)
 
 
-# LeavingMember.
+# Members that leave.
 
 
 def find_leaving(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
@@ -293,3 +304,62 @@ def static_leave_record(group: ConsumerGroup, member: ConsumerMember) -> Coordin
             },
         ),
     )
+
+
+RETRY_MS: Final = 500
+"""Fencing that could not be appended is tried again after it."""
+
+Members = Mapping[str, ConsumerMember]
+
+
+def fence_members(decision: Decision, leaving: Members) -> None:
+    """Remove members, and the expressions that only they subscribe by; begins an epoch."""
+    group = decision.group
+    for member_id in leaving:
+        decision.records.extend(member_tombstones(group.group_id, member_id))
+    topics = dict(group.topics)
+    by_regex: dict[str, int] = {}
+    for member in leaving.values():
+        subscribe(topics, member.subscribed_topic_names, by_name=-1)
+        if member.subscribed_topic_regex:
+            count(by_regex, member.subscribed_topic_regex, 1)
+    for regex, members in by_regex.items():
+        if group.regex_subscribers.get(regex) == members:
+            decision.records.append(regex_tombstone(group.group_id, regex))
+            resolved = group.resolved_regexes.get(regex)
+            if resolved is not None:
+                subscribe(topics, resolved.topics, by_regex=-1)
+    decision.bump_epoch(decision.topics.hash_of(topics))
+
+
+def take_overdue(group: ConsumerGroup, now_ms: int) -> dict[str, str]:
+    """Members whose deadline has passed, and the reason to log; these deadlines are removed.
+
+    now_ms  monotonic
+    """
+    passed = group.deadlines.take_passed(now_ms)
+    reasons = dict.fromkeys(passed.sessions, "the member session expired")
+    for member_id, epoch in passed.rebalances:
+        member = group.members.get(member_id)
+        if member is not None and member.member_epoch == epoch:
+            reasons[member_id] = f"it failed to transition from epoch {epoch} in time"
+    reasons |= dict.fromkeys(
+        passed.joins, "the classic member failed to join within the rebalance timeout"
+    )
+    reasons |= dict.fromkeys(passed.syncs, "the member failed to sync within timeout")
+    return {
+        member_id: reason for member_id, reason in reasons.items() if member_id in group.members
+    }
+
+
+def start_deadlines(group: ConsumerGroup, now_ms: int, session_timeout_ms: int) -> None:
+    """Start the members' sessions, and their time to revoke partitions, after a load.
+
+    now_ms  monotonic
+    """
+    for member in group.members.values():
+        group.deadlines.touch(member.member_id, now_ms + session_timeout_ms)
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
+            group.deadlines.await_revocation(
+                member.member_id, now_ms + member.rebalance_timeout_ms, member.member_epoch
+            )

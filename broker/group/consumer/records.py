@@ -25,7 +25,6 @@ from odradek.broker.group.consumer.model import (
     Assignment,
     ClassicMetadata,
     ConsumerMember,
-    MemberState,
     OwnedPartitions,
 )
 from odradek.broker.group.consumer.state import ConsumerGroup, ResolvedRegex
@@ -55,18 +54,6 @@ from odradek.protocol.stored.group_metadata import GroupMetadataKey, GroupMetada
 
 VALUE_VERSION: Final = 0
 
-KEY_VERSIONS: Final = {
-    ConsumerGroupMetadataKey: 3,
-    ConsumerGroupPartitionMetadataKey: 4,
-    ConsumerGroupMemberMetadataKey: 5,
-    ConsumerGroupTargetAssignmentMetadataKey: 6,
-    ConsumerGroupTargetAssignmentMemberKey: 7,
-    ConsumerGroupCurrentMemberAssignmentKey: 8,
-    ConsumerGroupRegularExpressionKey: 16,
-    GroupMetadataKey: GROUP_KEY,
-}
-"""Key -> its version, which is the kind of the record."""
-
 KINDS: Final[dict[int, tuple[type, type]]] = {
     3: (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
     4: (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
@@ -77,6 +64,11 @@ KINDS: Final[dict[int, tuple[type, type]]] = {
     16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
 }
 """Kind -> key and value."""
+KEY_VERSIONS: Final = {
+    GroupMetadataKey: GROUP_KEY,
+    **{key_kind: kind for kind, (key_kind, _) in KINDS.items()},
+}
+"""Key -> its version, which is the kind of the record."""
 
 
 class CoordinatorRecord(NamedTuple):
@@ -94,13 +86,13 @@ def encode(stored: CoordinatorRecord, wall_ms: int) -> Record:
     key, value = stored
     return Record(
         versioned(key, KEY_VERSIONS[type(key)]),
-        None if value is None else versioned(value, _value_version(value)),
+        None
+        if value is None
+        else versioned(
+            value, GROUP_VALUE if isinstance(value, GroupMetadataValue) else VALUE_VERSION
+        ),
         timestamp_ms=wall_ms,
     )
-
-
-def _value_version(value: Any) -> int:
-    return GROUP_VALUE if isinstance(value, GroupMetadataValue) else VALUE_VERSION
 
 
 # The group.
@@ -306,7 +298,3 @@ def owned_of(stored: Iterable[TopicPartitions], member_epoch: int) -> OwnedParti
             epochs = [max(member_epoch, 0)] * len(topic.partitions)
         owned[topic.topic_id] = dict(sorted(zip(topic.partitions, epochs, strict=True)))
     return owned
-
-
-def state_of(number: int) -> MemberState:
-    return MemberState.of(number)

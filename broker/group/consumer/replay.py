@@ -11,12 +11,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from odradek.broker.group.consumer.model import NOTHING_OWNED, ConsumerMember
+from odradek.broker.group.consumer.model import NOTHING_OWNED, ConsumerMember, MemberState
 from odradek.broker.group.consumer.records import (
     CoordinatorRecord,
     classic_of,
     owned_of,
-    state_of,
     target_of,
 )
 from odradek.broker.group.consumer.state import (
@@ -122,7 +121,7 @@ def _with_assignment(member: ConsumerMember, value: Any) -> ConsumerMember:
         member,
         member_epoch=epoch,
         previous_member_epoch=value.previous_member_epoch,
-        state=state_of(value.state),
+        state=MemberState.of(value.state),
         assigned_partitions=owned_of(value.assigned_partitions, epoch),
         partitions_pending_revocation=owned_of(value.partitions_pending_revocation, epoch),
     )

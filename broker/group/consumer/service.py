@@ -33,16 +33,14 @@ from odradek.broker.group.consumer.convert import (
 )
 from odradek.broker.group.consumer.decision import Decision
 from odradek.broker.group.consumer.heartbeat import (
+    RETRY_MS,
     ConsumerHeartbeat,
     HeartbeatResult,
+    fence_members,
     find_leaving,
     heartbeat,
-    static_leave_record,
-)
-from odradek.broker.group.consumer.leave import (
-    RETRY_MS,
-    fence_members,
     start_deadlines,
+    static_leave_record,
     take_overdue,
 )
 from odradek.broker.group.consumer.model import ConsumerMember

@@ -142,31 +142,17 @@ class Deadlines:
     def take_passed(self, now_ms: int) -> PassedDeadlines:
         """Remove the deadlines that have passed."""
         passed = PassedDeadlines(
-            sessions=[
-                member_id
-                for member_id, deadline_ms in self.sessions.items()
-                if deadline_ms <= now_ms
-            ],
+            sessions=_take_passed(self.sessions, now_ms),
             rebalances=[
                 (member_id, epoch)
                 for member_id, (deadline_ms, epoch) in self.rebalances.items()
                 if deadline_ms <= now_ms
             ],
-            joins=[
-                member_id for member_id, deadline_ms in self.joins.items() if deadline_ms <= now_ms
-            ],
-            syncs=[
-                member_id for member_id, deadline_ms in self.syncs.items() if deadline_ms <= now_ms
-            ],
+            joins=_take_passed(self.joins, now_ms),
+            syncs=_take_passed(self.syncs, now_ms),
         )
-        for member_id in passed.sessions:
-            del self.sessions[member_id]
         for member_id, _ in passed.rebalances:
             del self.rebalances[member_id]
-        for member_id in passed.joins:
-            del self.joins[member_id]
-        for member_id in passed.syncs:
-            del self.syncs[member_id]
         self._settle()
         return passed
 
@@ -180,6 +166,13 @@ class Deadlines:
             *(min(deadlines.values(), default=NEVER) for deadlines in waits),
             min((deadline for deadline, _ in self.rebalances.values()), default=NEVER),
         )
+
+
+def _take_passed(deadlines: dict[str, int], now_ms: int) -> list[str]:
+    passed = [member_id for member_id, deadline_ms in deadlines.items() if deadline_ms <= now_ms]
+    for member_id in passed:
+        del deadlines[member_id]
+    return passed
 
 
 class ConsumerGroup:

@@ -20,6 +20,7 @@ from odradek.broker.group.classic.events import (
 )
 from odradek.broker.group.classic.state import FIRST_JOIN_WAIT_MS, ClassicGroup, GroupState
 from odradek.broker.group.limits import GroupLimits, Now
+from odradek.broker.group.member_memory import MemberMemory
 from odradek.protocol.errors import ErrorCode
 from tests.broker.group.classic.transitions import NEXT_STATES, Event
 
@@ -40,7 +41,7 @@ class Conversation:
     ) -> None:
         """skips_first_wait  the first JoinGroup has its response at once if the delay is 0"""
         self.limits = limits or GroupLimits(initial_delay_ms=0)
-        self.group = ClassicGroup("g")
+        self.group = ClassicGroup("g", MemberMemory(self.limits))
         self.now = Now(WALL_MS, 0)
         self.joined: dict[int, JoinResult] = {}
         self.synced: dict[int, SyncResult] = {}
@@ -75,7 +76,7 @@ class Conversation:
         """The oldest wanted record is replicated, or fails."""
         effect = self.stores.pop(0)
         before = self.group.state
-        effects = classic.stored(self.group, effect, error, self.limits, self.now)
+        effects = classic.stored(self.group, effect, error, self.now)
         self._done(Event.STORED, before, effects)
 
     def join(self, member_id: str = "", **changes: Any) -> int:
@@ -97,7 +98,7 @@ class Conversation:
         fields.update(changes)
         self.open[ticket] = None
         before = self.group.state
-        effects = classic.join(self.group, Join(**fields), self.limits, self.now)
+        effects = classic.join(self.group, Join(**fields), self.now)
         self._done(Event.JOIN, before, effects)
         is_first = self.group.initial_left_ms is not None
         if is_first and self.skips_first_wait and not self.limits.initial_delay_ms:
@@ -132,7 +133,7 @@ class Conversation:
     def leave(self, *leaving: LeavingMember) -> list[ErrorCode]:
         """A LeaveGroup."""
         before = self.group.state
-        errors, effects = classic.leave(self.group, leaving, self.limits, self.now)
+        errors, effects = classic.leave(self.group, leaving, self.now)
         self._done(Event.LEAVE, before, effects)
         return errors
 
@@ -164,7 +165,7 @@ class Conversation:
         while self.group.wake_ms <= end_ms:
             self._move_to(max(self.group.wake_ms, self.now.monotonic_ms))
             before = self.group.state
-            effects = classic.on_time(self.group, self.limits, self.now)
+            effects = classic.on_time(self.group, self.now)
             assert self.group.wake_ms > self.now.monotonic_ms or self.group.state != before
             self._done(Event.TIME, before, effects)
         self._move_to(end_ms)

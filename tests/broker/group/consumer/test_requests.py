@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from odradek.broker.group.consumer.topics import TopicDirectory
-from odradek.broker.group.consumer.validate import check_request
+from odradek.broker.handlers.consumer_group_heartbeat import check_request
 from odradek.broker.settings.groups import assignor_names
 from odradek.broker.settings.types import InvalidValueError
 from odradek.controller.image.image import BrokerImage, Image, PartitionImage, TopicImage
