@@ -13,9 +13,9 @@ from typing import Final
 
 from odradek.broker.group.consumer.subscription_regex import TopicRegex
 from odradek.broker.handlers.shared.authorization import is_authorized
-from odradek.broker.handlers.shared.handler import Context, Reply
+from odradek.broker.handlers.shared.handler import Context, Reply, top_level
 from odradek.broker.security.acl.permission import DESCRIBE_TRANSACTIONAL_ID
-from odradek.broker.transaction.state import BY_NAME
+from odradek.broker.transaction.metadata import BY_NAME
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.list_transactions import (
     ListTransactionsRequest,
@@ -25,6 +25,9 @@ from odradek.protocol.messages.list_transactions import (
 from odradek.runtime.work import pause
 
 IDS_PER_STEP: Final = 64
+
+
+failed = top_level(ListTransactionsResponse)
 
 
 async def run(context: Context, request: ListTransactionsRequest) -> Reply:
@@ -65,13 +68,4 @@ async def run(context: Context, request: ListTransactionsRequest) -> Reply:
             unknown_state_filters=[name for name in names if name not in BY_NAME],
             transaction_states=listed,
         )
-    )
-
-
-def failed(
-    request: ListTransactionsRequest, code: ErrorCode, message: str | None
-) -> ListTransactionsResponse:
-    """A top-level error."""
-    return ListTransactionsResponse(
-        error_code=code, unknown_state_filters=[], transaction_states=[]
     )

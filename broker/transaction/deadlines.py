@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from odradek.broker.transaction.context import TransactionContext
 from odradek.broker.transaction.decisions import is_timed_out
-from odradek.broker.transaction.metadata import TransactionMetadata
-from odradek.broker.transaction.state import TransactionState
+from odradek.broker.transaction.metadata import TransactionMetadata, TransactionState
 
 if TYPE_CHECKING:
     from odradek.runtime.timers import Timer

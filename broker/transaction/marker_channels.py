@@ -16,8 +16,8 @@ from functools import partial
 from typing import Final, Protocol
 
 from odradek.broker.transaction.context import TransactionContext
-from odradek.broker.transaction.delayed_markers import DelayedMarkers
 from odradek.broker.transaction.markers import (
+    DelayedMarkers,
     MarkerOutcome,
     PendingMarkers,
     TxnMarker,

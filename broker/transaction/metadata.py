@@ -1,17 +1,17 @@
-"""The state of one transactional id, and how a transition changes it.
+"""The state of one transactional id, which state may follow which, and how a transition changes it.
 
 Pure.  A transition is decided (`decisions`), which makes its target state pending; appended; and
 applied once it is replicated.  While a state is pending, no other transition is decided.
 
-Source: Kafka's TransactionMetadata and TxnTransitMetadata.
+Source: Kafka's TransactionState, TransactionMetadata and TxnTransitMetadata.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from enum import IntEnum
 from typing import Final, NamedTuple
 
-from odradek.broker.transaction.state import PREVIOUS_STATES, TransactionState
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 
@@ -26,6 +26,60 @@ TV_2: Final = 2
 
 TransactionPartitions = Mapping[TopicPartition, None]
 """In the order in which they were added; never changed."""
+
+
+class TransactionState(IntEnum):
+    """The numbers are those of the log."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    """The transactional id expires; never in the log."""
+    PREPARE_EPOCH_FENCE = 7
+    """An older producer is fenced, then its transaction aborted; never in the log."""
+
+    @property
+    def kafka_name(self) -> str:
+        """The name in DescribeTransactions, such as `PrepareCommit`."""
+        return "".join(word.capitalize() for word in self.name.split("_"))
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the outcome is decided, and markers are missing."""
+        return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no transaction is open: another may begin, and the id may expire."""
+        return self in PREVIOUS_STATES[TransactionState.DEAD]
+
+
+_EMPTY, _ONGOING = TransactionState.EMPTY, TransactionState.ONGOING
+_COMPLETE: Final = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
+
+PREVIOUS_STATES: Final[Mapping[TransactionState, tuple[TransactionState, ...]]] = {
+    TransactionState.EMPTY: (_EMPTY, *_COMPLETE),
+    TransactionState.ONGOING: (_ONGOING, _EMPTY, *_COMPLETE),
+    TransactionState.PREPARE_COMMIT: (_ONGOING,),
+    # An abort of version 2 raises the epoch also when nothing was written.
+    TransactionState.PREPARE_ABORT: (
+        _ONGOING,
+        TransactionState.PREPARE_EPOCH_FENCE,
+        _EMPTY,
+        *_COMPLETE,
+    ),
+    TransactionState.COMPLETE_COMMIT: (TransactionState.PREPARE_COMMIT,),
+    TransactionState.COMPLETE_ABORT: (TransactionState.PREPARE_ABORT,),
+    TransactionState.DEAD: (_EMPTY, *_COMPLETE),
+    TransactionState.PREPARE_EPOCH_FENCE: (_ONGOING,),
+}
+"""State -> the states that it may follow."""
+
+BY_NAME: Final = {state.kafka_name: state for state in TransactionState}
 
 
 class ProducerIdAndEpoch(NamedTuple):

@@ -6,13 +6,13 @@ markers of ended transactions written.
 Invariants: a transition is applied when its record is replicated; markers are written after the
 outcome is replicated; another transaction begins after every marker is written and that is
 replicated too.
-Source: Kafka's TransactionStateManager and TransactionCoordinator.
+Source: Kafka's TransactionStateManager (appendTransactionToLog) and TransactionCoordinator.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from odradek.broker.coordinator_log.shard import CoordinatorShard, PartitionWriter
@@ -21,16 +21,17 @@ from odradek.broker.transaction.context import TransactionContext
 from odradek.broker.transaction.deadlines import TransactionDeadlines
 from odradek.broker.transaction.decisions import (
     decide_abort_fenced,
+    decide_abort_v2,
     decide_add_partitions,
     decide_complete,
     decide_end,
+    decide_end_v2,
     decide_fence,
     decide_init_producer_id,
     is_expired,
     is_timed_out,
     verify_partitions,
 )
-from odradek.broker.transaction.decisions_v2 import decide_abort_v2, decide_end_v2
 from odradek.broker.transaction.marker_channels import MarkerChannels
 from odradek.broker.transaction.markers import PendingMarkers, TxnMarker
 from odradek.broker.transaction.metadata import (
@@ -40,14 +41,14 @@ from odradek.broker.transaction.metadata import (
     ProducerIdAndEpoch,
     TransactionMetadata,
     TransactionPartitions,
+    TransactionState,
     TxnTransitMetadata,
     new_metadata,
 )
-from odradek.broker.transaction.records import transaction_record
-from odradek.broker.transaction.replay import TransactionReplay
-from odradek.broker.transaction.state import TransactionState
-from odradek.broker.transaction.transaction_log import TransactionLog
+from odradek.broker.transaction.records import TransactionReplay, transaction_record
 from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.batch import RecordBatch
+from odradek.protocol.records.builder import build_batch
 from odradek.protocol.records.record import Record
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.pending import Pending
@@ -57,6 +58,17 @@ RETRY_MS: Final = 100
 EXPIRED_AT_ONCE: Final = 100
 """Ids whose tombstones share a batch; an id has 64 KiB at most, most have 50 bytes."""
 EXPIRED_BYTES_MAX: Final = 16_384
+RESPONSE_ERRORS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""The error of an append -> that of the response."""
 
 logger = logging.getLogger("odradek.transactions")
 
@@ -74,7 +86,6 @@ class TransactionShard(CoordinatorShard[TransactionContext, TransactionReplay]):
         self._deadlines = TransactionDeadlines(context, self._on_timed_out)
         self._timed_out: dict[TransactionMetadata, None] = {}
         """Ids that are looked at between requests."""
-        self._log = TransactionLog(writer)
         self._load()
 
     @property
@@ -124,8 +135,8 @@ class TransactionShard(CoordinatorShard[TransactionContext, TransactionReplay]):
     ) -> Pending[InitProducerIdResult]:
         """A producer begins, or continues after an error; what it has left open is aborted.
 
-        errors  CONCURRENT_TRANSACTIONS (the producer asks again), PRODUCER_FENCED, those of
-                `TransactionLog.append`
+        errors  CONCURRENT_TRANSACTIONS (the producer asks again), PRODUCER_FENCED, those of an
+                append (`_store`)
         raises  what `new_producer_id` raises; nothing has changed then
         """
         now_ms = self._context.clock.now_ms()
@@ -171,8 +182,8 @@ class TransactionShard(CoordinatorShard[TransactionContext, TransactionReplay]):
         """Add partitions to the transaction of a producer, which they begin if none is open.
 
         client_version  2 for a transaction of version 2
-        errors  INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, those of
-                `TransactionLog.append`
+        errors  INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, those of an
+                append (`_store`)
         """
         metadata = self.ids.get(transactional_id)
         decision = decide_add_partitions(
@@ -314,7 +325,7 @@ class TransactionShard(CoordinatorShard[TransactionContext, TransactionReplay]):
             if error:
                 logger.warning("%s: expired ids cannot be removed: %s", self, error.name)
 
-        self._log.append(tombstones, removed, timeout_ms=self._context.settings.append_ms)
+        self._store(tombstones, removed, timeout_ms=self._context.settings.append_ms)
 
     # Transitions.
 
@@ -342,16 +353,32 @@ class TransactionShard(CoordinatorShard[TransactionContext, TransactionReplay]):
                 metadata.give_up()
             done.resolve(error)
 
-        self._log.append([self._record(metadata, target)], replicated, timeout_ms=target.timeout_ms)
-        return done
-
-    def _record(self, metadata: TransactionMetadata, target: TxnTransitMetadata) -> Record:
-        return transaction_record(
+        record = transaction_record(
             metadata.transactional_id,
             target,
             self._context.clock.now_ms(),
             transaction_version=self._context.transaction_version(),
         )
+        self._store([record], replicated, timeout_ms=target.timeout_ms)
+        return done
+
+    def _store(
+        self, records: Sequence[Record], call: Callable[[ErrorCode], None], *, timeout_ms: int
+    ) -> None:
+        """Append one uncompressed batch; `call` is called once, perhaps within this call.
+
+        call  gets the error of the response: NONE, COORDINATOR_NOT_AVAILABLE (also when replicas do
+              not have the batch within `timeout_ms`), NOT_COORDINATOR, UNKNOWN_SERVER_ERROR
+        """
+
+        def respond(error: ErrorCode) -> None:
+            call(RESPONSE_ERRORS.get(error, error))
+
+        written = self._writer.write(RecordBatch(memoryview(build_batch(records))))
+        if written.error:
+            respond(written.error)
+        else:
+            self._writer.when_replicated(written.last_offset, respond, timeout_ms=timeout_ms)
 
     def _abort_fenced(
         self, metadata: TransactionMetadata, fence: TxnTransitMetadata

@@ -62,7 +62,7 @@ IS_NOT_ASYNC: Final = (
     "broker/group/classic/",
     "broker/settings/",
     "broker/transaction/decisions.py",
-    "broker/transaction/decisions_v2.py",
+    "broker/transaction/decisions.py",
     "controller/coordination/",
     "controller/decide/",
 )

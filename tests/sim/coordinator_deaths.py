@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from odradek.broker.topics import TRANSACTION_TOPIC
-from odradek.broker.transaction.metadata import TransactionMetadata
-from odradek.broker.transaction.state import TransactionState
+from odradek.broker.transaction.metadata import TransactionMetadata, TransactionState
 from odradek.protocol.topic_partition import TopicPartition
 from tests.sim.process import Process
 from tests.sim.script import Link, Script

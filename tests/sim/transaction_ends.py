@@ -13,8 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from odradek.broker.transaction.metadata import TransactionMetadata
-from odradek.broker.transaction.state import TransactionState
+from odradek.broker.transaction.metadata import TransactionMetadata, TransactionState
 from odradek.controller.image.image import INTERNAL_TOPICS
 from odradek.protocol.records.batch import CONTROL
 from odradek.protocol.topic_partition import TopicPartition

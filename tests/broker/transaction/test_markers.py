@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from odradek.broker.transaction.marker_channels import REQUEST_PARTITIONS_MAX, RETRY_MS
-from odradek.broker.transaction.state import TransactionState
+from odradek.broker.transaction.metadata import TransactionState
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.transaction.host import A0, A1, B0, NONE, Host

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from odradek.broker.transaction.marker_channels import RETRY_MS
-from odradek.broker.transaction.state import PREVIOUS_STATES, TransactionState
+from odradek.broker.transaction.metadata import PREVIOUS_STATES, TransactionState
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.transaction.host import A0, A1, B0, NONE, Host

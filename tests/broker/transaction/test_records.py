@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.broker.transaction.records import read_key, read_value, transaction_record
-from odradek.broker.transaction.replay import TransactionReplay
-from odradek.broker.transaction.state import BY_NAME, TransactionState
+from odradek.broker.transaction.metadata import BY_NAME, TransactionState
+from odradek.broker.transaction.records import (
+    TransactionReplay,
+    read_key,
+    read_value,
+    transaction_record,
+)
 from odradek.protocol.compiler import encoder
 from odradek.protocol.decode_error import DecodeError
 from odradek.protocol.records.record import Record

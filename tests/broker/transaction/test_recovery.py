@@ -7,8 +7,7 @@ from typing import cast
 
 import pytest
 
-from odradek.broker.transaction.metadata import TV_2
-from odradek.broker.transaction.state import TransactionState
+from odradek.broker.transaction.metadata import TV_2, TransactionState
 from odradek.protocol.errors import ErrorCode
 from odradek.runtime.testing.memory_files import MemoryFileSystem
 from odradek.runtime.testing.seeded_randomness import SeededRandomness

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from odradek.broker.transaction.metadata import LAST_EPOCH
-from odradek.broker.transaction.state import TransactionState
+from odradek.broker.transaction.metadata import LAST_EPOCH, TransactionState
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.testing.memory_files import UNLIMITED_BYTES
 from tests.broker.transaction.host import A0, A1, B0, NONE, Host

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from odradek.broker.transaction.metadata import EPOCH_MAX, LAST_EPOCH, EndTxnResult
-from odradek.broker.transaction.state import TransactionState
+from odradek.broker.transaction.metadata import (
+    EPOCH_MAX,
+    LAST_EPOCH,
+    EndTxnResult,
+    TransactionState,
+)
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.transaction.host import A0, A1, B0, NONE, Host
