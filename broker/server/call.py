@@ -15,7 +15,7 @@ from odradek.broker.handlers.shared.handler import Handler
 from odradek.broker.handlers.shared.table import ADMINISTRATIVE, Api
 from odradek.broker.server.connection import Connection
 from odradek.broker.server.transmit import Parts
-from odradek.broker.services import HandlerParts
+from odradek.broker.services import HandlerParts, Services
 from odradek.protocol.api_keys import ApiKey, messages_of
 from odradek.protocol.compiler import decoder, parts_encoder, step_decoder, step_encoder
 from odradek.protocol.errors import ErrorCode
@@ -49,18 +49,20 @@ class LoadedApi:
         "request",
         "response",
         "served",
+        "services",
         "times",
     )
 
-    def __init__(self, api: Api, parts: HandlerParts, handler: Handler | None = None) -> None:
+    def __init__(self, api: Api, services: Services, handler: Handler | None = None) -> None:
         """handler  in place of the module that the table names"""
         self.api = api
+        self.services = services
         self.name = ApiKey(api.key).name
         self.request, self.response = messages_of(api.key)
         if handler is None:
             handler = import_module(f"odradek.broker.handlers.{api.module}")
             if api.takes:
-                handler = HandlerWithParts(handler, api, parts)
+                handler = HandlerWithParts(handler, api, services.handler_parts)
             if api.key in ADMINISTRATIVE:
                 # Imported at the first such request: most starts need none of it.
                 from odradek.broker.server.audit import AuditedHandler

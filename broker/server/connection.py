@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic_ns
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from odradek.broker.security.kafka_principal import ANONYMOUS, KafkaPrincipal
 from odradek.broker.server.budget import Budget
@@ -34,6 +34,9 @@ from odradek.runtime.metrics import BrokerMetrics
 from odradek.runtime.scheduler import SHORT_SLICE_NS, Scheduler
 from odradek.runtime.timers import Timer
 from odradek.runtime.work import Later, Work
+
+if TYPE_CHECKING:
+    from odradek.broker.server.request_times import ApiTimes
 
 OUTSTANDING_MAX: Final = 100
 """Requests of one connection that may wait for their responses before reading stops."""
@@ -69,25 +72,6 @@ class CancellableRequest(Protocol):
 
     def cancel(self) -> None:
         """Wait no more, without a response, and give back what is held."""
-
-
-class Durations(Protocol):
-    """Counts durations."""
-
-    def record_ns(self, duration_ns: int) -> None:
-        """One more."""
-
-
-class ResponseTimes(Protocol):
-    """What is counted of the responses of a connection."""
-
-    @property
-    def leaving(self) -> Durations:
-        """How long responses that are made wait for those to earlier requests."""
-
-    @property
-    def sending(self) -> Durations:
-        """How long a socket is full."""
 
 
 @dataclass(slots=True)
@@ -192,7 +176,7 @@ class Connection:
         self._held_bytes = 0
         self.held_since_ns = 0
         """When the first of them were received; 0: there are none."""
-        self.times: ResponseTimes | None = None
+        self.times: ApiTimes | None = None
         """Counts how long responses wait; None: nothing does."""
         self.filled_since_ns = 0
         """When a response was made that waits for an earlier one; 0: there is none."""

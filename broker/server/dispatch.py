@@ -115,8 +115,6 @@ class Dispatcher:
             loaded.count_times(times)
 
     def _choose_call(self) -> None:
-        services = self._services
-        quotas = services.client_quotas, services.clock.monotonic_ms
         if requests_logger.isEnabledFor(logging.INFO):
             # Imported where requests are logged or their times counted: most starts need neither.
             from odradek.broker.server.request_log import LoggedCall, LoggedMeteredCall
@@ -124,15 +122,13 @@ class Dispatcher:
 
             if self._times is None:
                 self._set_times(RequestTimes())
-            self._make_call = (
-                partial(LoggedMeteredCall, *quotas) if self._has_quotas else LoggedCall
-            )
+            self._make_call = LoggedMeteredCall if self._has_quotas else LoggedCall
         elif self._is_timed:
             from odradek.broker.server.timed_call import TimedCall, TimedMeteredCall
 
-            self._make_call = partial(TimedMeteredCall, *quotas) if self._has_quotas else TimedCall
+            self._make_call = TimedMeteredCall if self._has_quotas else TimedCall
         else:
-            self._make_call = partial(MeteredCall, *quotas) if self._has_quotas else Call
+            self._make_call = MeteredCall if self._has_quotas else Call
 
     def _read_clock(self) -> int:
         """Wall time, read once a turn."""
@@ -230,7 +226,7 @@ class Dispatcher:
         return loaded
 
     def _load_api(self, api: Api) -> LoadedApi:
-        return LoadedApi(api, self._services.handler_parts)
+        return LoadedApi(api, self._services)
 
     def prepare_first_requests(self) -> Iterator[None]:
         """Load what `FIRST_REQUESTS` need, before they arrive: a handler or a codec a step.

@@ -8,11 +8,10 @@ Source: Kafka's RequestHandlerHelper, KafkaApis.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 from odradek.broker.handlers.shared.produce_flat import with_throttle_time
-from odradek.broker.quota.client_quotas import NS_TO_PERCENT, ClientQuotas
+from odradek.broker.quota.client_quotas import NS_TO_PERCENT
 from odradek.broker.server.call import Call, LoadedApi
 from odradek.broker.server.connection import Connection
 from odradek.broker.server.transmit import Parts
@@ -35,21 +34,17 @@ EXEMPT: Final = frozenset(
 class MeteredCall(Call):
     """A request that is counted."""
 
-    __slots__ = ("_monotonic_ms", "_quotas", "_throttle")
+    __slots__ = ("_throttle",)
 
     def __init__(
         self,
-        quotas: ClientQuotas,
-        monotonic_ms: Callable[[], int],
         connection: Connection,
         header: RequestHeader,
         loaded: LoadedApi,
         request: object,
-        size: int,
+        size: int = 0,
     ) -> None:
         super().__init__(connection, header, loaded, request, size)
-        self._quotas = quotas
-        self._monotonic_ms = monotonic_ms
         self._throttle = connection.metered()
         self._throttle.begin()
 
@@ -87,8 +82,8 @@ class MeteredCall(Call):
         if key in EXEMPT or (key == ApiKey.FETCH and is_of_follower(self.request)):
             return throttle_ms
         user, client_id = self.connection.principal.name, self.header.client_id or ""
-        now_ms = self._monotonic_ms()
-        quotas = self._quotas
+        services = self.loaded.services
+        now_ms, quotas = services.clock.monotonic_ms(), services.client_quotas
         if key == ApiKey.PRODUCE:
             throttle_ms = quotas.produce.record(user, client_id, self.size, now_ms)
         if len(quotas.request.limits) and self.wants_response:

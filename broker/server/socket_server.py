@@ -142,14 +142,13 @@ class SocketServer:
         self,
         sasl_listeners: Mapping[str, SaslListener],
         dispatcher: Dispatcher,
-        wheel: WheelDriver | None,
+        wheel: WheelDriver,
     ) -> dict[str, SaslGates]:
         if not sasl_listeners:
             return {}
         # Imported only where clients authenticate.
         from odradek.broker.server.sasl_gate import SaslGates
 
-        assert wheel is not None, "a SASL listener needs timers"
         services = self._services
         return {
             name: SaslGates(

@@ -9,10 +9,8 @@ are read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from time import monotonic_ns
 
-from odradek.broker.quota.client_quotas import ClientQuotas
 from odradek.broker.server.call import Call, LoadedApi, encode_response
 from odradek.broker.server.connection import Connection
 from odradek.broker.server.metered_call import MeteredCall, is_of_follower
@@ -139,15 +137,13 @@ class TimedMeteredCall(Timed, MeteredCall):
 
     def __init__(
         self,
-        quotas: ClientQuotas,
-        monotonic_ms: Callable[[], int],
         connection: Connection,
         header: RequestHeader,
         loaded: LoadedApi,
         request: object,
-        size: int,
+        size: int = 0,
     ) -> None:
-        super().__init__(quotas, monotonic_ms, connection, header, loaded, request, size)
+        super().__init__(connection, header, loaded, request, size)
         self.parked_ns = 0
         if connection.held_since_ns:
             loaded.times.queued.record_ns(monotonic_ns() - connection.held_since_ns)

@@ -80,7 +80,7 @@ class ObservingDispatcher(Dispatcher):
         if self._release is None or api.key != ApiKey.API_VERSIONS:
             return loaded
         handler = ReleaseApiVersions(loaded.handler, self._release)
-        return LoadedApi(api, self._services.handler_parts, handler)
+        return LoadedApi(api, self._services, handler)
 
 
 class ReleaseApiVersions:

@@ -56,7 +56,7 @@ class Client:
         self.metrics = here.node.services.metrics
         self._outcomes = Outcomes(here.node.services, here.server.scheduler, self.budget)
         (api,) = (api for api in HANDLERS if api.key == ApiKey.HEARTBEAT)
-        self._loaded = LoadedApi(api, here.node.services.handler_parts)
+        self._loaded = LoadedApi(api, here.node.services)
         self._loaded.prepare(VERSION)
         self._received = b""
         self.requests = 0
