@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from odradek.pipeline.spark.gateway import java
 from odradek.pipeline.spec.ends import Cluster
+from odradek.pipeline.spec.field_types import text_of_option
 from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.model import PipelineSpec
 from odradek.pipeline.spec.parse_step import Parse
@@ -139,7 +140,7 @@ def admin_of(spark: SparkSession, cluster: Cluster) -> Iterator[Any]:
         "default.api.timeout.ms": TIMEOUT_MS,
         "request.timeout.ms": TIMEOUT_MS,
     }.items():
-        properties.setProperty(name, str(value).lower() if isinstance(value, bool) else str(value))
+        properties.setProperty(name, text_of_option(value))
     admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
     try:
         yield admin

@@ -18,10 +18,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from odradek.pipeline.jobs.run import claim_folder
-from odradek.pipeline.mirror.clusters import ClusterFailed, client_properties
+from odradek.pipeline.mirror.clusters import ClusterFailed
 from odradek.pipeline.mirror.direct_reading import (
     RANGE_SCHEMA,
-    consumer_properties,
     rows_of,
     write_ranges,
 )
@@ -33,6 +32,7 @@ from odradek.pipeline.sources.read import read as read_source
 from odradek.pipeline.spec import model
 from odradek.pipeline.spec.ends import Cluster
 from odradek.pipeline.spec.mirror import Mirror
+from odradek.pipeline.spec.producer_properties import client_properties
 from odradek.pipeline.spec.sources import KafkaSource
 
 NEEDS: Final = ("kafka",)
@@ -160,12 +160,13 @@ class MirrorJob:
         self, spark: SparkSession, ranges: Sequence[OffsetRange], plan: Plan
     ) -> DataFrame:
         """Rows of OUTPUT_SCHEMA; the records are not read by Spark."""
-        source = self._mirror.source
-        properties = consumer_properties(
-            client_properties(source),
-            isolation_level=str(source.spark_options.get("isolation.level", "read_uncommitted")),
-            fail_on_data_loss=self._mirror.topics.fail_on_data_loss,
-        )
+        source, topics = self._mirror.source, self._mirror.topics
+        properties = {
+            **client_properties(source.bootstrap_servers, source.options),
+            # Spark's default, which is another than that of librdkafka.
+            "isolation.level": str(source.spark_options.get("isolation.level", "read_uncommitted")),
+            "auto.offset.reset": "error" if topics.fail_on_data_loss else "earliest",
+        }
         rows = spark.createDataFrame(rows_of(ranges), RANGE_SCHEMA)
         return rows.mapInArrow(
             lambda batches: write_ranges(batches, plan, properties), OUTPUT_SCHEMA

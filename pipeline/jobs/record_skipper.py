@@ -17,15 +17,15 @@ from typing import Final
 
 from confluent_kafka import KafkaException, Message
 
+from odradek.pipeline.librdkafka import offset_of
 from odradek.pipeline.offset_log import OffsetLog, OffsetRange, UnknownLog
 from odradek.pipeline.sources.unreadable_records import (
     DeadLetterWriter,
     RecordsFailed,
     UnreadableReader,
 )
-from odradek.pipeline.spec.ends import Cluster
 from odradek.pipeline.spec.model import PipelineSpec
-from odradek.pipeline.spec.producer_properties import texts
+from odradek.pipeline.spec.producer_properties import client_properties
 from odradek.pipeline.spec.sharing import shared_queries
 from odradek.pipeline.spec.sources import KafkaSource
 
@@ -89,6 +89,10 @@ class RecordSkipper:
             raise RecordsFailed(error.args[0].str()) from error
         return None
 
+    def _client(self, name: str) -> dict[str, str]:
+        cluster = self._pipeline.clusters[name]
+        return client_properties(cluster.bootstrap_servers, cluster.options)
+
     def _sources(self, query: str) -> list[KafkaSource]:
         """The Kafka sources of a query, and with a step in SQL all of them."""
         outputs = next(
@@ -115,16 +119,10 @@ class RecordSkipper:
             return None
         begins: dict[tuple[int, str, int], int] = {}
         ends: dict[tuple[int, str, int], int] = {}
-        clusters = self._pipeline.clusters
-        letters = _DeadLetters(
-            DeadLetterWriter(properties_of(clusters[source.rejects_cluster]), source.rejects),
-            source.cluster,
-            self._written,
-        )
+        writer = DeadLetterWriter(self._client(source.rejects_cluster), source.rejects)
+        letters = _DeadLetters(writer, source.cluster, self._written)
         isolation = str(source.options.get(ISOLATION, "read_uncommitted"))
-        reader = UnreadableReader(
-            properties_of(clusters[source.cluster]), isolation_level=isolation
-        )
+        reader = UnreadableReader(self._client(source.cluster), isolation_level=isolation)
         try:
             for offsets in ranges:
                 place = (offsets.source, offsets.topic, offsets.partition)
@@ -163,10 +161,9 @@ class _DeadLetters:
 
     def take(self, record: Message) -> None:
         """raises  RecordsFailed"""
-        topic, partition, offset = record.topic(), record.partition(), record.offset()
+        topic, partition, offset = record.topic(), record.partition(), offset_of(record)
         assert topic is not None, "a record that was read has a topic"
         assert partition is not None, "a record that was read has a partition"
-        assert offset is not None, "a record that was read has an offset"
         self.count += 1
         self.first = self.first or (topic, partition, offset)
         place = (self._cluster, topic, partition, offset)
@@ -200,8 +197,3 @@ def _reads(source: KafkaSource, topic: str) -> bool:
     except re.error:
         # The syntax is that of Java.
         return True
-
-
-def properties_of(cluster: Cluster) -> dict[str, str]:
-    """The properties of a client of librdkafka."""
-    return {**texts(cluster.options), "bootstrap.servers": cluster.bootstrap_servers}

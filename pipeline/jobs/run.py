@@ -21,7 +21,7 @@ from odradek.pipeline.jobs.sharing import SharedBatches, blamed, check_stateless
 from odradek.pipeline.jobs.topic_identities import TopicIdentities
 from odradek.pipeline.report.causes import has_overflow, lacks_topic
 from odradek.pipeline.report.failures import PartFailed, part
-from odradek.pipeline.sinks.write import SinkQuery, start, start_writer, writer_of
+from odradek.pipeline.sinks.write import SinkQuery, start_writer, writer_of
 from odradek.pipeline.sources.read import read as read_source
 from odradek.pipeline.sources.unreadable_records import RecordsFailed
 from odradek.pipeline.spark.connectors import LAKES, PACKAGE, S3
@@ -311,7 +311,10 @@ def start_query(built: Built, name: str, count: CountDeadLetters) -> StreamingQu
     rows, sink = built.outputs[name]
     with part(_where(pipeline, name), pipeline):
         query = SinkQuery(name, str(built.folder / head.checkpoint / name))
-        return start(writer_of(sink, pipeline, built.folder), rows, head, query)
+        stream = writer_of(sink, pipeline, built.folder).stream(rows, query)
+        # A query writes a table of a catalog itself.
+        table = sink.table if isinstance(sink, SparkSink) and not sink.foreach_batch else None
+        return start_writer(stream, head, name=name, checkpoint=query.checkpoint, table=table)
 
 
 def _start_shared(built: Built, query: SharedQuery, count: CountDeadLetters) -> StreamingQuery:

@@ -15,8 +15,7 @@ from pyspark.sql import DataFrame
 
 from odradek.bounded_parsing import parse_json
 from odradek.pipeline.jobs.built import Built
-from odradek.pipeline.report.failures import PartFailed, part
-from odradek.pipeline.sinks.write import WriteBatch
+from odradek.pipeline.report.failures import PartFailed, WriteBatch, part
 from odradek.pipeline.spark.gateway import java_rows
 from odradek.pipeline.spec.event_time import event_times
 from odradek.pipeline.spec.key_lines import Path as Place

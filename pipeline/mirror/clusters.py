@@ -11,12 +11,10 @@ from typing import Any, Final
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
-    Consumer,
     ConsumerGroupState,
     ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
-    Producer,
     TopicCollection,
     TopicPartition,
 )
@@ -32,8 +30,20 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from odradek.pipeline.librdkafka import (
+    LOG_LEVEL,
+    Headers,
+    NoRecord,
+    NotAcknowledged,
+    RecordWriter,
+    headers_of,
+    partition_consumer,
+    read_partition,
+)
 from odradek.pipeline.mirror.offsets import CommittedOffset, PartitionKey
+from odradek.pipeline.mirror.write import GROUP
 from odradek.pipeline.spec.mirror import End
+from odradek.pipeline.spec.producer_properties import client_properties
 from odradek.pipeline.spec.replication_policy import CONFIGS_EXCLUDED
 
 RESPONSE_TIMEOUT_S: Final = 10.0
@@ -93,15 +103,6 @@ def never() -> bool:
     return False
 
 
-def client_properties(end: End) -> dict[str, str]:
-    """The properties of librdkafka's clients for a cluster."""
-    options = {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in end.options.items()
-    }
-    return {"bootstrap.servers": end.bootstrap_servers, **options}
-
-
 @dataclass(frozen=True, slots=True)
 class GroupAtTarget:
     """State of a group on the target.
@@ -122,9 +123,9 @@ class ClusterClient:
     def __init__(self, end: End, *, is_stopped: Callable[[], bool] = never) -> None:
         self.alias = end.alias
         self.is_stopped = is_stopped
-        self.client = client_properties(end)
+        self.client = client_properties(end.bootstrap_servers, end.options)
         self._address = end.bootstrap_servers
-        self._admin = AdminClient({**self.client, "log_level": 2})
+        self._admin = AdminClient({**self.client, "log_level": LOG_LEVEL})
 
     def identity(self) -> str | None:
         """The cluster's id.
@@ -255,7 +256,7 @@ class ClusterClient:
         A cluster creates __consumer_offsets at the first request; consumers of librdkafka wait for
         it, its admin client does not.
         """
-        consumer = Consumer({**self.client, "group.id": "odradek-mirror", "log_level": 2})
+        consumer = partition_consumer(self.client, GROUP)
         deadline_s = time.monotonic() + READ_TIMEOUT_S
         try:
             while True:
@@ -371,7 +372,6 @@ def _chunks(groups: Iterable[str]) -> Iterator[list[str]]:
         yield all_groups[begin : begin + GROUPS_AT_ONCE]
 
 
-Headers = list[tuple[str, str | bytes | None]]
 Stored = tuple[bytes | None, bytes | None, Headers]
 """Key, value and headers of a record."""
 
@@ -381,39 +381,19 @@ def read_all(client: Mapping[str, str], topic: str) -> list[Stored]:
 
     raises  ClusterFailed
     """
-    consumer = Consumer(
-        {
-            **client,
-            "group.id": "odradek-mirror",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            # The end is reported by a response without records.
-            "fetch.wait.max.ms": 10,
-            "log_level": 2,
-        }
-    )
-    deadline_s = time.monotonic() + READ_TIMEOUT_S
-    messages: list[Stored] = []
-    reason = "no response"
+    # The end is reported by a response without records.
+    consumer = partition_consumer(client, GROUP, enable_partition_eof=True, fetch_wait_max_ms=10)
+    begin = TopicPartition(topic, 0, OFFSET_BEGINNING)
     try:
-        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-        while time.monotonic() < deadline_s:
-            message = consumer.poll(0.2)
-            if message is None:
-                continue
-            error = message.error()
-            if error is None:
-                headers = message.headers() or []
-                pairs = list(headers.items()) if isinstance(headers, dict) else headers
-                messages.append((message.key(), message.value(), pairs))
-            elif error.code() == KafkaError._PARTITION_EOF:
-                return messages
-            else:
-                # A new topic may have no leader yet.
-                reason = error.str()
+        return [
+            (message.key(), message.value(), headers_of(message))
+            for message in read_partition(consumer, begin, timeout_s=READ_TIMEOUT_S)
+        ]
+    except NoRecord as error:
+        reason = f"could not be read within {READ_TIMEOUT_S:.0f} s: {error}"
+        raise ClusterFailed(f"topic {topic} {reason}") from error
     finally:
         consumer.close()
-    raise ClusterFailed(f"topic {topic} could not be read within {READ_TIMEOUT_S:.0f} s: {reason}")
 
 
 class Publisher:
@@ -421,10 +401,7 @@ class Publisher:
 
     def __init__(self, cluster: ClusterClient) -> None:
         self._alias = cluster.alias
-        self._is_stopped = cluster.is_stopped
-        self._producer = Producer(
-            {**cluster.client, "acks": "all", "enable.idempotence": True, "log_level": 2}
-        )
+        self._writer = RecordWriter(cluster.client, cluster.is_stopped)
 
     def publish(
         self,
@@ -437,48 +414,14 @@ class Publisher:
 
         raises  ClusterFailed
         """
-        deadline_s = time.monotonic() + timeout_s
-        errors: list[KafkaError] = []
-
-        def delivered(error: KafkaError | None, _: object) -> None:
-            if error is not None:
-                errors.append(error)
-
-        for record in records:
-            try:
-                while not self._is_queued(topic, record, delivered):
-                    self._wait(topic, deadline_s)
-            except KafkaException as error:
-                reason = error.args[0].str()
-                raise ClusterFailed(f"cluster {self._alias}: topic {topic}: {reason}") from error
-        while self._producer.flush(WAIT_S):
-            self._wait(topic, deadline_s)
-        if errors:
-            raise ClusterFailed(f"cluster {self._alias}: topic {topic}: {errors[0].str()}")
-
-    def _wait(self, topic: str, deadline_s: float) -> None:
-        if time.monotonic() >= deadline_s or self._is_stopped():
-            raise ClusterUnavailable(f"cluster {self._alias}: topic {topic}: no response")
-
-    def _is_queued(
-        self,
-        topic: str,
-        record: tuple[bytes, bytes, Headers],
-        delivered: Callable[[KafkaError | None, object], None],
-    ) -> bool:
-        """Enqueue a record; returns False when the queue of the producer is full."""
-        key, value, headers = record
+        where = f"cluster {self._alias}: topic {topic}"
         try:
-            self._producer.produce(
-                topic,
-                value=value,
-                key=key,
-                partition=0,
-                headers=headers,
-                on_delivery=delivered,
-            )
-        except BufferError:
-            self._producer.poll(WAIT_S)
-            return False
-        self._producer.poll(0)
-        return True
+            for key, value, headers in records:
+                self._writer.write(
+                    topic, timeout_s=timeout_s, key=key, value=value, headers=headers, partition=0
+                )
+            self._writer.flush(timeout_s=timeout_s)
+        except NotAcknowledged as error:
+            raise ClusterUnavailable(f"{where}: no response") from error
+        except KafkaException as error:
+            raise ClusterFailed(f"{where}: {error.args[0].str()}") from error

@@ -6,17 +6,22 @@ such as nanoseconds.  librdkafka returns timestamps as they are.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
+from odradek.pipeline.librdkafka import (
+    NoRecord,
+    headers_of,
+    offset_of,
+    partition_consumer,
+    read_partition,
+)
 from odradek.pipeline.mirror.offsets import PartitionKey
 from odradek.pipeline.mirror.write import (
-    LOG_LEVEL,
-    WAIT_S,
+    GROUP,
     Plan,
     SourceRecord,
     WriteFailed,
@@ -42,33 +47,15 @@ def rows_of(ranges: Sequence[OffsetRange]) -> list[tuple[str, int, int, int]]:
     ]
 
 
-def consumer_properties(
-    client: Mapping[str, str], *, isolation_level: str, fail_on_data_loss: bool
-) -> dict[str, str]:
-    """The properties of the consumer that reads ranges.
-
-    isolation_level  that of Spark's reader, whose default is another than that of librdkafka
-    """
-    return {
-        **client,
-        # The consumer joins no group and commits nothing, but librdkafka requires an id.
-        "group.id": "odradek-mirror",
-        "enable.auto.commit": "false",
-        "enable.partition.eof": "true",
-        "isolation.level": isolation_level,
-        "auto.offset.reset": "error" if fail_on_data_loss else "earliest",
-        "log_level": str(LOG_LEVEL),
-    }
-
-
 def write_ranges(
     batches: Iterable[pa.RecordBatch], plan: Plan, properties: Mapping[str, str]
 ) -> Iterator[pa.RecordBatch]:
     """Read and write the rows of a task (RANGE_SCHEMA); yields rows of `write.OUTPUT_SCHEMA`.
 
-    raises  WriteFailed
+    properties  of the consumer
+    raises      WriteFailed
     """
-    consumer = Consumer(dict(properties))
+    consumer = partition_consumer(properties, GROUP, enable_partition_eof=True)
     try:
         yield from write_records(_partitions(consumer, batches), plan)
     finally:
@@ -92,35 +79,19 @@ def _records(
     raises  WriteFailed
     """
     topic, number = partition
-    consumer.assign([TopicPartition(topic, number, begin)])
-    deadline_s = time.monotonic() + NO_RECORD_TIMEOUT_S
-    last_error = "no response"
-    while time.monotonic() < deadline_s:
-        message = consumer.poll(WAIT_S)
-        if message is None:
-            continue
-        error = message.error()
-        if error is not None:
-            if error.code() == KafkaError._PARTITION_EOF:
-                # The last offsets may be those of control records.
-                return
-            if error.code() == KafkaError._AUTO_OFFSET_RESET:
-                raise WriteFailed(
-                    f"{topic}-{number}: records after offset {begin} were deleted before they were"
-                    " read"
-                )
-            last_error = error.str()
-            continue
-        offset = message.offset()
-        assert offset is not None, "a record that was read has an offset"
-        if offset >= end:
-            return
-        deadline_s = time.monotonic() + NO_RECORD_TIMEOUT_S
-        headers = message.headers()
-        pairs = list(headers.items()) if isinstance(headers, dict) else headers
-        yield SourceRecord(
-            offset, message.timestamp()[1], message.key(), message.value(), pairs or None
-        )
-        if offset == end - 1:
-            return
-    raise WriteFailed(f"{topic}-{number}: the source sent no record: {last_error}")
+    place = TopicPartition(topic, number, begin)
+    try:
+        # The last offsets may be those of control records.
+        for message in read_partition(consumer, place, end, timeout_s=NO_RECORD_TIMEOUT_S):
+            yield SourceRecord(
+                offset_of(message),
+                message.timestamp()[1],
+                message.key(),
+                message.value(),
+                headers_of(message) or None,
+            )
+    except NoRecord as error:
+        raise WriteFailed(f"{topic}-{number}: the source sent no record: {error}") from error
+    except KafkaException as error:
+        reason = f"records after offset {begin} were deleted before they were read"
+        raise WriteFailed(f"{topic}-{number}: {reason}") from error

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from odradek.pipeline.librdkafka import Headers
 from odradek.pipeline.mirror.clusters import (
     COMPACTED,
     UNAVAILABLE_TIMEOUT_S,
@@ -17,7 +18,6 @@ from odradek.pipeline.mirror.clusters import (
     ClusterClient,
     ClusterFailed,
     ClusterUnavailable,
-    Headers,
     Publisher,
     never,
     read_all,

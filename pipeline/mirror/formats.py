@@ -14,77 +14,81 @@ Source: org.apache.kafka.connect.mirror.{OffsetSync,Checkpoint,Heartbeat} of Kaf
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import Final, Self
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass
+from typing import Any, ClassVar, Final, Self
 
 VERSION: Final = 0
-_SHORT: Final = struct.Struct(">h")
-_INT: Final = struct.Struct(">i")
-_LONG: Final = struct.Struct(">q")
+TEXT: Final = "s"
+VERSION_CODE: Final = "v"
+"""Codes of a layout, besides `i` and `q` of the module struct."""
 
 
 class FormatError(ValueError):
     """A record of one of these topics cannot be decoded."""
 
 
-def _text(value: str) -> bytes:
-    encoded = value.encode()
-    return _SHORT.pack(len(encoded)) + encoded
+def _encoded(layout: str, values: Iterator[Any]) -> bytes:
+    """The next values by their codes."""
+    parts = []
+    for code in layout:
+        if code == VERSION_CODE:
+            parts.append(struct.pack(">h", VERSION))
+        elif code == TEXT:
+            text = next(values).encode()
+            parts += [struct.pack(">h", len(text)), text]
+        else:
+            parts.append(struct.pack(f">{code}", next(values)))
+    return b"".join(parts)
 
 
-class _Reader:
-    """Reads values from the start of a record."""
+def _decoded(layout: str, content: bytes | None) -> Iterator[Any]:
+    """Yield the values of a key or a record.
 
-    def __init__(self, content: bytes | None) -> None:
-        if content is None:
-            raise FormatError("no key or no value")
-        self._left = content
-
-    def number(self, layout: struct.Struct) -> int:
-        """The next number."""
-        if len(self._left) < layout.size:
-            raise FormatError(f"{layout.size - len(self._left)} bytes are missing")
-        (value,) = layout.unpack_from(self._left)
-        self._left = self._left[layout.size :]
-        return int(value)
-
-    def text(self) -> str:
-        """The next string."""
-        length = self.number(_SHORT)
-        if not 0 <= length <= len(self._left):
-            raise FormatError(f"a string of {length} bytes where {len(self._left)} are left")
-        raw, self._left = self._left[:length], self._left[length:]
-        try:
-            return raw.decode()
-        except UnicodeDecodeError as error:
-            raise FormatError(f"a string that is not UTF-8: {error}") from error
-
-    def version(self) -> None:
-        """Read the version and check that it is the only known one."""
-        version = self.number(_SHORT)
-        if version != VERSION:
-            raise FormatError(f"version {version}; known: {VERSION}")
+    raises  FormatError
+    """
+    if content is None:
+        raise FormatError("no key or no value")
+    for code in layout:
+        number_code = "h" if code in (TEXT, VERSION_CODE) else code
+        size = struct.calcsize(f">{number_code}")
+        if len(content) < size:
+            raise FormatError(f"{size - len(content)} bytes are missing")
+        (number,) = struct.unpack_from(f">{number_code}", content)
+        content = content[size:]
+        if code == VERSION_CODE:
+            if number != VERSION:
+                raise FormatError(f"version {number}; known: {VERSION}")
+        elif code == TEXT:
+            if not 0 <= number <= len(content):
+                raise FormatError(f"a string of {number} bytes where {len(content)} are left")
+            raw, content = content[:number], content[number:]
+            try:
+                yield raw.decode()
+            except UnicodeDecodeError as error:
+                raise FormatError(f"a string that is not UTF-8: {error}") from error
+        else:
+            yield number
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetSync:
-    """Offsets of one record on both sides.
+class PublishedRecord:
+    """A record whose fields are those of its key, then those of its value.
 
-    topic, partition  of the source
+    KEY, VALUE  a code for each: i, q a number of 4 or 8 bytes, s a string, v the version, which is
+                not a field
     """
 
-    topic: str
-    partition: int
-    source_offset: int
-    target_offset: int
+    KEY: ClassVar[str]
+    VALUE: ClassVar[str]
 
     def key(self) -> bytes:
         """The record key, by which the topic is compacted."""
-        return _text(self.topic) + _INT.pack(self.partition)
+        return _encoded(self.KEY, iter(astuple(self)))
 
     def value(self) -> bytes:
-        """The record value: both offsets."""
-        return _LONG.pack(self.source_offset) + _LONG.pack(self.target_offset)
+        """The record value."""
+        return _encoded(self.VALUE, iter(astuple(self)[len(self.KEY) :]))
 
     @classmethod
     def read(cls, key: bytes | None, value: bytes | None) -> Self:
@@ -92,17 +96,33 @@ class OffsetSync:
 
         raises  FormatError
         """
-        keys, values = _Reader(key), _Reader(value)
-        topic, partition = keys.text(), keys.number(_INT)
-        return cls(topic, partition, values.number(_LONG), values.number(_LONG))
+        return cls(*_decoded(cls.KEY, key), *_decoded(cls.VALUE, value))
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class OffsetSync(PublishedRecord):
+    """Offsets of one record on both sides.
+
+    topic, partition  of the source
+    """
+
+    KEY, VALUE = "si", "qq"
+
+    topic: str
+    partition: int
+    source_offset: int
+    target_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint(PublishedRecord):
     """The offset at which a group of the source continues on the target.
 
     topic, partition  of the target
+    metadata          of the committed offset
     """
+
+    KEY, VALUE = "ssi", "vqqs"
 
     group: str
     topic: str
@@ -111,51 +131,13 @@ class Checkpoint:
     target_offset: int
     metadata: str = ""
 
-    def key(self) -> bytes:
-        """The record key, by which the topic is compacted."""
-        return _text(self.group) + _text(self.topic) + _INT.pack(self.partition)
-
-    def value(self) -> bytes:
-        """The record value: version, both offsets, and the metadata of the committed offset."""
-        offsets = _LONG.pack(self.source_offset) + _LONG.pack(self.target_offset)
-        return _SHORT.pack(VERSION) + offsets + _text(self.metadata)
-
-    @classmethod
-    def read(cls, key: bytes | None, value: bytes | None) -> Self:
-        """Decode a record.
-
-        raises  FormatError
-        """
-        keys, values = _Reader(key), _Reader(value)
-        group, topic, partition = keys.text(), keys.text(), keys.number(_INT)
-        values.version()
-        source_offset, target_offset = values.number(_LONG), values.number(_LONG)
-        return cls(group, topic, partition, source_offset, target_offset, values.text())
-
 
 @dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(PublishedRecord):
     """A mirror between two clusters was running at `time_ms` (since 1970)."""
+
+    KEY, VALUE = "ss", "vq"
 
     source: str
     target: str
     time_ms: int
-
-    def key(self) -> bytes:
-        """The record key, by which the topic is compacted."""
-        return _text(self.source) + _text(self.target)
-
-    def value(self) -> bytes:
-        """The record value: version and time."""
-        return _SHORT.pack(VERSION) + _LONG.pack(self.time_ms)
-
-    @classmethod
-    def read(cls, key: bytes | None, value: bytes | None) -> Self:
-        """Decode a record.
-
-        raises  FormatError
-        """
-        keys, values = _Reader(key), _Reader(value)
-        source, target = keys.text(), keys.text()
-        values.version()
-        return cls(source, target, values.number(_LONG))

@@ -30,6 +30,13 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from odradek.pipeline.librdkafka import (
+    LOG_LEVEL,
+    NoRecord,
+    offset_of,
+    partition_consumer,
+    read_partition,
+)
 from odradek.pipeline.mirror.offsets import PartitionKey, Run, joined
 
 INPUT_COLUMNS: Final = (
@@ -53,8 +60,7 @@ QUEUED_KIB_MAX: Final = 65_536
 POLL_RECORDS: Final = 500
 REQUEST_TIMEOUT_S: Final = 5.0
 WAIT_S: Final = 0.1
-LOG_LEVEL: Final = 2
-"""Log level of librdkafka: critical only, since failures are raised."""
+GROUP: Final = "odradek-mirror"
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -210,17 +216,7 @@ def _clients(client: Mapping[str, str]) -> _Clients:
                 "enable.idempotence": True,
             }
         )
-        consumer = Consumer(
-            {
-                **client,
-                # The consumer joins no group and commits nothing, but librdkafka requires an id.
-                "group.id": "odradek-mirror",
-                "enable.auto.commit": False,
-                "enable.partition.eof": False,
-                "log_level": LOG_LEVEL,
-                "auto.offset.reset": "error",
-            }
-        )
+        consumer = partition_consumer(client, GROUP, auto_offset_reset="error")
         _kept[key] = _Clients(producer, consumer)
     return _kept[key]
 
@@ -276,7 +272,7 @@ class _PartitionWriter:
         if message is None or not _is_same(message, record):
             self._write_all()
             return
-        self._skipped.append((record.offset, _offset(message)))
+        self._skipped.append((record.offset, offset_of(message)))
         self._left -= 1
         if self._left == 0:
             self._compared.clear()
@@ -353,13 +349,7 @@ class _PartitionWriter:
         if error is not None:
             self._error = self._error or error
         else:
-            self._target_offsets.append(_offset(message))
-
-
-def _offset(message: Message) -> int:
-    offset = message.offset()
-    assert offset is not None, "a delivered record has an offset"
-    return offset
+            self._target_offsets.append(offset_of(message))
 
 
 def _refresh(client: Producer | Consumer, topic: str) -> None:
@@ -399,26 +389,14 @@ def _ends(consumer: Consumer, topic: str, number: int) -> tuple[int, int]:
 
 def _read(consumer: Consumer, topic: str, number: int, begin: int, end: int) -> Iterator[Message]:
     """Yield records of the target from `begin` up to `end`; stop at the first missing one."""
-    consumer.assign([TopicPartition(topic, number, begin)])
-    deadline_s = time.monotonic() + RESPONSE_TIMEOUT_S
+    place = TopicPartition(topic, number, begin)
     expected = begin
-    try:
-        while expected < end and time.monotonic() < deadline_s:
-            message = consumer.poll(WAIT_S)
-            if message is None:
-                continue
-            error = message.error()
-            if error is not None:
-                if error.code() == KafkaError._AUTO_OFFSET_RESET:
-                    return
-                continue
+    with contextlib.suppress(KafkaException, NoRecord):
+        for message in read_partition(consumer, place, end, timeout_s=RESPONSE_TIMEOUT_S):
             if message.offset() != expected:
                 return
             expected += 1
-            deadline_s = time.monotonic() + RESPONSE_TIMEOUT_S
             yield message
-    finally:
-        consumer.unassign()
 
 
 def retry_until_available(call: Callable[[], Result]) -> Result:

@@ -20,6 +20,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from odradek.bounded_parsing import parse_json
+from odradek.pipeline.spec.field_types import text_of_option
 
 PRIMITIVES: Final = {
     FieldDescriptor.CPPTYPE_INT32: "int",
@@ -173,12 +174,8 @@ def _value(field: FieldDescriptor, value: Any) -> Any:
     inner = field.message_type
     if inner is not None and inner.GetOptions().map_entry:
         of_values = inner.fields_by_name["value"]
-        return {_key(key): _one(of_values, value[key]) for key in value}
+        return {text_of_option(key): _one(of_values, value[key]) for key in value}
     return [_one(field, element) for element in value] if field.is_repeated else _one(field, value)
-
-
-def _key(key: object) -> str:
-    return str(key).lower() if isinstance(key, bool) else str(key)
 
 
 def _one(field: FieldDescriptor, value: Any) -> Any:

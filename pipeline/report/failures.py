@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path as FilePath
 from typing import Final
@@ -11,7 +11,7 @@ from typing import Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from odradek.pipeline.report.causes import error_line, failed_part
 from odradek.pipeline.spec.document import written_lines
@@ -23,6 +23,10 @@ from odradek.pipeline.transforms.columns import StepInputError
 OFF: Final = logging.CRITICAL + 1
 LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Loggers of PySpark that log the Java stack trace of a raised error."""
+
+
+WriteBatch = Callable[[DataFrame, int], None]
+"""Writes a batch, which has a number, of a streaming query."""
 
 
 class PartFailed(Exception):
@@ -59,6 +63,26 @@ def part(where: Path, pipeline: PipelineSpec) -> Iterator[None]:
         raise PartFailed(
             failed_part(where, error, pipeline), error_line(error, pipeline)
         ) from error
+
+
+def in_one_line(
+    write: WriteBatch, failure: type[Exception], *others: type[Exception]
+) -> WriteBatch:
+    """A function for foreachBatch whose failures have one line and no cause.
+
+    Spark 4.0 searches the text of an error with a regular expression that overflows the stack on a
+    long text, and a query that ends so is reported as successful.
+
+    failure  what is raised instead of it, of `others` and of Spark's errors
+    """
+
+    def write_or_fail(rows: DataFrame, number: int) -> None:
+        try:
+            write(rows, number)
+        except (failure, *others, PySparkException, Py4JError) as error:
+            raise failure(error_line(error)) from None
+
+    return write_or_fail
 
 
 def quieten(spark: SparkSession) -> None:

@@ -34,9 +34,9 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from odradek.pipeline.report.causes import error_line
+from odradek.pipeline.librdkafka import LOG_LEVEL
+from odradek.pipeline.report.failures import WriteBatch, in_one_line
 from odradek.pipeline.sinks.written_batch import UnknownBatch, WrittenBatch, is_written, query_id
-from odradek.pipeline.spec.producer_properties import LOG_LEVEL
 
 OFFSET_PARTITION: Final = 0
 """The partition of the topic whose offset, in a group of the sink's own, is the number."""
@@ -364,12 +364,11 @@ def _headers(pairs: list[dict[str, Any]] | None) -> list[tuple[str, str | bytes 
     return None if pairs is None else [(pair["key"], pair["value"]) for pair in pairs]
 
 
-def batch_writer(
+def exactly_once_writer(
     properties: Mapping[str, str], topic: str, *, owner: str, checkpoint: Path, repeated: int | None
-) -> Callable[[DataFrame, int], None]:
+) -> WriteBatch:
     """A function for foreachBatch that writes each batch once.
 
-    Failures are raised with one line and without a cause, as `upsert.batch_writer` does.
     owner       the prefix of the transactional id
     checkpoint  of the query: its id is stored there, and the input of each batch
     repeated    the batch that an earlier run has begun and not finished
@@ -404,13 +403,7 @@ def batch_writer(
             with suppress(PySparkException, Py4JError, OSError):
                 computed.unpersist()
 
-    def one_line(rows: DataFrame, batch_id: int) -> None:
-        try:
-            write(rows, batch_id)
-        except (TransactionFailed, PySparkException, Py4JError, KafkaException) as error:
-            raise TransactionFailed(error_line(error)) from None
-
-    return one_line
+    return in_one_line(write, TransactionFailed, KafkaException)
 
 
 def _records(computed: DataFrame) -> Iterator[Record]:

@@ -7,7 +7,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 
 from odradek.pipeline.spark.gateway import file_system, java, java_rows, java_session
-from odradek.pipeline.spark.options import texts
+from odradek.pipeline.spec.field_types import texts
 from odradek.pipeline.spec.sinks import FileSink
 from odradek.pipeline.transforms.columns import StepInputError
 

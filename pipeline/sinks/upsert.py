@@ -8,12 +8,12 @@ The staging table belongs to one query, whose next batch replaces what a crash h
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from threading import Lock
 from typing import Any, Final
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -35,7 +35,7 @@ from odradek.pipeline.databases import (
     options_of,
     quoted_name,
 )
-from odradek.pipeline.report.causes import error_line, first_line, java_messages
+from odradek.pipeline.report.causes import first_line, java_messages
 from odradek.pipeline.spark.gateway import java
 from odradek.pipeline.spec.ends import without_options
 from odradek.pipeline.spec.sinks import TableSink
@@ -102,23 +102,6 @@ def upsert(rows: DataFrame, url: str, sink: TableSink, *, owner: str) -> None:
     except Py4JJavaError as error:
         reason = first_line(java_messages(error.java_exception)[-1])
         raise UpsertFailed(f"table {sink.table} of {without_options(url)}: {reason}") from error
-
-
-def batch_writer(url: str, sink: TableSink, *, owner: str) -> Callable[[DataFrame, int], None]:
-    """`upsert` as a function for foreachBatch.
-
-    Failures are raised as UpsertFailed with one line and without a cause: Spark 4.0 searches the
-    text of an error with a regular expression that overflows the stack on a long text, and a query
-    that ends so is reported as successful.
-    """
-
-    def write(rows: DataFrame, _: int) -> None:
-        try:
-            upsert(rows, url, sink, owner=owner)
-        except (UpsertFailed, PySparkException, Py4JError) as error:
-            raise UpsertFailed(error_line(error)) from None
-
-    return write
 
 
 def staging_name(table: str, owner: str) -> str:
@@ -273,14 +256,11 @@ def _stage(rows: DataFrame, url: str, staging: str) -> None:
 
 
 def _check_columns(connection: Any, rows: DataFrame, sink: TableSink, database: str) -> None:
-    statement = connection.createStatement()
-    try:
-        metadata = statement.executeQuery(f"SELECT * FROM {sink.table} WHERE 1 = 0").getMetaData()
+    with _results(connection, f"SELECT * FROM {sink.table} WHERE 1 = 0") as results:
+        metadata = results.getMetaData()
         columns = [
             metadata.getColumnName(number + 1) for number in range(metadata.getColumnCount())
         ]
-    finally:
-        statement.close()
     ours = {name.lower() if database == "sqlite" else name for name in columns}
     missing = [
         name
@@ -296,14 +276,10 @@ def _check_columns(connection: Any, rows: DataFrame, sink: TableSink, database: 
 def _check_unique(connection: Any, sink: TableSink) -> None:
     """Reject a table without a unique index of the keys: MariaDB would insert a row twice."""
     indexes: dict[str, set[str]] = {}
-    statement = connection.createStatement()
-    try:
-        columns = statement.executeQuery(f"SHOW INDEX FROM {sink.table} WHERE Non_unique = 0")
+    with _results(connection, f"SHOW INDEX FROM {sink.table} WHERE Non_unique = 0") as columns:
         while columns.next():
             index = indexes.setdefault(columns.getString("Key_name"), set())
             index.add(columns.getString("Column_name"))
-    finally:
-        statement.close()
     if set(sink.keys) not in indexes.values():
         keys = ", ".join(sink.keys)
         raise UpsertFailed(f"table {sink.table} has no unique index of its keys ({keys})")
@@ -313,13 +289,8 @@ def _check_keys(connection: Any, merge: Merge) -> None:
     """Reject null keys: SQLite accepts any number of nulls in a primary key."""
     placed = dict(zip(merge.columns, merge.staged, strict=True))
     empty = " OR ".join(f"{placed[key]} IS NULL" for key in merge.keys)
-    statement = connection.createStatement()
-    try:
-        nulls = statement.executeQuery(f"SELECT 1 FROM {merge.staging} WHERE {empty} LIMIT 1")
+    with _results(connection, f"SELECT 1 FROM {merge.staging} WHERE {empty} LIMIT 1") as nulls:
         is_there = nulls.next()
-        nulls.close()
-    finally:
-        statement.close()
     if is_there:
         keys = ", ".join(merge.keys)
         raise UpsertFailed(f"a row for table {merge.table} has null in its key ({keys})")
@@ -330,22 +301,27 @@ def _check_kept(connection: Any, merge: Merge) -> None:
     query = merge.rows_without_value()
     if query is None:
         return
-    statement = connection.createStatement()
-    try:
-        results = statement.executeQuery(query)
-        key = None
+    key = None
+    with _results(connection, query) as results:
         if results.next():
             values = [results.getString(number + 1) for number in range(len(merge.keys))]
             key = ", ".join(f"{n} = {value}" for n, value in zip(merge.keys, values, strict=True))
-        results.close()
-    finally:
-        statement.close()
     if key is not None:
         raise UpsertFailed(
             f"a row for table {merge.table} keeps a value of the row before, which the table does"
             f" not have ({key}); load the table first, or make such rows dead letters:"
             ' unavailable = "reject" at the parse step'
         )
+
+
+@contextmanager
+def _results(connection: Any, query: str) -> Iterator[Any]:
+    """The results of a query, of Java; they end with its statement."""
+    statement = connection.createStatement()
+    try:
+        yield statement.executeQuery(query)
+    finally:
+        statement.close()
 
 
 def _execute(connection: Any, sql: str) -> None:

@@ -17,14 +17,12 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final, Self
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from urllib3 import BaseHTTPResponse, PoolManager, Retry
 from urllib3.exceptions import HTTPError, MaxRetryError
 
-from odradek.pipeline.report.causes import error_line
+from odradek.pipeline.report.failures import WriteBatch, in_one_line
 from odradek.pipeline.sinks.written_batch import query_id
 from odradek.pipeline.spec.field_types import duration_ms
 from odradek.pipeline.spec.sinks import HttpSink
@@ -141,10 +139,8 @@ class ReportedRetry(Retry):
         return following
 
 
-def batch_writer(
-    sink: HttpSink, checkpoint: Path, *, sender: str | None = None
-) -> Callable[[DataFrame, int], None]:
-    """A function for foreachBatch; a failure is raised in one line, as in `upsert.batch_writer`.
+def webhook_writer(sink: HttpSink, checkpoint: Path, *, sender: str | None = None) -> WriteBatch:
+    """A function for foreachBatch.
 
     checkpoint  of the query: its id, which is stored there, is a part of the idempotency keys
     sender      the sink, where its query has others; None: it has none
@@ -156,12 +152,9 @@ def batch_writer(
         query = query_id(checkpoint)
         if sender is not None:
             query = f"{query}/{sender}"
-        try:
-            send(rows, sink, batch=f"{query}/{batch_id}", outage=outage)
-        except (RequestFailed, PySparkException, Py4JError) as error:
-            raise RequestFailed(error_line(error)) from None
+        send(rows, sink, batch=f"{query}/{batch_id}", outage=outage)
 
-    return write
+    return in_one_line(write, RequestFailed)
 
 
 def send(rows: DataFrame, sink: HttpSink, *, batch: str, outage: Outage | None = None) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import uuid4
 
 from pyspark.sql import DataFrame
@@ -13,16 +12,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from odradek.pipeline.registry.frames import Encoding
-from odradek.pipeline.sinks.connector import save, save_batch, save_numbered, stream_writer
-from odradek.pipeline.sinks.exactly_once import batch_writer as exactly_once_writer
-from odradek.pipeline.sinks.exactly_once import timeout_fault
+from odradek.pipeline.report.failures import WriteBatch, in_one_line
+from odradek.pipeline.sinks.exactly_once import exactly_once_writer, timeout_fault
 from odradek.pipeline.sinks.files import add_files, check_batch_folder, check_folder, last_batch
 from odradek.pipeline.sinks.records import records, value_columns
-from odradek.pipeline.sinks.upsert import batch_writer, upsert
-from odradek.pipeline.sinks.webhook import batch_writer as webhook_writer
-from odradek.pipeline.sinks.webhook import send
+from odradek.pipeline.sinks.upsert import UpsertFailed, upsert
+from odradek.pipeline.sinks.webhook import send, webhook_writer
 from odradek.pipeline.sinks.written_batch import query_id
-from odradek.pipeline.spark.options import kafka_options, resolve_path, resolve_url, texts
+from odradek.pipeline.spark.options import kafka_options, resolve_path, resolve_url
+from odradek.pipeline.spec.field_types import texts
 from odradek.pipeline.spec.model import Head, PipelineSpec
 from odradek.pipeline.spec.producer_properties import producer_properties
 from odradek.pipeline.spec.sinks import (
@@ -36,8 +34,9 @@ from odradek.pipeline.spec.sinks import (
 )
 from odradek.pipeline.transforms.columns import StepInputError
 
-WriteBatch = Callable[[DataFrame, int], None]
-"""Writes a batch, which has a number, of a streaming query."""
+
+class SaveFailed(Exception):
+    """A connector cannot write a batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +56,8 @@ class SinkQuery:
 class SinkWriter(Protocol):
     """Writes rows to one sink.
 
-    table  where the query writes a table of a catalog itself
     raises  StepInputError for rows that do not fit the sink; OSError
     """
-
-    @property
-    def table(self) -> str | None: ...
 
     def write(self, rows: DataFrame) -> None:
         """Write all rows of a batch pipeline."""
@@ -94,23 +89,29 @@ def writer_of(sink: Sink, pipeline: PipelineSpec, folder: Path) -> SinkWriter:
             return ConsoleWriter(sink)
 
 
-def start(writer: SinkWriter, rows: DataFrame, head: Head, query: SinkQuery) -> StreamingQuery:
-    """Begin to write a stream."""
-    stream = writer.stream(rows, query)
-    name, checkpoint = query.sink, query.checkpoint
-    return start_writer(stream, head, name=name, checkpoint=checkpoint, table=writer.table)
-
-
 def start_writer(
     writer: DataStreamWriter, head: Head, *, name: str, checkpoint: str, table: str | None = None
 ) -> StreamingQuery:
-    """Start a query, with the trigger of the pipeline."""
+    """Start a query, with the trigger of the pipeline.
+
+    table  of a catalog that the query writes itself
+    """
     writer = writer.queryName(name).option("checkpointLocation", checkpoint)
     if head.mode == "available_now":
         writer = writer.trigger(availableNow=True)
     elif head.trigger is not None:
         writer = writer.trigger(processingTime=head.trigger)
     return writer.start() if table is None else writer.toTable(table)
+
+
+def _formatted(writer: Any, sink: FileSink | SparkSink) -> Any:
+    """A writer of rows or of a stream, in the format of a sink."""
+    writer = writer.format(sink.format).options(**texts(sink.options))
+    return writer.partitionBy(*sink.partition_by) if sink.partition_by else writer
+
+
+def _in_batches(rows: DataFrame, output_mode: str, write: WriteBatch) -> DataStreamWriter:
+    return rows.writeStream.outputMode(output_mode).foreachBatch(write)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,6 @@ class KafkaWriter:
     sink: KafkaSink
     pipeline: PipelineSpec
     folder: Path
-    table: str | None = None
 
     def write(self, rows: DataFrame) -> None:
         """Write all rows of a batch pipeline, at least once."""
@@ -129,9 +129,8 @@ class KafkaWriter:
     def stream(self, rows: DataFrame, query: SinkQuery) -> DataStreamWriter:
         if self.sink.is_exactly_once:
             batches = self._transactions(rows, query)
-            writer = self._records(rows).writeStream.foreachBatch(batches)
-        else:
-            writer = self._records(rows).writeStream.format("kafka").options(**self._options())
+            return _in_batches(self._records(rows), self.sink.output_mode, batches)
+        writer = self._records(rows).writeStream.format("kafka").options(**self._options())
         return writer.outputMode(self.sink.output_mode)
 
     def batches(self, rows: DataFrame, query: SinkQuery) -> WriteBatch:
@@ -194,21 +193,14 @@ class FileWriter:
 
     sink: FileSink
     path: str
-    table: str | None = None
 
     def write(self, rows: DataFrame) -> None:
         check_batch_folder(rows.sparkSession, self.sink.path, self.path)
-        writer = rows.write.format(self.sink.format).mode("append")
-        writer = writer.options(**texts(self.sink.options))
-        if self.sink.partition_by:
-            writer = writer.partitionBy(*self.sink.partition_by)
-        writer.save(self.path)
+        _formatted(rows.write, self.sink).mode("append").save(self.path)
 
     def stream(self, rows: DataFrame, query: SinkQuery) -> DataStreamWriter:
         check_folder(rows.sparkSession, self.path, query.checkpoint)
-        writer = rows.writeStream.format(self.sink.format).options(**texts(self.sink.options))
-        if self.sink.partition_by:
-            writer = writer.partitionBy(*self.sink.partition_by)
+        writer: DataStreamWriter = _formatted(rows.writeStream, self.sink)
         return writer.option("path", self.path).outputMode("append")
 
     def batches(self, rows: DataFrame, query: SinkQuery) -> WriteBatch:
@@ -223,19 +215,19 @@ class TableWriter:
     sink: TableSink
     url: str
     folder: Path
-    table: str | None = None
 
     def write(self, rows: DataFrame) -> None:
         upsert(rows, self.url, self.sink, owner=str(self.folder / self.sink.source))
 
     def stream(self, rows: DataFrame, query: SinkQuery) -> DataStreamWriter:
-        writer = rows.writeStream.outputMode(self.sink.output_mode)
-        return writer.foreachBatch(self.batches(rows, query))
+        return _in_batches(rows, self.sink.output_mode, self.batches(rows, query))
 
     def batches(self, rows: DataFrame, query: SinkQuery) -> WriteBatch:
         # Two sinks of a query may write to one table: each has a staging table.
         owner = f"{query.checkpoint}/{query.sink}" if query.is_shared else query.checkpoint
-        return batch_writer(self.url, self.sink, owner=owner)
+        return in_one_line(
+            lambda batch, _: upsert(batch, self.url, self.sink, owner=owner), UpsertFailed
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,15 +235,13 @@ class WebhookWriter:
     """Sends a request for each row."""
 
     sink: HttpSink
-    table: str | None = None
 
     def write(self, rows: DataFrame) -> None:
         # A run that is repeated is another batch: nothing says which rows were sent.
         send(rows, self.sink, batch=str(uuid4()))
 
     def stream(self, rows: DataFrame, query: SinkQuery) -> DataStreamWriter:
-        writer = rows.writeStream.outputMode(self.sink.output_mode)
-        return writer.foreachBatch(self.batches(rows, query))
+        return _in_batches(rows, self.sink.output_mode, self.batches(rows, query))
 
     def batches(self, rows: DataFrame, query: SinkQuery) -> WriteBatch:
         sender = query.sink if query.is_shared else None
@@ -265,29 +255,38 @@ class ConnectorWriter:
     sink: SparkSink
     folder: Path
 
-    @property
-    def table(self) -> str | None:
-        """The table of a catalog that a query writes itself."""
-        return None if self.sink.foreach_batch else self.sink.table
-
     def write(self, rows: DataFrame) -> None:
-        save(rows, self.sink, self.folder)
+        self._save(rows, self.sink)
 
     def stream(self, rows: DataFrame, query: SinkQuery) -> DataStreamWriter:
-        if not self.sink.foreach_batch:
-            return stream_writer(rows, self.sink, self.folder)
-        writer = rows.writeStream.outputMode(self.sink.output_mode)
-        return writer.foreachBatch(self.batches(rows, query))
+        if self.sink.foreach_batch:
+            return _in_batches(rows, self.sink.output_mode, self.batches(rows, query))
+        writer: DataStreamWriter = _formatted(rows.writeStream, self.sink)
+        if self.sink.path is not None:
+            writer = writer.option("path", resolve_path(self.folder, self.sink.path))
+        return writer.outputMode(self.sink.output_mode)
 
     def batches(self, rows: DataFrame, query: SinkQuery) -> WriteBatch:
-        if self.sink.foreach_batch:
-            return lambda batch, _: save_batch(batch, self.sink, self.folder)
+        """The writer of batches; Delta Lake skips a batch whose number it has."""
 
         def write(batch: DataFrame, number: int) -> None:
-            writer = f"{query_id(Path(query.checkpoint))}-{query.sink}"
-            save_numbered(batch, self.sink, self.folder, writer=writer, number=number)
+            sink = self.sink
+            if not sink.foreach_batch:
+                writer = f"{query_id(Path(query.checkpoint))}-{query.sink}"
+                options = {**sink.options, "txnAppId": writer, "txnVersion": number}
+                sink = sink.model_copy(update={"save_mode": "append", "options": options})
+            self._save(batch, sink)
 
-        return write
+        return in_one_line(write, SaveFailed)
+
+    def _save(self, rows: DataFrame, sink: SparkSink) -> None:
+        writer = _formatted(rows.write, sink).mode(sink.save_mode)
+        if sink.table is not None:
+            writer.saveAsTable(sink.table)
+        elif sink.path is not None:
+            writer.save(resolve_path(self.folder, sink.path))
+        else:
+            writer.save()
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +294,6 @@ class ConsoleWriter:
     """Prints rows."""
 
     sink: ConsoleSink
-    table: str | None = None
 
     def write(self, rows: DataFrame) -> None:
         rows.show(self.sink.rows, truncate=False)

@@ -13,8 +13,9 @@ from pyspark.sql.types import StructType
 
 from odradek.pipeline.databases import options_of
 from odradek.pipeline.spark.gateway import java
-from odradek.pipeline.spark.options import kafka_options, resolve_path, resolve_url, text_of, texts
+from odradek.pipeline.spark.options import kafka_options, resolve_path, resolve_url
 from odradek.pipeline.spec.ends import Cluster
+from odradek.pipeline.spec.field_types import text_of_option, texts
 from odradek.pipeline.spec.model import Head
 from odradek.pipeline.spec.sources import (
     FileSource,
@@ -90,8 +91,8 @@ def read(
 
 def _kafka_source(source: KafkaSource, is_stream: bool) -> dict[str, str]:
     options: dict[str, str] = {
-        "includeHeaders": text_of(source.headers),
-        "failOnDataLoss": text_of(source.fail_on_data_loss),
+        "includeHeaders": text_of_option(source.headers),
+        "failOnDataLoss": text_of_option(source.fail_on_data_loss),
     }
     if source.subscribe is not None:
         options["subscribe"] = ",".join(source.subscribe)

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaException, Message, TopicPartition
 
+from odradek.pipeline.librdkafka import (
+    NoRecord,
+    NotAcknowledged,
+    RecordWriter,
+    headers_of,
+    offset_of,
+    partition_consumer,
+    read_partition,
+)
 from odradek.pipeline.offset_log import OffsetRange
-from odradek.pipeline.spec.producer_properties import LOG_LEVEL
 from odradek.pipeline.topics import TIMESTAMP_MAX_MS
 from odradek.pipeline.transforms.parse import HEADER_PREFIX
 
 REQUEST_TIMEOUT_S: Final = 30.0
 NO_RECORD_TIMEOUT_S: Final = 60.0
 FLUSH_TIMEOUT_S: Final = 120.0
-WAIT_S: Final = 0.2
 REASON: Final = "the timestamp is after the year 294247, and Spark cannot read it"
 
 
@@ -45,17 +52,12 @@ class UnreadableReader:
     """
 
     def __init__(self, properties: Mapping[str, str], *, isolation_level: str) -> None:
-        self._consumer = Consumer(
-            {
-                **properties,
-                # The consumer joins no group and commits nothing, but librdkafka requires an id.
-                "group.id": "odradek-pipeline",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "auto.offset.reset": "earliest",
-                "isolation.level": isolation_level,
-                "log_level": LOG_LEVEL,
-            }
+        self._consumer = partition_consumer(
+            properties,
+            "odradek-pipeline",
+            enable_partition_eof=True,
+            auto_offset_reset="earliest",
+            isolation_level=isolation_level,
         )
 
     def close(self) -> None:
@@ -92,36 +94,24 @@ class UnreadableReader:
         self, offsets: OffsetRange, begin: int, reject: Callable[[Message], object] | None
     ) -> Readable:
         """Read a partition whose first unreadable record is not after `begin`."""
-        self._consumer.assign([TopicPartition(offsets.topic, offsets.partition, begin)])
+        place = TopicPartition(offsets.topic, offsets.partition, begin)
         after_rejected: int | None = None
         has_readable = False
-        deadline_s = time.monotonic() + NO_RECORD_TIMEOUT_S
-        last_error = "no response"
         try:
-            while time.monotonic() < deadline_s:
-                message = self._consumer.poll(WAIT_S)
-                error = None if message is None else message.error()
-                if message is None:
-                    continue
-                if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                    last_error = error.str()
-                    continue
-                offset = message.offset()
-                if error is not None or offset is None or offset >= offsets.end:
-                    return Readable(after_rejected, None)
-                deadline_s = time.monotonic() + NO_RECORD_TIMEOUT_S
+            for message in read_partition(
+                self._consumer, place, offsets.end, timeout_s=NO_RECORD_TIMEOUT_S
+            ):
                 if message.timestamp()[1] <= TIMESTAMP_MAX_MS:
                     has_readable = True
                 elif has_readable or reject is None:
-                    return Readable(after_rejected, offset)
+                    return Readable(after_rejected, offset_of(message))
                 else:
                     reject(message)
-                    after_rejected = offset + 1
-                if offset == offsets.end - 1:
-                    return Readable(after_rejected, None)
-        finally:
-            self._consumer.unassign()
-        raise RecordsFailed(f"{offsets.topic}-{offsets.partition} cannot be read: {last_error}")
+                    after_rejected = offset_of(message) + 1
+        except NoRecord as error:
+            where = f"{offsets.topic}-{offsets.partition}"
+            raise RecordsFailed(f"{where} cannot be read: {error}") from error
+        return Readable(after_rejected, None)
 
 
 class DeadLetterWriter:
@@ -129,10 +119,7 @@ class DeadLetterWriter:
 
     def __init__(self, properties: Mapping[str, str], topic: str) -> None:
         self._topic = topic
-        self._error: KafkaError | None = None
-        self._producer = Producer(
-            {**properties, "acks": "all", "enable.idempotence": True, "log_level": LOG_LEVEL}
-        )
+        self._writer = RecordWriter(properties)
 
     def write(self, record: Message) -> None:
         """raises  RecordsFailed"""
@@ -143,44 +130,32 @@ class DeadLetterWriter:
             "offset": record.offset(),
             "timestamp": record.timestamp()[1],
         }
-        record_headers = record.headers() or []
-        theirs = (
-            list(record_headers.items()) if isinstance(record_headers, dict) else record_headers
-        )
         headers = [
-            *((name, value) for name, value in theirs if not name.startswith(HEADER_PREFIX)),
+            *(pair for pair in headers_of(record) if not pair[0].startswith(HEADER_PREFIX)),
             *((HEADER_PREFIX + name, str(value).encode()) for name, value in ours.items()),
         ]
-        deadline_s = time.monotonic() + FLUSH_TIMEOUT_S
-        while True:
-            try:
-                self._producer.produce(
-                    self._topic,
-                    value=record.value(),
-                    key=record.key(),
-                    headers=headers,
-                    on_delivery=self._delivered,
-                )
-            except BufferError:
-                if time.monotonic() >= deadline_s:
-                    raise RecordsFailed(f"topic {self._topic} does not take a record") from None
-                self._producer.poll(WAIT_S)
-            except KafkaException as error:
-                raise RecordsFailed(f"topic {self._topic}: {error.args[0].str()}") from error
-            else:
-                self._producer.poll(0)
-                return
+        with self._reported():
+            self._writer.write(
+                self._topic,
+                timeout_s=FLUSH_TIMEOUT_S,
+                value=record.value(),
+                key=record.key(),
+                headers=headers,
+            )
 
     def flush(self) -> None:
         """Wait until all records are written.
 
         raises  RecordsFailed
         """
-        left = self._producer.flush(FLUSH_TIMEOUT_S)
-        if self._error is not None:
-            raise RecordsFailed(f"topic {self._topic}: {self._error.str()}")
-        if left:
-            raise RecordsFailed(f"topic {self._topic} does not respond")
+        with self._reported():
+            self._writer.flush(timeout_s=FLUSH_TIMEOUT_S)
 
-    def _delivered(self, error: KafkaError | None, _: Message) -> None:
-        self._error = self._error or error
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        try:
+            yield
+        except NotAcknowledged as error:
+            raise RecordsFailed(f"topic {self._topic} {error}") from None
+        except KafkaException as error:
+            raise RecordsFailed(f"topic {self._topic}: {error.args[0].str()}") from error

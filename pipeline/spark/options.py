@@ -5,21 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from odradek.pipeline.spec.ends import Cluster
-from odradek.pipeline.spec.field_types import Options
+from odradek.pipeline.spec.field_types import text_of_option
 
 
 def kafka_options(cluster: Cluster) -> dict[str, str]:
     """The options of a cluster for Spark's Kafka source and sink."""
-    options = {f"kafka.{name}": text_of(value) for name, value in cluster.options.items()}
+    options = {f"kafka.{name}": text_of_option(value) for name, value in cluster.options.items()}
     return {"kafka.bootstrap.servers": cluster.bootstrap_servers, **options}
-
-
-def texts(options: Options) -> dict[str, str]:
-    return {name: text_of(value) for name, value in options.items()}
-
-
-def text_of(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def resolve_path(folder: Path, path: str) -> str:

@@ -28,6 +28,7 @@ from odradek.pipeline.spark.connectors import (
     settings as connector_settings,
 )
 from odradek.pipeline.spark.java import LaunchFailed, StartLog, end, launch
+from odradek.pipeline.spec.field_types import text_of_option
 
 STOPPED: Final = "Cannot call methods on a stopped SparkContext"
 """The error of a session that could not register with its master."""
@@ -150,7 +151,7 @@ def _merged(ours: Mapping[str, str], theirs: Mapping[str, object]) -> dict[str, 
     """Our settings overridden by those of the file; lists are concatenated."""
     merged = dict(ours)
     for key, value in theirs.items():
-        text = str(value).lower() if isinstance(value, bool) else str(value)
+        text = text_of_option(value)
         if key in LIST_SETTINGS and key in ours:
             names = [part.strip() for part in (*ours[key].split(","), *text.split(","))]
             text = ",".join(dict.fromkeys(name for name in names if name))

@@ -8,7 +8,6 @@ expected.per_shop = [{ shop = "a", total = 5 }]
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path as FilePath
@@ -18,7 +17,7 @@ from pydantic import Field
 
 from odradek.bounded_parsing import UnreadableText, parse_json
 from odradek.pipeline.spec.document import Document, Outside, read_document, text_of
-from odradek.pipeline.spec.field_types import Names, Options, Part, Text
+from odradek.pipeline.spec.field_types import Names, Options, Part, Text, text_of_option
 from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.load import checked
 from odradek.pipeline.spec.model import PipelineSpec
@@ -62,7 +61,7 @@ class Case(Part):
 
     def set_arguments(self) -> list[str]:
         """`KEY=VALUE` for each value of `set`."""
-        return [f"{key}={_set_text(value)}" for key, value in self.settings.items()]
+        return [f"{key}={text_of_option(value)}" for key, value in self.settings.items()]
 
 
 class CaseFile(Part):
@@ -143,10 +142,6 @@ def _of_file(path: FilePath) -> Iterator[Row]:
         if not isinstance(row, dict):
             raise ValueError(f"{path}: line {number}: not a JSON object")
         yield row
-
-
-def _set_text(value: str | int | float | bool) -> str:
-    return json.dumps(value) if isinstance(value, bool) else str(value)
 
 
 def _faults(file: CaseFile) -> Iterator[tuple[Path, str]]:

@@ -121,6 +121,16 @@ Length = Annotated[Duration, AfterValidator(_positive)]
 Options = dict[str, str | int | float | bool]
 
 
+def text_of_option(value: object) -> str:
+    """A value of the file as the text that Spark, Java and librdkafka read."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def texts(options: Options) -> dict[str, str]:
+    """Options of the file as texts."""
+    return {name: text_of_option(value) for name, value in options.items()}
+
+
 class Part(BaseModel):
     """A table of the file; unknown keys and values of other types are errors."""
 

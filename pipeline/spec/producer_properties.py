@@ -1,4 +1,4 @@
-"""Properties of the producer of an exactly-once sink, in librdkafka's names."""
+"""Properties of librdkafka's clients, and of the producer of an exactly-once sink."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from confluent_kafka import KafkaException, Producer
 
 from odradek.pipeline.spec.ends import Cluster
-from odradek.pipeline.spec.field_types import Options
+from odradek.pipeline.spec.field_types import Options, texts
 from odradek.pipeline.spec.sinks import KafkaSink
 
 DEFAULTS: Final = {
@@ -22,16 +22,11 @@ DEFAULTS: Final = {
 }
 RESERVED: Final = ("bootstrap.servers", "transactional.id", "enable.idempotence")
 """Properties that the sink sets."""
-LOG_LEVEL: Final = 2
-"""Log level of librdkafka: critical only, since failures are raised."""
 
 
-def texts(options: Options) -> dict[str, str]:
-    """Options of a file as the texts that librdkafka reads."""
-    return {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in options.items()
-    }
+def client_properties(bootstrap_servers: str, options: Options) -> dict[str, str]:
+    """The properties of clients of a cluster of the file."""
+    return {"bootstrap.servers": bootstrap_servers, **texts(options)}
 
 
 def producer_properties(sink: KafkaSink, cluster: Cluster) -> dict[str, str]:

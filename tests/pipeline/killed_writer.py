@@ -22,7 +22,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from odradek.pipeline.cli import main
 from odradek.pipeline.jobs import run
-from odradek.pipeline.sinks.write import SinkQuery, SinkWriter, WriteBatch, writer_of
+from odradek.pipeline.report.failures import WriteBatch
+from odradek.pipeline.sinks.write import SinkQuery, SinkWriter, writer_of
 from odradek.pipeline.spec.model import PipelineSpec
 from odradek.pipeline.spec.sinks import Sink
 
@@ -35,7 +36,6 @@ class KilledWriter:
     when: str
     sink: str
     batch: int
-    table: str | None = None
 
     def write(self, rows: DataFrame) -> None:
         """Write all rows of a batch pipeline."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from odradek.pipeline.spec.key_lines import lines_of
-from odradek.pipeline.spec.load import load
+from odradek.pipeline.spec.load import load, parse
 from odradek.pipeline.spec.model import PipelineSpec
 from odradek.pipeline.spec.problems import SpecError
 from odradek.pipeline.spec.sinks import KafkaSink
@@ -147,3 +147,12 @@ h = 3
     assert lines["list", 0, "f"] == 12
     assert lines["list", 1, "g"] == 14
     assert lines["list", 1, "inner", "h"] == 16
+
+
+def test_part_for_a_sink_with_the_name_of_its_step_has_the_step() -> None:
+    whole = parse(GOOD.replace("[sinks.out]", "[sinks.windows]"), Path("my.toml"))
+    part = whole.only_for(["windows"])
+    assert list(part.sources) == ["payments"]
+    assert list(part.steps) == ["parsed", "windows"]
+    assert list(part.sinks) == ["windows"]
+    assert list(whole.only_for(["parsed"]).steps) == ["parsed"]
