@@ -22,8 +22,8 @@ Source: Kafka's KafkaApis.handleOffsetFetchRequest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from odradek.broker.group.consumer.offsets import check_fetch
 from odradek.broker.group.consumer.state import ConsumerGroup
@@ -36,13 +36,10 @@ from odradek.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
-    OffsetFetchResponseTopics,
 )
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.work import pause
@@ -56,8 +53,6 @@ FETCHED_PER_STEP: Final = 16
 Row = tuple[int, OffsetAndMetadata, ErrorCode]
 """(partition, its committed offset, its error)"""
 TopicRows = Iterable[tuple[str, Iterable[Row]]]
-OffsetFetchTopic = OffsetFetchRequestTopics | OffsetFetchRequestTopic
-Topic = TypeVar("Topic", OffsetFetchResponseTopic, OffsetFetchResponseTopics)
 
 
 async def run(context: Context, request: OffsetFetchRequest) -> Reply:
@@ -69,10 +64,7 @@ async def run(context: Context, request: OffsetFetchRequest) -> Reply:
             if context.version >= TOP_LEVEL_ERROR_FROM:
                 return Reply(OffsetFetchResponse(error_code=error.code))
             topics = _refused(request.topics or [], error.code)
-        topic_responses = await _rows(
-            topics, OffsetFetchResponseTopic, OffsetFetchResponsePartition
-        )
-        return Reply(OffsetFetchResponse(topics=topic_responses))
+        return Reply(OffsetFetchResponse(topics=await _rows(topics)))
     groups: list[OffsetFetchResponseGroup] = []
     whole: dict[str, None] = {}
     for group in request.groups:
@@ -98,7 +90,7 @@ def failed(
     )
 
 
-def _refused(requested: Sequence[OffsetFetchTopic], code: ErrorCode) -> TopicRows:
+def _refused(requested: Sequence[OffsetFetchRequestTopic], code: ErrorCode) -> TopicRows:
     return (
         (topic.name, ((index, NOTHING, code) for index in topic.partition_indexes))
         for topic in requested
@@ -108,7 +100,7 @@ def _refused(requested: Sequence[OffsetFetchTopic], code: ErrorCode) -> TopicRow
 async def _fetch(
     context: Context,
     group_id: str,
-    requested: Sequence[OffsetFetchTopic] | None,
+    requested: Sequence[OffsetFetchRequestTopic] | None,
     require_stable: bool,
 ) -> TopicRows:
     shard = context.services.groups.shard_of(group_id)
@@ -141,18 +133,15 @@ async def _fetch(
     return [*by_topic.items(), *_refused(hidden, ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
 
 
-async def _rows(
-    topics: TopicRows, make_topic: Callable[..., Topic], make_partition: Callable[..., object]
-) -> list[Topic]:
-    """The topics of a response, in the classes of either layout."""
+async def _rows(topics: TopicRows) -> list[OffsetFetchResponseTopic]:
     rows = []
     for name, partitions in topics:
-        results: list[object] = []
+        row = OffsetFetchResponseTopic(name=name, partitions=[])
         for number, (index, committed, error) in enumerate(partitions):
             if number % FETCHED_PER_STEP == 0:
                 await pause()
-            results.append(
-                make_partition(
+            row.partitions.append(
+                OffsetFetchResponsePartition(
                     partition_index=index,
                     committed_offset=committed.offset,
                     committed_leader_epoch=committed.leader_epoch,
@@ -160,7 +149,7 @@ async def _rows(
                     error_code=error,
                 )
             )
-        rows.append(make_topic(name=name, partitions=results))
+        rows.append(row)
     return rows
 
 
@@ -181,5 +170,4 @@ async def _of_group(
         topics = await _fetch(context, group.group_id, group.topics, require_stable)
     except BrokerError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error.code)
-    topic_responses = await _rows(topics, OffsetFetchResponseTopics, OffsetFetchResponsePartitions)
-    return OffsetFetchResponseGroup(group_id=group.group_id, topics=topic_responses)
+    return OffsetFetchResponseGroup(group_id=group.group_id, topics=await _rows(topics))

@@ -10,6 +10,8 @@
     9   member id and epoch of the new groups (KIP-848)
     10  topic ids in place of names (KIP-516)
 
+Topics of versions with one group have the structure of those with several, which Kafka declares
+twice.
 Source: kafka.apache.org/protocol, OffsetFetch.
 """
 
@@ -22,12 +24,6 @@ from odradek.protocol.schema import ZERO_UUID, field, message, nested
 
 @nested
 class OffsetFetchRequestTopic:
-    name: str = field("string", "0+")
-    partition_indexes: list[int] = field(["int32"], "0+")
-
-
-@nested
-class OffsetFetchRequestTopics:
     name: str = field("string", "0-9", default="")
     topic_id: Uuid = field("uuid", "10+", default=ZERO_UUID)
     partition_indexes: list[int] = field(["int32"], "0+")
@@ -38,8 +34,8 @@ class OffsetFetchRequestGroup:
     group_id: str = field("string", "0+")
     member_id: str | None = field("string", "9+", nullable="9+", default=None)
     member_epoch: int = field("int32", "9+", default=-1)
-    topics: list[OffsetFetchRequestTopics] | None = field(
-        [OffsetFetchRequestTopics], "0+", nullable="0+"
+    topics: list[OffsetFetchRequestTopic] | None = field(
+        [OffsetFetchRequestTopic], "0+", nullable="0+"
     )
     """None asks for all."""
 
@@ -69,32 +65,15 @@ class OffsetFetchResponsePartition:
 
 @nested
 class OffsetFetchResponseTopic:
-    name: str = field("string", "0+")
-    partitions: list[OffsetFetchResponsePartition] = field([OffsetFetchResponsePartition], "0+")
-
-
-@nested
-class OffsetFetchResponsePartitions:
-    partition_index: int = field("int32", "0+")
-    committed_offset: int = field("int64", "0+")
-    """-1 if there is none."""
-    committed_leader_epoch: int = field("int32", "0+", default=-1)
-    """Leader epoch of the last consumed record, -1 if unknown."""
-    metadata: str | None = field("string", "0+", nullable="0+")
-    error_code: int = field("int16", "0+")
-
-
-@nested
-class OffsetFetchResponseTopics:
     name: str = field("string", "0-9", default="")
     topic_id: Uuid = field("uuid", "10+", default=ZERO_UUID)
-    partitions: list[OffsetFetchResponsePartitions] = field([OffsetFetchResponsePartitions], "0+")
+    partitions: list[OffsetFetchResponsePartition] = field([OffsetFetchResponsePartition], "0+")
 
 
 @nested
 class OffsetFetchResponseGroup:
     group_id: str = field("string", "0+")
-    topics: list[OffsetFetchResponseTopics] = field([OffsetFetchResponseTopics], "0+")
+    topics: list[OffsetFetchResponseTopic] = field([OffsetFetchResponseTopic], "0+")
     error_code: int = field("int16", "0+", default=0)
 
 

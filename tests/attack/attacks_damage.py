@@ -16,7 +16,7 @@ from odradek.protocol.messages.offset_commit import (
 from odradek.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
+    OffsetFetchRequestTopic,
 )
 from tests.attack.attacks_requests import alteration
 from tests.attack.scene import Scene, attack
@@ -135,7 +135,7 @@ def damaged_group_record(scene: Scene) -> None:
         groups=[
             OffsetFetchRequestGroup(
                 group_id="group-03",
-                topics=[OffsetFetchRequestTopics(name="committed", partition_indexes=[0])],
+                topics=[OffsetFetchRequestTopic(name="committed", partition_indexes=[0])],
             )
         ]
     )

@@ -12,7 +12,7 @@ from odradek.protocol.messages.describe_transactions import DescribeTransactions
 from odradek.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
+    OffsetFetchRequestTopic,
 )
 from tests.clients.contract import transacted
 from tests.clients.libraries import connect
@@ -67,7 +67,7 @@ def epoch_of(address: str, transactional_id: str) -> int:
 
 def committed_offset(address: str, topic: str, group: str) -> int:
     """Of the only partition, when no transaction is open."""
-    topic_request = OffsetFetchRequestTopics(name=topic, partition_indexes=[0])
+    topic_request = OffsetFetchRequestTopic(name=topic, partition_indexes=[0])
     asked = OffsetFetchRequestGroup(group_id=group, topics=[topic_request])
     with Wire(address) as wire:
         response = wire.call(OffsetFetchRequest(groups=[asked], require_stable=True), 8)

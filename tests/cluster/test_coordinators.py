@@ -14,7 +14,7 @@ from odradek.protocol.messages.offset_commit import (
 from odradek.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
+    OffsetFetchRequestTopic,
 )
 from tests.support.broker_cluster import BrokerCluster
 from tests.support.wire import Wire
@@ -47,7 +47,7 @@ def commit(cluster: BrokerCluster, group: str) -> bool:
 
 def fetched(cluster: BrokerCluster, broker_id: int, group: str) -> int | ErrorCode:
     """The group's offset as one broker reports it, or the error of the group."""
-    topics = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[0])]
+    topics = [OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0])]
     request = OffsetFetchRequest(
         groups=[OffsetFetchRequestGroup(group_id=group, topics=topics)], require_stable=False
     )

@@ -32,7 +32,7 @@ from odradek.protocol.messages.offset_commit import (
 from odradek.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
+    OffsetFetchRequestTopic,
 )
 from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from odradek.protocol.schema import schema_of
@@ -130,7 +130,7 @@ def settle(cluster: BrokerCluster, group: str) -> tuple[int, str, int]:
 
 
 def committed(cluster: BrokerCluster, group: str) -> int | ErrorCode:
-    topics = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[0])]
+    topics = [OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0])]
     request = OffsetFetchRequest(
         groups=[OffsetFetchRequestGroup(group_id=group, topics=topics)], require_stable=False
     )

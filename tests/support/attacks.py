@@ -65,7 +65,7 @@ from odradek.protocol.messages.offset_delete import (
 from odradek.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
+    OffsetFetchRequestTopic,
 )
 from odradek.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -87,7 +87,7 @@ def named_topics(count: int) -> list[MetadataRequestTopic]:
 
 def offsets_to_fetch(group: str, topic: str, partitions: int) -> OffsetFetchRequest:
     """Of one group and topic."""
-    named = OffsetFetchRequestTopics(name=topic, partition_indexes=list(range(partitions)))
+    named = OffsetFetchRequestTopic(name=topic, partition_indexes=list(range(partitions)))
     return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=[named])])
 
 

@@ -18,7 +18,6 @@ from odradek.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
 )
 from tests.scripts.chapters.groups_members import (
     SILENCE_S,
@@ -108,7 +107,7 @@ TopicsWithPartitions = list[tuple[str, list[int]]]
 
 def of_group(group: str, places: TopicsWithPartitions | None) -> OffsetFetchRequestGroup:
     """What is asked of one of several groups."""
-    topics = [OffsetFetchRequestTopics(name=name, partition_indexes=p) for name, p in places or ()]
+    topics = [OffsetFetchRequestTopic(name=name, partition_indexes=p) for name, p in places or ()]
     return OffsetFetchRequestGroup(group_id=group, topics=None if places is None else topics)
 
 
