@@ -101,6 +101,11 @@ class Exposition:
         """One sample."""
         self._append(f"{family.name}{label_text(labels or {})} {value}\n")
 
+    def table(self, family: Family, rows: Iterable[tuple[str, float]]) -> None:
+        """A whole family: a sample for each (text of labels, value)."""
+        self.begin(family)
+        self.rows(family, rows)
+
     def rows(self, family: Family, rows: Iterable[tuple[str, float]]) -> None:
         """A sample for each (text of labels, value)."""
         name = family.name
@@ -137,8 +142,7 @@ class Exposition:
     def counters(self, family: Family, rows: Sequence[tuple[str, float]]) -> None:
         """A family of counters under both of its names."""
         for each in (family, per_second(family)):
-            self.begin(each)
-            self.rows(each, rows)
+            self.table(each, rows)
 
     def metric(self, family: Family, value: float) -> None:
         """A family with one sample, which has no labels."""

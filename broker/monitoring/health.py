@@ -11,37 +11,23 @@ SHOWN_MAX: Final = 5
 """Partitions that a reason names."""
 
 
-class HealthReport(NamedTuple):
-    """The state of a broker or of a cluster."""
-
-    reasons: tuple[str, ...] = ()
-    """Why it is not healthy; empty when it is."""
-
-    @property
-    def is_healthy(self) -> bool:
-        return not self.reasons
-
-
-class BrokerState(NamedTuple):
-    """What `readiness` looks at."""
-
-    is_registered: bool
-    is_session_suspended: bool
-    offline_directories: Sequence[str]
-    is_stopping: bool
-
-
-def readiness(state: BrokerState) -> HealthReport:
-    """Whether the broker takes requests, with all of its logs."""
+def readiness(
+    *,
+    is_registered: bool,
+    is_session_suspended: bool,
+    offline_directories: Sequence[str],
+    is_stopping: bool,
+) -> list[str]:
+    """Why the broker does not take requests with all of its logs; empty when it does."""
     reasons = []
-    if state.is_stopping:
+    if is_stopping:
         reasons.append("the broker is stopping")
-    if not state.is_registered:
+    if not is_registered:
         reasons.append("the broker is not registered in the cluster")
-    if state.is_session_suspended:
+    if is_session_suspended:
         reasons.append("there is no connection to the coordination service")
-    reasons.extend(f"the log directory {folder} is offline" for folder in state.offline_directories)
-    return HealthReport(tuple(reasons))
+    reasons.extend(f"the log directory {folder} is offline" for folder in offline_directories)
+    return reasons
 
 
 class ClusterProblems(NamedTuple):
@@ -53,8 +39,9 @@ class ClusterProblems(NamedTuple):
     """How many are led by another broker than the preferred one."""
 
 
-def cluster_health(image: Image, problems: ClusterProblems) -> HealthReport:
-    """Whether every partition can be written and read, as far as this broker knows."""
+def cluster_health(image: Image, problems: ClusterProblems) -> list[str]:
+    """Why not every partition can be written and read, as far as this broker knows; empty when
+    each can."""
     reasons = []
     if image.controller_id < 0:
         reasons.append("there is no controller")
@@ -66,7 +53,7 @@ def cluster_health(image: Image, problems: ClusterProblems) -> HealthReport:
     ):
         if partitions:
             reasons.append(f"{len(partitions)} partitions {text}: {shown(partitions)}")
-    return HealthReport(tuple(reasons))
+    return reasons
 
 
 def shown(partitions: Sequence[tuple[str, int]]) -> str:

@@ -158,21 +158,17 @@ class NodeMetrics:
             family = gauge(
                 f"kafka_server_delayedoperationpurgatory_{name}", "Requests that wait, by kind."
             )
-            exposition.begin(family)
-            exposition.rows(
-                family,
-                [
-                    (f'{{delayedOperation="{kind}",delayedoperation="{kind}"}}', count)
-                    for kind, count in waiting.items()
-                ],
-            )
+            rows = [
+                (f'{{delayedOperation="{kind}",delayedoperation="{kind}"}}', count)
+                for kind, count in waiting.items()
+            ]
+            exposition.table(family, rows)
 
     def _write_listeners(self, exposition: Exposition, counts: Mapping[str, int]) -> None:
         listeners = self._metrics.listeners
         for prefix in SOCKET_SERVERS:
             family = gauge(f"{prefix}_connection_count", "Open connections.")
-            exposition.begin(family)
-            exposition.rows(
+            exposition.table(
                 family, [(listener_labels(name), count) for name, count in counts.items()]
             )
             for name, attribute, text in LISTENER_COUNTERS:
@@ -180,18 +176,12 @@ class NodeMetrics:
                     (listener_labels(listener), getattr(metrics, attribute))
                     for listener, metrics in listeners.items()
                 ]
-                total = counter(f"{prefix}_{name}", text)
-                exposition.begin(total)
-                exposition.rows(total, rows)
+                exposition.table(counter(f"{prefix}_{name}", text), rows)
                 rate = gauge(f"{prefix}_{name}_rate", f"{text[:-1]}, a second.")
-                exposition.begin(rate)
-                exposition.rows(
-                    rate,
-                    [
-                        (labels, self._rates.rate(rate.name, labels, count))
-                        for labels, count in rows
-                    ],
-                )
+                rates = [
+                    (labels, self._rates.rate(rate.name, labels, count)) for labels, count in rows
+                ]
+                exposition.table(rate, rates)
         metrics = self._metrics
         expiry = gauge(
             "odradek_certificate_expiry_timestamp_seconds",

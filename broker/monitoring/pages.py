@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from odradek.broker.monitoring.exposition import OPEN_METRICS, PROMETHEUS, ROWS_PER_STEP
-from odradek.broker.monitoring.health import BrokerState, HealthReport, cluster_health, readiness
+from odradek.broker.monitoring.health import cluster_health, readiness
 from odradek.broker.monitoring.http_listener import JSON, UNAVAILABLE, Page, json_page
 from odradek.broker.monitoring.scrape import Sources, cluster_problems, scrape
 from odradek.runtime.work import Later, pause
@@ -53,19 +53,17 @@ class Pages:
         return Page(tuple(await as_json(content)), JSON)
 
     async def _live(self) -> Page:
-        return health_page(HealthReport())
+        return health_page(())
 
     async def _ready(self) -> Page:
         services = self._sources.services
         controller = services.controller
         return health_page(
             readiness(
-                BrokerState(
-                    is_registered=controller.broker_epoch >= 0,
-                    is_session_suspended=controller.is_suspended,
-                    offline_directories=services.logs.offline_directories,
-                    is_stopping=self._is_stopping(),
-                )
+                is_registered=controller.broker_epoch >= 0,
+                is_session_suspended=controller.is_suspended,
+                offline_directories=services.logs.offline_directories,
+                is_stopping=self._is_stopping(),
             )
         )
 
@@ -110,10 +108,7 @@ def _encoded(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def health_page(health: HealthReport) -> Page:
-    """200 or 503, with the reasons."""
-    status = 200 if health.is_healthy else UNAVAILABLE
-    return json_page(
-        {"status": "ok" if health.is_healthy else "failing", "reasons": list(health.reasons)},
-        status,
-    )
+def health_page(reasons: Sequence[str]) -> Page:
+    """200 without reasons, or 503 with them."""
+    status = UNAVAILABLE if reasons else 200
+    return json_page({"status": "failing" if reasons else "ok", "reasons": list(reasons)}, status)

@@ -131,10 +131,10 @@ class RequestMetrics:
         for position, (family, _) in enumerate(PARTS):
             exposition.begin(family)
             for name, now in counts.items():
-                recent = _since(now, before.get(name), position)
+                requests, buckets = _since(now, before.get(name), position)
                 labels = label_text({"request": name})[:-1]
                 # A part that only some requests have is 0 in the others.
-                values = _quantiles(recent.buckets, recent.requests)
+                values = _quantiles(buckets, requests)
                 exposition.quantiles(
                     family,
                     labels,
@@ -191,17 +191,12 @@ def _add_fetch(counts: dict[str, _Counts]) -> None:
     )
 
 
-class _Recent(NamedTuple):
-    requests: int
-    buckets: Buckets
-
-
-def _since(now: _Counts, before: _Counts | None, position: int) -> _Recent:
-    """What has been counted since a copy; all of it without one."""
+def _since(now: _Counts, before: _Counts | None, position: int) -> tuple[int, Buckets]:
+    """(requests, values by bucket) since a copy; all of them without one."""
     if before is None:
-        return _Recent(now.requests, now.parts[position])
+        return now.requests, now.parts[position]
     buckets = tuple(map(sub, now.parts[position], before.parts[position]))
-    return _Recent(now.requests - before.requests, buckets)
+    return now.requests - before.requests, buckets
 
 
 def _quantiles(buckets: Buckets, count: int) -> Iterator[float]:

@@ -6,7 +6,6 @@ Pure.  Source: KIP-546; Kafka's ZkAdminManager, DynamicConfig, QuotaConfigs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from decimal import Decimal
 from typing import Final, NamedTuple, Protocol
 
 from odradek.broker.quota.client_quotas import (
@@ -15,6 +14,7 @@ from odradek.broker.quota.client_quotas import (
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
 )
+from odradek.broker.settings.types import double_text
 from odradek.controller.znodes.dynamic_configs import CLIENTS, IPS, USERS
 from odradek.controller.znodes.sanitizer import desanitized, sanitized
 from odradek.controller.znodes.zk_data import DEFAULT_ENTITY
@@ -123,27 +123,12 @@ def changed(
 
 def _written(key: str, kind: str, value: float) -> str:
     if kind == DOUBLE:
-        return java_double(value)
+        return double_text(value)
     largest = 2 ** BITS[kind] - 1
     whole = 0 if value != value else int(max(-largest - 1, min(value + EPSILON, largest)))
     if abs(float(whole) - value) > EPSILON:
         raise _invalid(f"Configuration {key} must be a {kind} value")
     return str(whole)
-
-
-def java_double(value: float) -> str:
-    """A number as Java's `Double.toString` writes it."""
-    if value != value:
-        return "NaN"
-    if value in (float("inf"), float("-inf")):
-        return "Infinity" if value > 0 else "-Infinity"
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        return format(Decimal(repr(value)), "f")
-    sign, digits, exponent = Decimal(repr(value)).as_tuple()
-    assert isinstance(exponent, int), "it is finite"
-    text = "".join(map(str, digits)).rstrip("0")
-    power = len(digits) - 1 + exponent
-    return f"{'-' if sign else ''}{text[0]}.{text[1:] or '0'}E{power}"
 
 
 def entity_names(entity_type: str, path: str) -> dict[str, str | None]:

@@ -63,9 +63,7 @@ def decompress(codec: int, data: memoryview, *, output_bytes_max: int) -> bytes 
     """
     reader = _READERS.get(codec)
     if reader is None:
-        raise BrokerError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Unknown compression type {codec}"
-        )
+        raise _unknown(codec)
     return reader(data, output_bytes_max)
 
 
@@ -78,9 +76,7 @@ def compress(codec: int, data: Input, level: int | None = None) -> bytes | bytea
     """
     writer = _WRITERS.get(codec)
     if writer is None:
-        raise BrokerError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Unknown compression type {codec}"
-        )
+        raise _unknown(codec)
     return writer(data, level)
 
 

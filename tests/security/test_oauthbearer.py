@@ -71,9 +71,7 @@ def signed(url: str, **more: str) -> Mechanism:
 
 
 def log_in(made: Mechanism, token: str, now_ms: int | None = None) -> SaslStep:
-    step = outcome_of(
-        made.server().evaluate(initial(token), wall_ms() if now_ms is None else now_ms)
-    )
+    step = outcome_of(made().evaluate(initial(token), wall_ms() if now_ms is None else now_ms))
     assert isinstance(step, Challenge | Authenticated)
     return step
 
@@ -96,7 +94,7 @@ def test_token_is_accepted_or_refused(
 
 
 def test_refused_token_fails_after_response_of_client(jwks_file: Path) -> None:
-    server = signed(jwks_file.as_uri()).server()
+    server = signed(jwks_file.as_uri())()
     assert server.evaluate(initial("a.b.c"), 0) == INVALID
     with pytest.raises(SaslAuthenticationError, match="invalid_token"):
         server.evaluate(b"\x01", 0)
@@ -125,7 +123,7 @@ def test_extensions_and_authorization_id_are_read() -> None:
 def test_other_authorization_id_is_refused(provider: TokenProvider, jwks_file: Path) -> None:
     message = f"n,a=bob,\x01auth=Bearer {provider.token()}\x01\x01".encode()
     with pytest.raises(SaslAuthenticationError, match=r"\(bob\) that is different from .*\(alice"):
-        outcome_of(signed(jwks_file.as_uri()).server().evaluate(message, wall_ms()))
+        outcome_of(signed(jwks_file.as_uri())().evaluate(message, wall_ms()))
 
 
 @pytest.fixture

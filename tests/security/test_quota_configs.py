@@ -10,7 +10,6 @@ from odradek.broker.quota.quota_configs import (
     USER_SETTINGS,
     changed,
     entity_names,
-    java_double,
     stored_entity,
 )
 from odradek.controller.znodes.sanitizer import desanitized, sanitized
@@ -89,19 +88,6 @@ def test_value_of_another_type_is_refused(
     with pytest.raises(BrokerError) as refusal:
         changed({}, [OpData(key=key, value=value, remove=False)], settings)
     assert refusal.value.code is code
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        *((0.0, "0.0"), (-0.0, "-0.0"), (0.001, "0.001"), (1e-4, "1.0E-4"), (1.5e-7, "1.5E-7")),
-        *((9999999.0, "9999999.0"), (1e7, "1.0E7"), (12345678.9, "1.23456789E7")),
-        *((-1.25e300, "-1.25E300"), (float("inf"), "Infinity"), (float("nan"), "NaN")),
-    ],
-)
-def test_double_is_written_as_java_does(value: float, text: str) -> None:
-    assert java_double(value) == text
-    assert float(text) == value or value != value
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def outcome(
     principals: list[KafkaPrincipal] = []
 
     async def log_in() -> None:
-        server = served[mechanism].server()
+        server = served[mechanism]()
 
         async def ask(message: bytes) -> bytes:
             step = server.evaluate(message, 0)

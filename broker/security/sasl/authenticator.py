@@ -113,7 +113,7 @@ class SaslServerAuthenticator:
             )
         else:
             self._mechanism = mechanism
-            self._server = self._listener.mechanisms[mechanism].server()
+            self._server = self._listener.mechanisms[mechanism]()
         self.takes_tokens = version == 0
         self.state = SaslState.AUTHENTICATE
         return True

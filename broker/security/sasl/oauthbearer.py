@@ -14,7 +14,9 @@ from __future__ import annotations
 import json
 import logging
 import re
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple
 
 from odradek.broker.security.kafka_principal import USER, KafkaPrincipal
 from odradek.broker.security.sasl.mechanisms import MechanismContext
@@ -28,7 +30,6 @@ from odradek.broker.security.sasl.oauthbearer_settings import (
 )
 from odradek.broker.security.sasl.oauthbearer_token import (
     InvalidTokenError,
-    UnsecuredOptions,
     ValidToken,
     check_unsecured,
     unsecured_options,
@@ -64,41 +65,16 @@ class InitialResponse(NamedTuple):
         return f"InitialResponse(authorization_id={self.authorization_id!r})"
 
 
-class TokenValidator(Protocol):
-    """Checks tokens as a listener is configured."""
-
-    def validate(self, token: str, now_ms: int) -> ValidToken | Later[ValidToken]:
-        """A coroutine when keys have to be fetched first.
-
-        raises  InvalidTokenError; the coroutine, too
-        """
-
-
-class UnsecuredTokens:
-    """Tokens without a signature."""
-
-    def __init__(self, options: UnsecuredOptions) -> None:
-        self._options = options
-
-    def validate(self, token: str, now_ms: int) -> ValidToken:
-        return check_unsecured(token, self._options, now_ms)
-
-
-class OAuthBearerMechanism:
-    """The tokens of a listener."""
-
-    def __init__(self, tokens: TokenValidator) -> None:
-        self._tokens = tokens
-
-    def server(self) -> OAuthBearerSaslServer:
-        return OAuthBearerSaslServer(self._tokens)
+ValidateToken = Callable[[str, int], ValidToken | Later[ValidToken]]
+"""Checks a token as a listener is configured, at a wall time; a coroutine when keys have to be
+fetched first.  Either raises InvalidTokenError."""
 
 
 class OAuthBearerSaslServer:
     """One exchange."""
 
-    def __init__(self, tokens: TokenValidator) -> None:
-        self._tokens = tokens
+    def __init__(self, validate: ValidateToken) -> None:
+        self._validate = validate
         self._refusal: str | None = None
 
     def evaluate(self, response: bytes, now_ms: int) -> SaslStep | Later[SaslStep]:
@@ -108,7 +84,7 @@ class OAuthBearerSaslServer:
         self._refusal = None
         initial = parse_initial_response(response)
         try:
-            checked = self._tokens.validate(initial.token, now_ms)
+            checked = self._validate(initial.token, now_ms)
         except InvalidTokenError as error:
             return self._refused(error)
         if isinstance(checked, ValidToken):
@@ -179,7 +155,7 @@ def make(context: MechanismContext) -> Mechanism:
     handler = handler_of(context)
     options = context.login_module.options
     if handler in SIGNED_HANDLERS:
-        return OAuthBearerMechanism(signed_tokens(context))
+        return partial(OAuthBearerSaslServer, signed_tokens(context).validate)
     if handler not in (None, UNSECURED_HANDLER):
         allowed = f"Expected {SIGNED_HANDLERS[0]}: other Java classes cannot be loaded"
         raise InvalidValueError(key, handler, allowed)
@@ -198,4 +174,4 @@ def make(context: MechanismContext) -> Mechanism:
         "the listener %s accepts tokens without a signature: clients may have any name",
         context.listener_name,
     )
-    return OAuthBearerMechanism(UnsecuredTokens(unsecured))
+    return partial(OAuthBearerSaslServer, partial(check_unsecured, unsecured))

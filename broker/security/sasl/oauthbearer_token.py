@@ -148,7 +148,7 @@ def check_signed(token: str, key: SigningKey, expected: Expectations, now_ms: in
     return ValidToken(subject, expires_s * MILLISECONDS)
 
 
-def check_unsecured(token: str, options: UnsecuredOptions, now_ms: int) -> ValidToken:
+def check_unsecured(options: UnsecuredOptions, token: str, now_ms: int) -> ValidToken:
     """Check the claims of a token without a signature, which anybody can make.
 
     raises  InvalidTokenError

@@ -6,32 +6,27 @@ Source: Kafka's PlainSaslServer, PlainServerCallbackHandler.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from hashlib import sha256
 from hmac import compare_digest
 from typing import Final
 
 from odradek.broker.security.kafka_principal import USER, KafkaPrincipal
 from odradek.broker.security.sasl.mechanisms import MechanismContext
-from odradek.broker.security.sasl.sasl_server import Authenticated, SaslAuthenticationError
+from odradek.broker.security.sasl.sasl_server import (
+    Authenticated,
+    Mechanism,
+    SaslAuthenticationError,
+)
 
 USER_PREFIX: Final = "user_"
-
-
-class PlainMechanism:
-    """The users of a listener."""
-
-    def __init__(self, users: Mapping[str, str]) -> None:
-        """users  passwords by name"""
-        self._users = users
-
-    def server(self) -> PlainSaslServer:
-        return PlainSaslServer(self._users)
 
 
 class PlainSaslServer:
     """One exchange, which is over after one message."""
 
     def __init__(self, users: Mapping[str, str]) -> None:
+        """users  passwords by name"""
         self._users = users
 
     def evaluate(self, response: bytes, now_ms: int) -> Authenticated:
@@ -66,13 +61,11 @@ def is_password(expected: str | None, password: str) -> bool:
     return compare_digest(*hashes) and expected is not None
 
 
-def make(context: MechanismContext) -> PlainMechanism:
+def make(context: MechanismContext) -> Mechanism:
     """The users are the options `user_NAME="password"` of the login module."""
-    options = context.login_module.options
-    return PlainMechanism(
-        {
-            key.removeprefix(USER_PREFIX): password
-            for key, password in options.items()
-            if key.startswith(USER_PREFIX)
-        }
-    )
+    users = {
+        key.removeprefix(USER_PREFIX): password
+        for key, password in context.login_module.options.items()
+        if key.startswith(USER_PREFIX)
+    }
+    return partial(PlainSaslServer, users)

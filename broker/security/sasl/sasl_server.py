@@ -10,6 +10,7 @@ Source: javax.security.sasl.SaslServer, Kafka's SaslServerAuthenticator.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from odradek.broker.security.kafka_principal import KafkaPrincipal
@@ -63,8 +64,5 @@ class SaslServer(Protocol):
         """
 
 
-class Mechanism(Protocol):
-    """A mechanism as one listener is configured."""
-
-    def server(self) -> SaslServer:
-        """A new exchange."""
+Mechanism = Callable[[], SaslServer]
+"""A mechanism as one listener is configured: makes a new exchange."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
+from functools import partial
 from hmac import compare_digest
 from typing import Final, NamedTuple
 
@@ -22,6 +23,7 @@ from odradek.broker.security.sasl.mechanisms import MechanismContext
 from odradek.broker.security.sasl.sasl_server import (
     Authenticated,
     Challenge,
+    Mechanism,
     SaslAuthenticationError,
     SaslError,
 )
@@ -63,17 +65,6 @@ class _First(NamedTuple):
     expires_ms: int | None
     is_real: bool
     """Whether there is such a user."""
-
-
-class ScramMechanism:
-    """A mechanism of a listener."""
-
-    def __init__(self, context: MechanismContext) -> None:
-        self._context = context
-        self._pretended_key = context.new_nonce().encode()
-
-    def server(self) -> ScramSaslServer:
-        return ScramSaslServer(self._context, self._pretended_key)
 
 
 class ScramSaslServer:
@@ -171,6 +162,6 @@ def _decoded(text: str) -> bytes:
         raise SaslError("a message contains wrong Base64") from None
 
 
-def make(context: MechanismContext) -> ScramMechanism:
+def make(context: MechanismContext) -> Mechanism:
     """The users are those with a credential for the mechanism; the login module names none."""
-    return ScramMechanism(context)
+    return partial(ScramSaslServer, context, context.new_nonce().encode())
