@@ -29,7 +29,12 @@ PROVIDER_REQUEST = (
 SESSION_MS = 3_000
 """Connections between brokers authenticate again all the time."""
 ENDPOINT = "OAUTHBEARER of a provider"
-MECHANISMS = ("PLAIN", "SCRAM-SHA-512", "OAUTHBEARER", ENDPOINT)
+MECHANISMS = (
+    pytest.param("PLAIN", marks=pytest.mark.slow),
+    "SCRAM-SHA-512",
+    pytest.param("OAUTHBEARER", marks=pytest.mark.slow),
+    ENDPOINT,
+)
 HANDLERS = "org.apache.kafka.common.security.oauthbearer.secured"
 
 

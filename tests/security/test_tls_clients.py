@@ -79,7 +79,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         "listener.name.store.ssl.truststore.password": PASSWORD,
         "listener.name.java.ssl.client.auth": "required",
         "listener.name.java.ssl.keystore.type": "JKS",
-        "listener.name.java.ssl.keystore.location": str(java.java_key_store(key_password="of-key")),
+        "listener.name.java.ssl.keystore.location": str(java.java_key_store("of-key")),
         "listener.name.java.ssl.keystore.password": PASSWORD,
         "listener.name.java.ssl.key.password": "of-key",
         "listener.name.java.ssl.truststore.type": "JKS",

@@ -158,16 +158,17 @@ def check_refusal(written: Mapping[str, str], reason: str) -> None:
 
 
 def test_stores_in_javas_own_format_are_read(authority: Authority) -> None:
-    server, trusted = authority.server(), str(authority.trusted_java_key_store())
-    rsa = {
-        "ssl.keystore.location": str(authority.issue("rsa", is_rsa=True).java_key_store()),
+    server, trusted = authority.server(), str(authority.trusted_java_key_store(by_keytool=True))
+    rsa = authority.issue("rsa", is_rsa=True)
+    of_rsa = {
+        "ssl.keystore.location": str(rsa.java_key_store(by_keytool=True)),
         "ssl.keystore.password": PASSWORD,
         "ssl.truststore.location": trusted,
     }
-    assert stores_of(rsa) == ["CN=rsa", "CN=authority", "CN=authority"]
+    assert stores_of(of_rsa) == ["CN=rsa", "CN=authority", "CN=authority"]
     own_password = {
         "ssl.keystore.type": "PKCS12",
-        "ssl.keystore.location": str(server.java_key_store(key_password="of the key")),
+        "ssl.keystore.location": str(server.java_key_store("of the key", by_keytool=True)),
         "ssl.keystore.password": PASSWORD,
         "ssl.key.password": "of the key",
         "ssl.truststore.type": "JKS",

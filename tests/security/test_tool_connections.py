@@ -96,7 +96,7 @@ def stores(secured: Secured) -> dict[str, dict[str, str]]:
 
 
 def java_stores(secured: Secured) -> dict[str, str]:
-    """Client properties for mutual TLS with stores in Java's own format; keytool writes them."""
+    """Client properties for mutual TLS with stores in Java's own format."""
     return {
         "security.protocol": "SSL",
         "ssl.truststore.location": str(secured.authority.trusted_java_key_store()),

@@ -1,7 +1,7 @@
 """An authority, and the certificates that it signs: valid ones and those that must be refused.
 
 Every file is in a folder of the test.  Keys are made by `cryptography`; nothing here starts a
-process but `java_key_store`, which needs a Java runtime.
+process but `converted_by_keytool`, which needs a Java runtime.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
+import jks
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -25,6 +26,8 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs12,
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, ObjectIdentifier
+
+from tests.support.class_archives import SMALL
 
 Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
@@ -80,13 +83,19 @@ class Certified:
         )
         return path
 
-    def java_key_store(self, password: str = PASSWORD, key_password: str | None = None) -> Path:
-        """A key store in Java's own format, written by keytool.
+    def java_key_store(self, key_password: str = PASSWORD, *, by_keytool: bool = False) -> Path:
+        """A key store in Java's own format, with `PASSWORD`.
 
-        key_password  None: that of the store
+        by_keytool  written by Java's tool, which takes a second, and not by purejks
         """
-        options = ["-srcalias", self.name, "-destkeypass", key_password] if key_password else []
-        return java_key_store(self.pkcs12(password), password, options)
+        if by_keytool:
+            options = ["-srcalias", self.name, "-destkeypass", key_password]
+            return converted_by_keytool(self.pkcs12(), options)
+        der = self.key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
+        chain = [der_of(self.certificate), der_of(self.authority)]
+        entry = jks.PrivateKeyEntry.new(self.name, chain, der)
+        entry.encrypt(key_password)
+        return saved(entry, self.folder / f"{self.name}.jks")
 
     def key_text(self, password: str | None = None) -> str:
         """PKCS#8 in PEM."""
@@ -196,9 +205,12 @@ class Authority:
         path.write_bytes(pkcs12.serialize_java_truststore([entry], encryption))
         return path
 
-    def trusted_java_key_store(self, password: str = PASSWORD) -> Path:
-        """A trust store in Java's own format, written by keytool."""
-        return java_key_store(self.trusted_pkcs12(password), password)
+    def trusted_java_key_store(self, *, by_keytool: bool = False) -> Path:
+        """A trust store in Java's own format, with `PASSWORD`; as `Certified.java_key_store`."""
+        if by_keytool:
+            return converted_by_keytool(self.trusted_pkcs12())
+        entry = jks.TrustedCertEntry.new(self._name, der_of(self.certificate))
+        return saved(entry, self._folder / f"{self._name}.trusted.jks")
 
 
 def make_key(*, is_rsa: bool = False) -> Key:
@@ -237,16 +249,26 @@ def pem_text(certificate: x509.Certificate) -> str:
     return certificate.public_bytes(Encoding.PEM).decode()
 
 
-def java_key_store(pkcs12_file: Path, password: str, options: Sequence[str] = ()) -> Path:
+def der_of(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(Encoding.DER)
+
+
+def saved(entry: jks.PrivateKeyEntry | jks.TrustedCertEntry, path: Path) -> Path:
+    """Write a store in Java's own format (JKS) with one entry."""
+    jks.KeyStore.new("jks", [entry]).save(str(path), PASSWORD)
+    return path
+
+
+def converted_by_keytool(pkcs12_file: Path, options: Sequence[str] = ()) -> Path:
     """A store in Java's own format (JKS) with the entries of one of PKCS#12."""
     path = pkcs12_file.with_suffix(".jks")
     path.unlink(missing_ok=True)
     subprocess.run(
         [
-            "keytool", "-importkeystore", "-noprompt",
+            "keytool", *(f"-J{option}" for option in SMALL), "-importkeystore", "-noprompt",
             "-srckeystore", str(pkcs12_file), "-srcstoretype", "PKCS12",
             "-destkeystore", str(path), "-deststoretype", "JKS",
-            "-srcstorepass", password, "-deststorepass", password, *options,
+            "-srcstorepass", PASSWORD, "-deststorepass", PASSWORD, *options,
         ],
         check=True, capture_output=True, timeout=60,
     )  # fmt: skip
