@@ -51,7 +51,10 @@ VERSIONS = {
 }
 
 
-@pytest.fixture(params=["odradek", pytest.param("apache", marks=pytest.mark.judge)], scope="module")
+@pytest.fixture(
+    params=["odradek", pytest.param("apache", marks=[pytest.mark.judge, pytest.mark.slow])],
+    scope="module",
+)
 def address(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
