@@ -41,8 +41,8 @@ CRAWLING = {**BROKER, "log.cleaner.io.max.bytes.per.second": "100000"}
 """So that no cleaning of a whole segment ends between two looks."""
 WRITES_S = 0.2
 """From one write to the next while a cleaning is awaited."""
-STOP_S = 15.0
-"""Half of what a broker waits at most for its worker, which cleans for minutes or hangs."""
+STOP_S = 29.0
+"""Below what a broker waits at most for its worker, which cleans for minutes or hangs."""
 
 
 def leftovers(broker: BrokerProcess) -> list[Path]:
