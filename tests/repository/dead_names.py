@@ -12,7 +12,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 
 from tests.repository.sources import Function, Source
 
@@ -20,7 +22,7 @@ PLAIN_DECORATORS = {"property", "staticmethod", "classmethod", "abstractmethod",
 DOTTED = re.compile(r"[A-Za-z_]\w*([.:][A-Za-z_]\w*)+")
 
 
-@dataclass(slots=True)
+@dataclass
 class Definition:
     """A definition and what its code refers to."""
 
@@ -28,10 +30,15 @@ class Definition:
     line: int
     name: str
     """`function`, `CONSTANT`, `Class` or `Class.method`."""
-    references: set[str] = field(default_factory=set)
-    """Identifiers that the definition's code refers to, without those of its public methods."""
+    nodes: list[ast.AST]
+    """Its code, without its public methods."""
     is_registered: bool = False
     """A decorator may hand the function to a framework that calls it."""
+
+    @cached_property
+    def references(self) -> set[str]:
+        """Identifiers that its code refers to."""
+        return references(self.nodes)
 
     @property
     def identifier(self) -> str:
@@ -56,7 +63,7 @@ def definitions(source: Source, *, has_methods: bool = True) -> Iterator[Definit
 
     has_methods  methods are definitions of their own; else they are parts of their classes
     """
-    top = Definition(source.name, 1, "")
+    top = Definition(source.name, 1, "", [])
     yield top
     for node in source.tree.body:
         match node:
@@ -64,17 +71,15 @@ def definitions(source: Source, *, has_methods: bool = True) -> Iterator[Definit
                 if has_methods:
                     yield from _definitions_of_class(source.name, node)
                 else:
-                    yield Definition(source.name, node.lineno, node.name, references([node]))
+                    yield Definition(source.name, node.lineno, node.name, [node])
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                yield Definition(
-                    source.name, node.lineno, name, references([node]), _is_registered(node)
-                )
+                yield Definition(source.name, node.lineno, name, [node], _is_registered(node))
             case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
-                yield Definition(source.name, node.lineno, name, references([node]))
+                yield Definition(source.name, node.lineno, name, [node])
             case ast.Import() | ast.ImportFrom():
                 pass  # ruff finds names that are imported and not used
             case _:
-                top.references |= references([node])
+                top.nodes.append(node)
 
 
 def _definitions_of_class(path: str, node: ast.ClassDef) -> Iterator[Definition]:
@@ -84,10 +89,10 @@ def _definitions_of_class(path: str, node: ast.ClassDef) -> Iterator[Definition]
             node.name.startswith("_") or inner.name.startswith("__") or _is_registered(inner)
         ):
             name = f"{node.name}.{inner.name}"
-            yield Definition(path, inner.lineno, name, references([inner]))
+            yield Definition(path, inner.lineno, name, [inner])
         else:
             rest.append(inner)
-    yield Definition(path, node.lineno, node.name, references(rest))
+    yield Definition(path, node.lineno, node.name, rest)
 
 
 def _is_registered(function: Function) -> bool:
@@ -104,20 +109,21 @@ def references(nodes: Iterable[ast.AST]) -> set[str]:
     The last are modules and functions that are imported by name.
     """
     names: set[str] = set()
-    for node in (inner for outer in nodes for inner in ast.walk(outer)):
-        match node:
-            case (
-                ast.Name(id=name, ctx=ast.Load())
-                | ast.Attribute(attr=name)
-                | ast.keyword(arg=str(name))
-            ):
-                names.add(name)
-            case ast.alias(name=name):
-                names.add(name.rpartition(".")[2])
-            case ast.Constant(value=str(text)) if DOTTED.fullmatch(text):
-                names.update(re.split("[.:]", text))
-            case _:
-                pass
+    for node in chain.from_iterable(map(ast.walk, nodes)):
+        # Faster than a `match`, and there are two million nodes.
+        if isinstance(node, ast.Name):
+            if isinstance(node.ctx, ast.Load):
+                names.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            names.add(node.attr)
+        elif isinstance(node, ast.Constant):
+            if isinstance(node.value, str) and DOTTED.fullmatch(node.value):
+                names.update(re.split("[.:]", node.value))
+        elif isinstance(node, ast.keyword):
+            if node.arg is not None:
+                names.add(node.arg)
+        elif isinstance(node, ast.alias):
+            names.add(node.name.rpartition(".")[2])
     return names
 
 

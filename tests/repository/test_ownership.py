@@ -109,9 +109,19 @@ def _is_own(written: ast.Attribute) -> bool:
 
 
 @cache
+def _writes(file: Source) -> tuple[ast.Attribute, ...]:
+    return tuple(
+        written
+        for node in file.nodes
+        if isinstance(node, ast.stmt | ast.Call)
+        for written in _written(node)
+    )
+
+
+@cache
 def _declared(file: Source) -> frozenset[str]:
     """The fields of the classes in a file: whatever is there may write them."""
-    fields = [written.attr for node in file.nodes for written in _written(node) if _is_own(written)]
+    fields = [written.attr for written in _writes(file) if _is_own(written)]
     for node in file.nodes:
         if isinstance(node, ast.ClassDef):
             fields += (
@@ -125,10 +135,10 @@ def _declared(file: Source) -> frozenset[str]:
 
 def _foreign(file: Source, data: frozenset[str]) -> Iterator[tuple[int, str]]:
     """(line, field) of each write to a field that no class in the file declares."""
-    for node in file.nodes:
-        for written in _written(node):
-            if not _is_own(written) and written.attr not in _declared(file) | data:
-                yield written.lineno, written.attr
+    declared = _declared(file) | data
+    for written in _writes(file):
+        if not _is_own(written) and written.attr not in declared:
+            yield written.lineno, written.attr
 
 
 def test_fields_are_written_in_the_file_of_their_class() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from pathlib import PurePosixPath
-from posixpath import commonpath
 from typing import Final
 
 from odradek.broker.handlers.shared.table import HANDLERS
@@ -24,17 +23,19 @@ def circles_of_neighbours(graph: dict[str, set[str]]) -> set[tuple[str, ...]]:
     neighbours: defaultdict[str, dict[str, set[str]]] = defaultdict(dict)
     for name, imported in graph.items():
         for other in imported:
-            parent = commonpath((name, other))
-            child, imported_child = (_child(parent, path) for path in (name, other))
+            parts, other_parts = name.split("/"), other.split("/")
+            depth = next(
+                depth
+                for depth, (part, other_part) in enumerate(zip(parts, other_parts, strict=False))
+                if part != other_part
+            )
+            parent = "/".join(parts[:depth])
+            # What is directly in `parent` and is, or contains, each of the two.
+            child = "/".join(parts[: depth + 1])
+            imported_child = "/".join(other_parts[: depth + 1])
             neighbours[parent].setdefault(child, set()).add(imported_child)
             neighbours[parent].setdefault(imported_child, set())
     return {tuple(circle) for children in neighbours.values() for circle in cycles(children)}
-
-
-def _child(parent: str, path: str) -> str:
-    """What is directly in `parent` and is, or contains, `path`."""
-    depth = len(PurePosixPath(parent).parts)
-    return "/".join(PurePosixPath(path).parts[: depth + 1])
 
 
 def installed(name: str) -> str:
