@@ -55,7 +55,7 @@ JOBS := $(wildcard $(addprefix tests/pipeline/test_,demo*.py end*.py exactly_onc
 QUICK := tests/controller tests/protocol tests/storage tests/broker/group tests/broker/handlers
 PACKAGES := broker controller odradek protocol runtime storage
 
-.PHONY: run cluster secure quick quick-pythons test test-pipelines test-steps test-jobs test-clusters test-starts test-tools test-clients test-groups test-broker test-security test-broker-parts test-parts test-sim test-mixed test-pages test-recordings test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-acls campaign-clients campaign-fuzz campaign-logins campaign-packages campaign-scripts campaign-cuts campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline test-connectors demo-pipeline plugin-runs measure-start tools system-packages clean
+.PHONY: run cluster secure quick quick-pythons test test-pipelines test-steps test-jobs test-clusters test-starts test-tools test-clients test-groups test-broker test-security test-broker-parts test-parts test-sim test-mixed test-pages test-recordings test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-acls campaign-clients campaign-fuzz campaign-logins campaign-packages campaign-properties campaign-scripts campaign-cuts campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline test-connectors demo-pipeline plugin-runs measure-start tools system-packages clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/python -I -m odradek start $(CONFIG) $(AT_PORT) $(ARGS)
@@ -182,6 +182,11 @@ campaign-sim: $(VENV)/.dev
 campaign-cuts: $(VENV)/.dev
 	$(BIN)/python -m tests.cuts.campaign $(SEEDS)
 
+# 1,000 new examples of each property and state machine; `make test` does 40, the same in each run.
+campaign-properties: $(VENV)/.dev
+	$(BIN)/python -m pytest -q --hypothesis-profile=campaign --timeout=7200 -m "not client and not judge and not slow" \
+		$(BELOW_BROKER) $(PARTS_OF_BROKER)
+
 # The evaluator of ACLs beside a short description of it on 100,000 random sets; `make test` does 3,000.
 campaign-acls: $(VENV)/.dev
 	ODRADEK_ACL_SETS=100000 $(BIN)/python -m pytest -q tests/security/test_acl_cache.py
@@ -206,7 +211,7 @@ campaign-fuzz: $(VENV)/.dev
 	$(BIN)/python -m pip install -qq --group fuzz
 	$(BIN)/python -m tests.security.guided_fuzz --frames $(FRAMES)
 
-# 500 random scripts on ZooKeeper and on the tree that a broker serves; `make test` plays 150.
+# 500 random scripts on ZooKeeper and on the tree that a broker serves; `make test` plays 50.
 campaign-scripts: tools
 	$(BIN)/python -m pytest -q -s -m slow tests/controller/coordination/server
 

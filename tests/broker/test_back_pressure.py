@@ -17,7 +17,7 @@ from tests.support.broker_process import BrokerProcess, odradek_broker
 
 MEBIBYTE = 1 << 20
 METADATA = 3
-TOPICS = 300
+TOPICS = 60
 REQUESTS = 8_000
 MEMORY_GROWTH_MAX = 48 * MEBIBYTE
 

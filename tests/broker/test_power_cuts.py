@@ -253,7 +253,7 @@ class World:
             self.files.kill()
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("seed", range(60))
 def test_acknowledged_records_survive_power_cuts(seed: int) -> None:
     world = World(seed)
     for _ in range(STARTS):

@@ -133,6 +133,7 @@ def alter(bootstrap: str, kind: ResourceType, name: str, **configs: str) -> None
     admin.incremental_alter_configs([resource])[resource].result(READ_S)
 
 
+@pytest.mark.slow
 def test_replica_that_is_killed_after_it_copied_a_compacted_log_and_is_elected_has_all_records(
     compacting: BrokerCluster,
 ) -> None:

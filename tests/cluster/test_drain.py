@@ -20,7 +20,10 @@ from tests.support.broker_cluster import BrokerCluster, broker_cluster
 BROKERS = (1, 2, 3, 4)
 
 
-@pytest.fixture(scope="module", params=["odradek", pytest.param("apache", marks=pytest.mark.judge)])
+@pytest.fixture(
+    scope="module",
+    params=["odradek", pytest.param("apache", marks=[pytest.mark.judge, pytest.mark.slow])],
+)
 def brokers(
     request: pytest.FixtureRequest, ensemble: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerCluster]:

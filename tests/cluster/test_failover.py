@@ -21,7 +21,9 @@ def test_records_are_on_every_replica(cluster: BrokerCluster) -> None:
     assert_identical(cluster, TOPIC)
 
 
-@pytest.mark.parametrize("victim", ["leader", "follower", "controller"])
+@pytest.mark.parametrize(
+    "victim", ["leader", pytest.param("follower", marks=pytest.mark.slow), "controller"]
+)
 def test_nothing_is_lost_when_a_broker_is_killed(cluster: BrokerCluster, victim: str) -> None:
     cluster.create_topic(TOPIC, partitions=PARTITIONS)
     with producing(cluster.bootstrap, TOPIC, PARTITIONS) as (production, sender):

@@ -65,7 +65,7 @@ def wait_for_more(cluster: BrokerCluster, production: Production) -> None:
 @pytest.mark.parametrize(
     ("controller", "apache", "is_embedded"),
     [
-        (FULL, (), False),
+        pytest.param(FULL, (), False, marks=pytest.mark.slow),
         (FULL, (), True),
         pytest.param(3, (), False, marks=pytest.mark.slow),
         pytest.param(3, (3,), False, marks=[pytest.mark.judge, pytest.mark.slow]),

@@ -172,13 +172,8 @@ def test_one_broker_finds_offsets_and_transactions_after_growth_and_restarts(
         both.check()
 
 
-@pytest.mark.parametrize(
-    "is_killed",
-    [
-        pytest.param(False, id="stopped", marks=pytest.mark.slow),
-        pytest.param(True, id="killed"),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "killed"])
 def test_cluster_finds_offsets_and_transactions_after_growth_and_restarts_of_each_broker(
     ensemble: str, tmp_path: Path, is_killed: bool
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.broker_cluster import BrokerCluster
 from tests.support.transactional_workers import transactional_workers
 
@@ -9,6 +11,7 @@ TOPIC = "transacted"
 PARTITIONS = 3
 
 
+@pytest.mark.slow
 def test_transactions_are_atomic_when_each_broker_is_killed_once(cluster: BrokerCluster) -> None:
     cluster.create_topic(TOPIC, partitions=PARTITIONS)
     with transactional_workers(cluster.bootstrap, TOPIC, PARTITIONS) as workers:

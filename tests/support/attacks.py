@@ -164,7 +164,7 @@ REQUESTS: Final[dict[str, tuple[Any, int]]] = {
                         OffsetCommitRequestPartition(
                             partition_index=number, committed_offset=1, committed_metadata=""
                         )
-                        for number in range(NAMES)
+                        for number in range(NAMES // 3)
                     ],
                 )
             ],
@@ -281,7 +281,7 @@ REQUESTS: Final[dict[str, tuple[Any, int]]] = {
         AlterConfigsRequest(
             resources=[
                 AlterConfigsResource(resource_type=2, resource_name=name, configs=[])
-                for name in names[:20_000]
+                for name in names[:5_000]
             ],
             validate_only=True,
         ),
@@ -297,7 +297,7 @@ REQUESTS: Final[dict[str, tuple[Any, int]]] = {
                         AlterableConfig(name="retention.ms", config_operation=0, value="1000")
                     ],
                 )
-                for name in names[:20_000]
+                for name in names[:5_000]
             ],
             validate_only=False,
         ),
@@ -323,7 +323,7 @@ REQUESTS: Final[dict[str, tuple[Any, int]]] = {
 """One request each, and its version."""
 
 PIPELINED: Final[dict[str, tuple[Any, int, int]]] = {
-    "metadata": (MetadataRequest(topics=None), 9, 5_000),
+    "metadata": (MetadataRequest(topics=None), 9, 1_000),
     "api versions": (ApiVersionsRequest(), 0, 5_000),
     "coordinator": (FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4, 5_000),
     "configs": (

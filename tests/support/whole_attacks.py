@@ -152,7 +152,7 @@ def _to_the_controller(count: int) -> dict[str, tuple[Any, int]]:
 WHOLE_REQUESTS: Final = whole_requests(WHOLE_ELEMENTS_MAX)
 
 WIDE_REQUESTS: Final[dict[str, tuple[Any, int]]] = {
-    "offsets of a known group to delete": (offsets_to_delete("known", "topic", ELEMENTS), 0),
+    "offsets of a known group to delete": (offsets_to_delete("known", "topic", ELEMENTS // 2), 0),
     "offsets of all partitions that a group may have": (
         offsets_to_fetch("known", "topic", ELEMENTS),
         8,
@@ -221,7 +221,9 @@ WIDE_REQUESTS: Final[dict[str, tuple[Any, int]]] = {
         4,
     ),
     "partitions of many topics": (
-        DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in names]),
+        DescribeTopicPartitionsRequest(
+            topics=[TopicRequest(name=name) for name in names[: ELEMENTS // 3]]
+        ),
         0,
     ),
 }

@@ -91,7 +91,7 @@ def append(topic: Replicated, producer: Wire, count: int, first_offset: int) -> 
     return first_offset + count
 
 
-@pytest.mark.parametrize("controller", ["ours", "apache"])
+@pytest.mark.parametrize("controller", [pytest.param("ours", marks=pytest.mark.slow), "apache"])
 def test_apache_follows_and_leaves_and_comes_back(tmp_path: Path, controller: str) -> None:
     with mixed_cluster(tmp_path, controller) as cluster:
         topic = Replicated(LeadingBroker(cluster.address, lambda: None, lambda: None), "t")

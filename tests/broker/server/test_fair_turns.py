@@ -51,10 +51,12 @@ CALLBACK_NS_MAX: Final = 300_000_000
 """What is seen is 5 to 50 ms, and 100 to 200 ms for 20,000 features, which are decided as a whole:
 a request that is not divided takes seconds.  Bounds of milliseconds are those of `make attack`."""
 CANARY_NS_MAX: Final = 600_000_000
+CANARY_OF_A_CROWD_NS_MAX: Final = 200_000_000
+"""Beside ATTACKERS, whose requests take 500 to 600 ms together."""
 NOISE_MAX: Final = 4.0
 MEASURED_AGAIN: Final = 4
 METADATA_REQUESTS_MAX: Final = 500
-ATTACKERS: Final = 300
+ATTACKERS: Final = 100
 WAVES: Final = 2
 WHOLE_AND_SMALL: Final = 2_000
 SMALL_REQUEST_BYTES: Final = 16 * 1024
@@ -312,7 +314,7 @@ def test_expensive_requests_after_short_turns_delay_no_other_connection(
         for attacker in attackers:
             attacker.send_bytes(configs[len(before) :] if is_part else configs)
         await_responses(wave + 1 if is_part else 2 * wave + 2)
-    excess = canary.worst_ns / CANARY_NS_MAX
+    excess = canary.worst_ns / CANARY_OF_A_CROWD_NS_MAX
     assert excess < 1.0 or excess / slowness() < 1.0
     requests = sum(counts.values()) + canary.count
     assert here.callbacks <= CALLBACKS_OF_A_REQUEST_MAX * requests, (
@@ -345,7 +347,7 @@ def test_requests_of_known_connections_that_are_decided_as_a_whole_delay_no_othe
     for attacker in attackers:
         attacker.send_bytes(whole)
     here.until(lambda: canary.step() >= KNOWN_AFTER, "the canary gets no response")
-    excess = canary.worst_ns / CANARY_NS_MAX
+    excess = canary.worst_ns / CANARY_OF_A_CROWD_NS_MAX
     assert excess < 1.0 or excess / slowness() < 1.0
     for closing in [*attackers, caller]:
         closing.close()
@@ -552,7 +554,7 @@ def test_topic_of_many_partitions_is_made_described_and_deleted_between_requests
             assignments=[],
             configs=[],
         )
-        for number in range(100)
+        for number in range(40)
     ]
     request = CreateTopicsRequest(topics=topics, timeout_ms=120_000)
     (made,) = endure(here, framed(request, 7, 1), 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -381,11 +381,4 @@ def is_aborting(batch: RecordBatch) -> bool:
 
 
 TestLogMachine = LogMachine.TestCase
-TestLogMachine.settings = settings(
-    max_examples=100,
-    stateful_step_count=40,
-    deadline=None,
-    derandomize=True,
-    phases=(Phase.generate,),
-    suppress_health_check=[HealthCheck.too_slow],
-)
+TestLogMachine.settings = settings(stateful_step_count=40, phases=(Phase.generate,))

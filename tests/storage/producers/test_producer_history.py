@@ -221,5 +221,5 @@ class ProducersResend(RuleBasedStateMachine):
                 assert entry.current_txn_first_offset == -1
 
 
-ProducersResend.TestCase.settings = settings(max_examples=100, stateful_step_count=30)
+ProducersResend.TestCase.settings = settings(stateful_step_count=30)
 TestProducersResend = ProducersResend.TestCase

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.protocol.records.checksum import crc32c
@@ -181,12 +181,6 @@ def check_all(written: Written, config: LogConfig, *, rising: bool) -> Log:
     return folder.open(was_clean=True)
 
 
-COMMON = settings(
-    max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-)
-
-
-@COMMON
 @given(before=configs, after=configs, steps=steps, rising=st.booleans())
 def test_killed_process_loses_no_batch(
     before: LogConfig, after: LogConfig, steps: list[Step], rising: bool
@@ -200,7 +194,6 @@ def test_killed_process_loses_no_batch(
     assert read_all(log).endswith(bytes(again.view))
 
 
-@COMMON
 @given(
     before=configs,
     after=configs,
@@ -219,7 +212,6 @@ def test_power_cut_loses_no_durable_batch_and_none_before_the_first_torn_one(
         assert sizes.get(path, 0) >= size, "something durable is gone"
 
 
-@COMMON
 @given(before=configs, after=configs, steps=steps, torn=st.data())
 def test_flipped_bit_takes_what_follows_it_and_nothing_before(
     before: LogConfig, after: LogConfig, steps: list[Step], torn: st.DataObject

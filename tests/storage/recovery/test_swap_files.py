@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.protocol.records.batch import iterate_batches
@@ -122,7 +122,6 @@ def test_segment_that_is_there_is_never_replaced_whatever_the_swap_holds(
 
 
 @given(st.data())
-@settings(max_examples=200)
 def test_no_cut_of_a_swap_takes_records_from_segments_that_are_there(data: st.DataObject) -> None:
     folder = folder_with_segments()
     bases = [0, 4, 8]

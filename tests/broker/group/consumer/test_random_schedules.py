@@ -370,7 +370,7 @@ class World:
         }
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_members_of_the_new_protocol(seed: int) -> None:
     world = World(seed, old=0, new=4)
     for number in range(STEPS):
@@ -384,7 +384,7 @@ def test_members_of_the_new_protocol(seed: int) -> None:
     assert set().union(*(client.owned for client in world.clients)) == world.expected()
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_members_of_both_protocols(seed: int) -> None:
     world = World(seed, old=2, new=2)
     for number in range(STEPS):

@@ -16,7 +16,7 @@ from tests.support.coordination_streams import Batch, Streams
 from tests.support.ports import free_port
 from tests.support.zookeeper import zookeeper
 
-SCRIPTS = 150
+SCRIPTS = 50
 CAMPAIGN = 500
 CALLS = 200
 BATCH = 50
