@@ -134,10 +134,11 @@ def test_frames_of_requests_that_outlive_their_turns_stay_as_they_came(draw: st.
             else:
                 request.check()
                 reader.settle()
-        for request in requests:
-            request.check()
         if requests and not draw.draw(st.integers(0, 5)):
-            requests.pop(0).reader.settle()
+            # What was overwritten stays so: once, before the end of a loan, is often enough.
+            request = requests.pop(0)
+            request.check()
+            request.reader.settle()
     assert scratch.taken_count <= TAKEN_MAX
     for request in requests:
         request.check()
