@@ -23,7 +23,7 @@ from odradek.broker.handlers.shared.cluster_action import (
     authorize_cluster_action,
 )
 from odradek.broker.handlers.shared.handler import Close, Context, Reply, top_level
-from odradek.broker.interbroker.wire.leader_and_isr import (
+from odradek.broker.interbroker.wire.control_messages import (
     leader_and_isr_response,
     leader_and_isr_value,
 )

@@ -18,7 +18,7 @@ from odradek.broker.handlers.shared.cluster_action import (
     authorize_cluster_action,
 )
 from odradek.broker.handlers.shared.handler import Close, Context, Reply, top_level
-from odradek.broker.interbroker.wire.stop_replica import (
+from odradek.broker.interbroker.wire.control_messages import (
     stop_replica_response,
     stop_replica_value,
 )

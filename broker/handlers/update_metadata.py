@@ -22,7 +22,7 @@ from odradek.broker.handlers.shared.cluster_action import (
     authorize_cluster_action,
 )
 from odradek.broker.handlers.shared.handler import Close, Context, Reply, top_level
-from odradek.broker.interbroker.wire.update_metadata import update_metadata_value
+from odradek.broker.interbroker.wire.control_messages import update_metadata_value
 from odradek.protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,

@@ -87,14 +87,11 @@ class _Call:
         self.timer: Timer | None = None
 
 
-class NetworkClient:
-    """Requests to one broker, over one connection at a time.
+class NetworkClients(NamedTuple):
+    """Makes the clients of one node: what they share.
 
-    client_id           in the header of each request
     connect_timeout_ms  how long a connection may take to be made
     request_timeout_ms  how long each response may take once its request is written
-    on_closed           called with the reason after a connection that was made, or not made, has
-                        ended and its requests have failed; not called for `close`
     after               called after the callbacks of each read, and of each end of a connection
     loop_watch          measures these callbacks
     open_connection     None: that of the loop
@@ -102,34 +99,58 @@ class NetworkClient:
                         before its session ends; None: it does not
     """
 
-    def __init__(  # noqa: PLR0913 - its settings are keywords
+    loop: asyncio.AbstractEventLoop
+    wheel: WheelDriver
+    connect_timeout_ms: int
+    request_timeout_ms: int
+    after: Callable[[], None] = lambda: None
+    loop_watch: LoopWatch | None = None
+    open_connection: OpenConnection | None = None
+    login: BrokerLogin | None = None
+
+    def defer(self, work: Callable[[], None]) -> None:
+        """Call `work` once, after the loop has served its clients."""
+
+        def run() -> None:
+            began_ns = monotonic_ns()
+            work()
+            if self.loop_watch is not None:
+                self.loop_watch.ran(began_ns, work)
+
+        self.loop.call_soon(run)
+
+    def client(
         self,
-        loop: asyncio.AbstractEventLoop,
         host: str,
         port: int,
-        *,
         client_id: str,
-        connect_timeout_ms: int,
-        request_timeout_ms: int,
-        wheel: WheelDriver,
         on_closed: Callable[[Disconnected], None] = lambda reason: None,
-        after: Callable[[], None] = lambda: None,
-        loop_watch: LoopWatch | None = None,
-        open_connection: OpenConnection | None = None,
-        login: BrokerLogin | None = None,
+    ) -> NetworkClient:
+        """A client that connects at its first request."""
+        return NetworkClient(self, host, port, client_id, on_closed)
+
+
+class NetworkClient:
+    """Requests to one broker, over one connection at a time.
+
+    client_id  in the header of each request
+    on_closed  called with the reason after a connection that was made, or not made, has ended and
+               its requests have failed; not called for `close`
+    """
+
+    def __init__(
+        self,
+        shared: NetworkClients,
+        host: str,
+        port: int,
+        client_id: str,
+        on_closed: Callable[[Disconnected], None],
     ) -> None:
-        self._loop = loop
-        self._open_connection = open_connection or loop.create_connection
-        self._login = login
+        self._shared = shared
         self._host = host
         self._port = port
         self._client_id = client_id
-        self._connect_timeout_ms = connect_timeout_ms
-        self._request_timeout_ms = request_timeout_ms
-        self._wheel = wheel
         self._on_closed = on_closed
-        self._after = after
-        self._loop_watch = loop_watch
         self._connection: _Connection | None = None
         self._correlation_id = 0
         self._is_closed = False
@@ -160,21 +181,8 @@ class NetworkClient:
         call, frame = self._call(cls, version, body)
         connection = self._connection
         if connection is None:
-            connection = self._connection = _Connection(
-                self._loop,
-                self._wheel,
-                self._after,
-                self._loop_watch,
-                self._on_end,
-                None if self._login is None else Authentication(self._login, self._sasl_call),
-            )
-            connection.connect(
-                self._host,
-                self._port,
-                self._open_connection,
-                connect_timeout_ms=self._connect_timeout_ms,
-                request_timeout_ms=self._request_timeout_ms,
-            )
+            connection = self._connection = _Connection(self._shared, self._on_end, self._sasl_call)
+            connection.connect(self._host, self._port)
         connection.send(call, frame)
         return call.response
 
@@ -204,67 +212,7 @@ class NetworkClient:
             _complete(call, lambda call: call.response.fail(error))
         if not self._is_closed:
             self._on_closed(error)
-        self._after()
-
-
-class NetworkClients:
-    """Makes the clients of one node.
-
-    All settings are as of `NetworkClient`.
-    """
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        wheel: WheelDriver,
-        *,
-        connect_timeout_ms: int,
-        request_timeout_ms: int,
-        after: Callable[[], None] = lambda: None,
-        loop_watch: LoopWatch | None = None,
-        open_connection: OpenConnection | None = None,
-        login: BrokerLogin | None = None,
-    ) -> None:
-        self._loop = loop
-        self._wheel = wheel
-        self._open_connection = open_connection
-        self._login = login
-        self._connect_timeout_ms = connect_timeout_ms
-        self._request_timeout_ms = request_timeout_ms
-        self._after = after
-        self._loop_watch = loop_watch
-
-    def defer(self, work: Callable[[], None]) -> None:
-        """Call `work` once, after the loop has served its clients."""
-
-        def run() -> None:
-            began_ns = monotonic_ns()
-            work()
-            if self._loop_watch is not None:
-                self._loop_watch.ran(began_ns, work)
-
-        self._loop.call_soon(run)
-
-    def client(
-        self,
-        host: str,
-        port: int,
-        client_id: str,
-    ) -> NetworkClient:
-        """A client that connects at its first request."""
-        return NetworkClient(
-            self._loop,
-            host,
-            port,
-            client_id=client_id,
-            connect_timeout_ms=self._connect_timeout_ms,
-            request_timeout_ms=self._request_timeout_ms,
-            wheel=self._wheel,
-            after=self._after,
-            loop_watch=self._loop_watch,
-            open_connection=self._open_connection,
-            login=self._login,
-        )
+        self._shared.after()
 
 
 @cache
@@ -289,33 +237,23 @@ def _complete(call: _Call, complete: Callable[[_Call], None]) -> None:
         logger.exception("the callback of a response failed")
 
 
-class Authentication(NamedTuple):
-    """How a connection authenticates."""
-
-    login: BrokerLogin
-    call: Callable[[Any], tuple[_Call, bytes]]
-    """Makes a request of a message, and its frame."""
-
-
 class _Connection(asyncio.BufferedProtocol):
-    """One TCP connection, from the attempt to connect until its end, which comes once."""
+    """One TCP connection, from the attempt to connect until its end, which comes once.
+
+    make_call  makes a request of SASL of a message, and its frame
+    """
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
-        wheel: WheelDriver,
-        after: Callable[[], None],
-        loop_watch: LoopWatch | None,
+        shared: NetworkClients,
         on_end: Callable[[list[_Call], str], None],
-        authentication: Authentication | None,
+        make_call: Callable[[Any], tuple[_Call, bytes]],
     ) -> None:
-        self._loop = loop
-        self._wheel = wheel
-        self._after = after
-        self._loop_watch = loop_watch
+        self._shared = shared
+        self._wheel = shared.wheel
         self._on_end = on_end
+        self._make_call = make_call
         self._buffer = ReceiveBuffer(RESPONSE_BYTES_MAX, poison=POISON)
-        self._authentication = authentication
         self._calls: deque[_Call] = deque()
         """In the order of their requests."""
         self._unsent: list[tuple[_Call, bytes]] = []
@@ -330,24 +268,16 @@ class _Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._attempt: asyncio.Task[Any] | None = None
         self._connect_timer: Timer | None = None
-        self._request_timeout_ms = 0
         self._has_ended = False
 
-    def connect(
-        self,
-        host: str,
-        port: int,
-        open_connection: OpenConnection,
-        *,
-        connect_timeout_ms: int,
-        request_timeout_ms: int,
-    ) -> None:
+    def connect(self, host: str, port: int) -> None:
         """Begin to connect."""
-        self._request_timeout_ms = request_timeout_ms
+        loop, timeout_ms = self._shared.loop, self._shared.connect_timeout_ms
         self._connect_timer = self._wheel.after(
-            connect_timeout_ms, lambda: self.end(f"no connection within {connect_timeout_ms} ms")
+            timeout_ms, lambda: self.end(f"no connection within {timeout_ms} ms")
         )
-        attempt = self._loop.create_task(
+        open_connection = self._shared.open_connection or loop.create_connection
+        attempt = loop.create_task(
             open_connection(lambda: self, host, port), name=f"connect to {host}:{port}"
         )
         self._attempt = attempt
@@ -372,10 +302,10 @@ class _Connection(asyncio.BufferedProtocol):
             return
         self._transport = transport
         self._stop_connect_timer()
-        if self._authentication is None:
+        if self._shared.login is None:
             self._on_ready()
         else:
-            self._authenticate(self._authentication)
+            self._authenticate(self._shared.login)
 
     def _on_ready(self) -> None:
         """Write what has waited."""
@@ -402,15 +332,15 @@ class _Connection(asyncio.BufferedProtocol):
         self._start_timer(call)
         self._transport.write(frame)
 
-    def _authenticate(self, authentication: Authentication) -> None:
+    def _authenticate(self, login: BrokerLogin) -> None:
         """Begin to authenticate; other requests wait until that has ended."""
         self._is_ready = False
-        self._authenticating = self._loop.create_task(
-            self._log_in(authentication), name="authenticate to a broker"
+        self._authenticating = self._shared.loop.create_task(
+            self._log_in(login), name="authenticate to a broker"
         )
         self._authenticating.add_done_callback(self._on_authenticated)
 
-    async def _log_in(self, authentication: Authentication) -> None:
+    async def _log_in(self, login: BrokerLogin) -> None:
         # Imported only where brokers authenticate.
         from odradek.broker.security.sasl.sasl_server import SaslError
         from odradek.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -420,28 +350,27 @@ class _Connection(asyncio.BufferedProtocol):
 
         async def ask(token: bytes) -> bytes:
             nonlocal lifetime_ms
-            response = await self._ask(authentication, SaslAuthenticateRequest(auth_bytes=token))
+            response = await self._ask(SaslAuthenticateRequest(auth_bytes=token))
             if response.error_code != ErrorCode.NONE:
                 raise SaslError(f"{response.error_message} (error {response.error_code})")
             lifetime_ms = response.session_lifetime_ms
             return bytes(response.auth_bytes)
 
-        login = authentication.login
-        response = await self._ask(authentication, SaslHandshakeRequest(mechanism=login.mechanism))
+        response = await self._ask(SaslHandshakeRequest(mechanism=login.mechanism))
         if response.error_code != ErrorCode.NONE:
             served = ", ".join(response.mechanisms)
             raise SaslError(f"it does not serve {login.mechanism}, only {served}")
         await login.log_in(ask, asyncio.to_thread)
         if lifetime_ms > 0 and not self._has_ended:
             self._session_timer = self._wheel.after(
-                int(lifetime_ms * SESSION_SHARE), lambda: self._authenticate(authentication)
+                int(lifetime_ms * SESSION_SHARE), lambda: self._authenticate(login)
             )
 
-    async def _ask(self, authentication: Authentication, message: Any) -> Any:
-        call, frame = authentication.call(message)
+    async def _ask(self, message: Any) -> Any:
+        call, frame = self._make_call(message)
         if self._lost is not None:
             raise Disconnected(self._lost)
-        responded: asyncio.Future[Any] = self._loop.create_future()
+        responded: asyncio.Future[Any] = self._shared.loop.create_future()
         call.response.on_done(lambda done: None if responded.done() else responded.set_result(done))
         self._write(call, frame)
         return (await responded).result()
@@ -468,7 +397,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._wheel.after(REFUSED_PAUSE_MS, partial(self.end, self._refusal))
 
     def _start_timer(self, call: _Call) -> None:
-        timeout_ms = self._request_timeout_ms
+        timeout_ms = self._shared.request_timeout_ms
         call.timer = self._wheel.after(
             timeout_ms, lambda: self.end(f"no response within {timeout_ms} ms")
         )
@@ -486,9 +415,9 @@ class _Connection(asyncio.BufferedProtocol):
         except DecodeError as error:
             self.end(f"an unreadable response: {error}")
         self._buffer.settle()
-        self._after()
-        if self._loop_watch is not None:
-            self._loop_watch.ran(began_ns, "a response of another broker")
+        self._shared.after()
+        if self._shared.loop_watch is not None:
+            self._shared.loop_watch.ran(began_ns, "a response of another broker")
 
     def _on_frame(self, frame: memoryview) -> None:
         """Complete the oldest call.

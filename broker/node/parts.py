@@ -10,21 +10,19 @@ started: the epoch of this broker's registration, the next producer id, the fina
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.broker.auto_topic_creation import AutoTopicCreation
 from odradek.broker.group.coordinator import GroupCoordinator
+from odradek.broker.interbroker.network_client import NetworkClient, NetworkClients
 from odradek.broker.node.background import Background
 from odradek.broker.node.coordination import Coordination
 from odradek.broker.node.directory_failures import DirectoryFailures
 from odradek.broker.node.disk_job_runner import DiskJobRunner
 from odradek.broker.node.disk_space import DiskSpace
 from odradek.broker.node.dynamic_configs import DynamicConfigs, with_warnings
-from odradek.broker.node.following import (
-    build_log_directory_moves,
-    build_replica_fetchers,
-    build_throttle,
-)
+from odradek.broker.node.following import fetch_limits, newest_in_sync_replicas
 from odradek.broker.node.group_coordination import (
     CoordinatorLeadership,
     GroupLeadership,
@@ -42,11 +40,14 @@ from odradek.broker.node.tree_listener import tree_listener_address
 from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.quota.client_quotas import ClientQuotas
 from odradek.broker.replication.fetch_session import FetchSessions
+from odradek.broker.replication.follower.log_directory_moves import LogDirectoryMoves, MovesContext
+from odradek.broker.replication.follower.replica_fetchers import ReplicaFetchers
 from odradek.broker.replication.in_sync_replicas import InSyncReplicas
 from odradek.broker.replication.leader import InSyncRules
 from odradek.broker.replication.leadership import Leadership, LeadershipObserver
+from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.partitions import Partitions
-from odradek.broker.replication.replication_throttle import ReplicationThrottle
+from odradek.broker.replication.replication_throttle import RateWindow, ReplicationThrottle
 from odradek.broker.replication.resting_replicas import RestingReplicas
 from odradek.broker.replication.staged_appends import StagedAppends
 from odradek.broker.replication.time_lookups import TimeLookups
@@ -55,10 +56,12 @@ from odradek.broker.server.socket_server import SocketServer
 from odradek.broker.services import FetchParts, HandlerParts, Services
 from odradek.broker.settings.broker_settings import BrokerSettings, CurrentSettings
 from odradek.broker.settings.replication_rates import (
+    ALTER_LOG_DIRS,
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
     LEADER_RATE,
     LEADER_REPLICAS,
+    rate_of,
 )
 from odradek.broker.topics import TRANSACTION_TOPIC, Topics
 from odradek.controller.active.partition_states import ControllerSettings
@@ -71,6 +74,7 @@ from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.directories.upkeep import Upkeep
 
 if TYPE_CHECKING:
+    from odradek.broker.replication.follower.replica_fetcher import ReplicaFetcher
     from odradek.broker.security.acl.authorizer import Authorizer
     from odradek.broker.security.tokens.delegation_tokens import DelegationTokens
 
@@ -179,6 +183,7 @@ class NodeParts:
         transactions = self.transactions = self._build_transactions(settings, topics, groups, peers)
         self._build_replication(
             current,
+            peers.clients,
             (
                 GroupLeadership(groups),
                 CoordinatorLeadership(TRANSACTION_TOPIC, transactions.coordinator),
@@ -188,7 +193,14 @@ class NodeParts:
         authorizer = self._build_authorizer(settings, controller)
         self.controller_channel = peers.controller_channel(controller, self.partitions)
         self.failures.observe(controller.report_log_directories)
-        self.in_sync_replicas = self._build_in_sync_replicas()
+        self.in_sync_replicas = InSyncReplicas(
+            partitions=self.partitions,
+            purgatory=platform.purgatory,
+            sender=self.controller_channel,
+            wheel=platform.wheel,
+            clock=platform.clock,
+            metrics=platform.metrics,
+        )
         return Services(
             current_settings=current,
             clock=platform.clock,
@@ -291,60 +303,105 @@ class NodeParts:
             ),
         )
 
-    def _build_in_sync_replicas(self) -> InSyncReplicas:
-        platform = self._platform
-        return InSyncReplicas(
-            partitions=self.partitions,
-            purgatory=platform.purgatory,
-            sender=self.controller_channel,
-            wheel=platform.wheel,
-            clock=platform.clock,
-            metrics=platform.metrics,
-        )
-
     def _build_throttle(
         self, current: CurrentSettings, rate: str, replicas: str
     ) -> ReplicationThrottle:
-        return build_throttle(
-            self._platform,
-            current,
-            self.metadata,
-            broker_id=self._broker_id,
-            rate=rate,
-            replicas=replicas,
+        """The throttle of one direction; `rate` and `replicas` are the names of its settings."""
+        settings = current.value
+        return ReplicationThrottle(
+            self._broker_id,
+            RateWindow(
+                settings.replication_quota_window_num,
+                settings.replication_quota_window_size_seconds * 1_000,
+            ),
+            rate=lambda: rate_of(current.value, rate),
+            throttled=lambda topic: self.metadata.image.topic_config(topic).get(replicas, ""),
+            monotonic_ms=self._platform.clock.monotonic_ms,
         )
 
+    def _build_fetchers(self, current: CurrentSettings, clients: NetworkClients) -> ReplicaFetchers:
+        """The fetchers, which follow nothing yet.
+
+        clients  of the listener over which brokers reach each other
+        """
+        platform, settings = self._platform, current.value
+        throttle = self._build_throttle(current, FOLLOWER_RATE, FOLLOWER_REPLICAS)
+        clients = clients._replace(request_timeout_ms=settings.replica_socket_timeout_ms)
+
+        def connect(leader_id: int) -> NetworkClient | None:
+            broker = self.metadata.image.brokers.get(leader_id)
+            name = settings.inter_broker_listener_name
+            endpoint = None if broker is None else broker.endpoint(name)
+            if endpoint is None:
+                return None
+            return clients.client(endpoint.host, endpoint.port, f"broker-{self._broker_id}-fetcher")
+
+        def make_fetcher(leader_id: int) -> ReplicaFetcher:
+            # Imported for the first leader that is followed: a broker without others has none.
+            from odradek.broker.replication.follower import replica_fetcher
+
+            context = replica_fetcher.FetcherContext(
+                replica_id=self._broker_id,
+                limits=fetch_limits(settings),
+                connect=connect,
+                broker_epoch=lambda: self.services.controller.broker_epoch,
+                in_sync_replicas=partial(newest_in_sync_replicas, self.metadata),
+                throttle=throttle,
+                clock=platform.peer_clock,
+                wheel=platform.peer_wheel,
+                defer=platform.defer,
+                purgatory=platform.purgatory,
+                metrics=platform.metrics,
+                truncations=self.upkeep.truncations,
+                run_jobs=self.jobs.run,
+                on_storage_failure=self.failures.handle,
+                on_fatal=platform.on_fatal,
+            )
+            return replica_fetcher.ReplicaFetcher(leader_id, context)
+
+        fetchers = ReplicaFetchers(make_fetcher, settings.num_replica_fetchers)
+        self.failures.observe(fetchers.drop_offline)
+        self.configs.observe(lambda settings: fetchers.set_count(settings.num_replica_fetchers))
+        return fetchers
+
+    def _build_moves(self, current: CurrentSettings) -> LogDirectoryMoves:
+        """The moves of the node; those that a stop has interrupted go on when their logs are
+        opened."""
+        platform = self._platform
+
+        def on_moved(partition: Partition) -> None:
+            self.replica_fetchers.on_leader_change(partition)
+            self.replica_fetchers.on_request_applied()
+
+        moves = LogDirectoryMoves(
+            MovesContext(
+                logs=self._logs,
+                upkeep=self.upkeep,
+                partitions=self.partitions,
+                purgatory=platform.purgatory,
+                clock=platform.clock,
+                rng=platform.rng,
+                wheel=platform.wheel,
+                defer=platform.defer,
+                rate=lambda: rate_of(current.value, ALTER_LOG_DIRS),
+                run_jobs=self.jobs.run,
+                on_moved=on_moved,
+                on_storage_failure=self.failures.handle,
+                on_fatal=platform.on_fatal,
+            )
+        )
+        self.failures.observe(moves.drop_offline)
+        return moves
+
     def _build_replication(
-        self, current: CurrentSettings, coordinators: Sequence[LeadershipObserver]
+        self,
+        current: CurrentSettings,
+        clients: NetworkClients,
+        coordinators: Sequence[LeadershipObserver],
     ) -> None:
         platform, settings = self._platform, current.value
-        self.replica_fetchers = build_replica_fetchers(
-            platform,
-            settings,
-            broker_id=self._broker_id,
-            broker_epoch=lambda: self.services.controller.broker_epoch,
-            throttle=self._build_throttle(current, FOLLOWER_RATE, FOLLOWER_REPLICAS),
-            metadata=self.metadata,
-            upkeep=self.upkeep,
-            jobs=self.jobs,
-            failures=self.failures,
-            open_connection=self._tls.open_connection(
-                platform, settings.inter_broker_listener_name
-            ),
-        )
-        self.log_directory_moves = build_log_directory_moves(
-            platform,
-            current,
-            logs=self._logs,
-            partitions=self.partitions,
-            fetchers=self.replica_fetchers,
-            upkeep=self.upkeep,
-            jobs=self.jobs,
-            failures=self.failures,
-        )
-        self.configs.observe(
-            lambda settings: self.replica_fetchers.set_count(settings.num_replica_fetchers)
-        )
+        self.replica_fetchers = self._build_fetchers(current, clients)
+        self.log_directory_moves = self._build_moves(current)
         self.resting = RestingReplicas(
             self._broker_id, platform.full_directories, self._logs, lambda: self.metadata.image
         )
@@ -356,19 +413,16 @@ class NodeParts:
             config_of=self.configs.log_config,
             run_jobs=self.jobs.run,
             on_flush_awaited=self.jobs.flush_soon,
-            in_sync_rules=self._in_sync_rules(settings),
+            in_sync_rules=InSyncRules(
+                lag_time_max_ms=settings.replica_lag_time_max_ms,
+                is_live=lambda broker_id: broker_id in self.metadata.image.brokers,
+                monotonic_ms=platform.clock.monotonic_ms,
+            ),
             resting=self.resting,
             observers=(*coordinators, self.replica_fetchers, self.log_directory_moves),
             clock=platform.clock,
             rng=platform.rng,
             on_fatal=platform.on_fatal,
-        )
-
-    def _in_sync_rules(self, settings: BrokerSettings) -> InSyncRules:
-        return InSyncRules(
-            lag_time_max_ms=settings.replica_lag_time_max_ms,
-            is_live=lambda broker_id: broker_id in self.metadata.image.brokers,
-            monotonic_ms=self._platform.clock.monotonic_ms,
         )
 
     def _build_controller(self, settings: BrokerSettings, peers: Peers) -> Controller:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, ClassVar, Final
 
-from odradek.broker.interbroker.network_client import NetworkClient
+from odradek.broker.interbroker.network_client import NetworkClient, NetworkClients
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -127,15 +127,9 @@ class ClientHost:
         client = self._clients.get((broker_id, channel))
         if client is None:
             loop: Any = self.loop
-            client = self._clients[broker_id, channel] = NetworkClient(
-                loop,
-                f"broker-{broker_id}",
-                PORT,
-                client_id="client",
-                connect_timeout_ms=REQUEST_TIMEOUT_MS,
-                request_timeout_ms=REQUEST_TIMEOUT_MS,
-                wheel=self.wheel,
-            )
+            clients = NetworkClients(loop, self.wheel, REQUEST_TIMEOUT_MS, REQUEST_TIMEOUT_MS)
+            client = clients.client(f"broker-{broker_id}", PORT, "client")
+            self._clients[broker_id, channel] = client
         return client.send(message, version)
 
     def any_broker(self) -> int:

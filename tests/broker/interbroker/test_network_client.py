@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 import uvloop
 
-from odradek.broker.interbroker.network_client import Disconnected, NetworkClient
+from odradek.broker.interbroker.network_client import Disconnected, NetworkClient, NetworkClients
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.protocol.messages.controlled_shutdown import (
@@ -57,14 +57,16 @@ class Scene:
         connect_timeout_ms: int = LONG_MS,
         request_timeout_ms: int = LONG_MS,
     ) -> NetworkClient:
-        client = NetworkClient(
+        clients = NetworkClients(
             self.loop,
-            host,
-            port,
-            client_id="broker-1-to-0",
+            self.wheel,
             connect_timeout_ms=connect_timeout_ms,
             request_timeout_ms=request_timeout_ms,
-            wheel=self.wheel,
+        )
+        client = clients.client(
+            host,
+            port,
+            "broker-1-to-0",
             on_closed=lambda reason: self.closed.append(str(reason)),
         )
         self._clients.append(client)

@@ -13,12 +13,11 @@ from odradek.broker.interbroker.wire.alter_partition import (
     alter_partition_message,
     alter_partition_proposals,
 )
-from odradek.broker.interbroker.wire.leader_and_isr import (
+from odradek.broker.interbroker.wire.control_messages import (
     leader_and_isr_message,
     leader_and_isr_value,
-)
-from odradek.broker.interbroker.wire.stop_replica import stop_replica_message, stop_replica_value
-from odradek.broker.interbroker.wire.update_metadata import (
+    stop_replica_message,
+    stop_replica_value,
     update_metadata_message,
     update_metadata_value,
 )
@@ -97,7 +96,7 @@ def test_leader_and_isr_of_the_newest_version_is_the_same_value(
         ),
         (BrokerImage(4, -1, (Endpoint(LISTENER, "h", 9, ""),)),),
     )
-    message = carried(outcome_of(leader_and_isr_message(value, 7, LISTENER)), 7)
+    message = carried(outcome_of(leader_and_isr_message(value, LISTENER)), 7)
     assert outcome_of(leader_and_isr_value(message, LISTENER)) == value
 
 
@@ -119,7 +118,7 @@ def test_update_metadata_of_the_newest_version_is_the_same_value(
         ),
         brokers,
     )
-    message = carried(outcome_of(update_metadata_message(value, 8)), 8)
+    message = carried(outcome_of(update_metadata_message(value)), 8)
     assert outcome_of(update_metadata_value(message, 8)) == value
 
 
