@@ -9,7 +9,7 @@ from typing import Final
 
 from odradek.broker.settings.broker_settings import BrokerSettings, CurrentSettings
 from odradek.broker.topics import OFFSETS_TOPIC
-from odradek.controller.active.topic_admin import Charge, TopicResult, free_of_charge
+from odradek.controller.active.topic_admin import Charge, Requester, TopicResult, free_of_charge
 from odradek.controller.controller import Controller
 from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.controller.image.image import INTERNAL_TOPICS
@@ -50,9 +50,7 @@ class AutoTopicCreation:
 
         live_count = len(self._controller.image.live_brokers())
         topic = first_use_topic(name, self._settings.value, broker_count=live_count)
-        creation = self._controller.admin.auto_create_topic(
-            topic, requested_by=requester, charge=charge
-        )
+        creation = self._controller.admin.auto_create_topic(topic, Requester(requester, charge))
         self._under_way[name] = creation
         creation.on_done(forget)
         return creation

@@ -1,15 +1,14 @@
 """One broker's part in the cluster: registration, election, and the active controller if it wins.
 
 Everything that uses the coordination service runs as procedures; watches only queue a procedure.
-Those of the cluster's events run one at a time on one executor, and what clients ask for on another
-one (`AdminRequests`).  The active controller sends control requests to its own broker as to every
-other: through `ControlRequestReceiver.receive`.
+Those of the cluster's events and of the active controller run one at a time (`ControllerRequests`),
+and what clients ask for of topics and configs on another queue (`AdminRequests`).  The active
+controller sends control requests to its own broker as to every other: through
+`ControlRequestReceiver.receive`.
 
-A procedure that the coordination service refused is repeated, by itself: registration, configs,
-election.  One of the active controller may have been half done, so the controller takes over again
-(`ControllerStep.LOAD`).  Nothing is repeated without a connection: calls wait in the session
-meanwhile, and with them the procedures, so that a controller whose session is suspended does
-nothing.
+What the coordination service refused is repeated (`ControllerRequests`), but not without a
+connection: calls wait in the session meanwhile, and with them the procedures, so that a controller
+whose session is suspended does nothing.
 
 Order of a start: `prepare` (roots, cluster id, configs), then the broker loads its logs, then
 `start` (registration, election, and if won the take-over).  With an embedded session all of it is
@@ -27,26 +26,20 @@ Source: Kafka's KafkaServer.startup, KafkaController.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from enum import Enum
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
-from uuid import UUID
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from odradek.controller.active.active_controller import ActiveController
 from odradek.controller.active.admin_requests import AdminRequests
-from odradek.controller.active.feature_updates import FeatureResults
+from odradek.controller.active.controller_requests import ControllerRequests, ControllerStep
 from odradek.controller.active.partition_states import (
     UNCLEAN_KEY,
     ControllerSettings,
     is_true,
 )
-from odradek.controller.active.reassignments import Refusals, Targets
 from odradek.controller.active.topic_admin import TopicAdmin
 from odradek.controller.coordination.errors import (
-    PROCEDURE_ERRORS,
     CoordinationError,
-    SessionExpired,
 )
 from odradek.controller.coordination.session import (
     CoordinationSession,
@@ -55,8 +48,6 @@ from odradek.controller.coordination.session import (
     SessionState,
     WatchEvent,
 )
-from odradek.controller.decide.elections import ElectionType
-from odradek.controller.decide.isr import AlterIsr
 from odradek.controller.image.control_requests import (
     ControlRequest,
     ControlRequestHandler,
@@ -67,8 +58,6 @@ from odradek.controller.image.image import (
     BrokerImage,
     Endpoint,
     Image,
-    PartitionImage,
-    PartitionState,
 )
 from odradek.controller.image.metadata_cache import MetadataCache
 from odradek.controller.membership.election import Won, elect, watch_controller
@@ -93,17 +82,14 @@ from odradek.controller.znodes.dynamic_configs import (
     ConfigChanges,
     forget_broker_configs,
 )
-from odradek.controller.znodes.fenced_writes import ControllerMoved
 from odradek.controller.znodes.finalized_features import SUPPORTED, FinalizedFeatures
-from odradek.protocol.errors import BrokerError, ErrorCode
-from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.clock import Clock
 from odradek.runtime.pending import Pending
 from odradek.runtime.randomness import Randomness
-from odradek.runtime.work import Defer, Procedure, SerialQueue
+from odradek.runtime.work import Defer, Procedure
 
 if TYPE_CHECKING:
-    from odradek.controller.decide.features import FeatureUpdate
+    pass
 
 T = TypeVar("T")
 Follower = TypeVar("Follower", bound=ChangeFollower)
@@ -111,20 +97,6 @@ Follower = TypeVar("Follower", bound=ChangeFollower)
 logger = logging.getLogger("odradek.controller")
 
 MIN_ISR_KEY: Final = "min.insync.replicas"
-
-
-class ControllerStep(Enum):
-    """The steps that are repeated when the coordination service refused them, in this order."""
-
-    REGISTRATION = 1
-    """With configs and election: the session has expired."""
-    CHANGES = 2
-    """Configs, and what else has notifications of changes."""
-    FEATURES = 3
-    ELECTION = 4
-    LOAD = 5
-    """The active controller reads everything and sends it to all brokers."""
-    DIRECTORIES = 6
 
 
 class Identity(NamedTuple):
@@ -177,9 +149,7 @@ class Controller:
         self._warn = listener.on_warning
         self._clock = clock
         self._randomness = randomness
-        self._executor = SerialQueue(*PROCEDURE_ERRORS)
-        self._active: ActiveController | None = None
-        self._failed: dict[ControllerStep, None] = {}
+        self.requests = ControllerRequests(clock, self._warn, self._on_moved)
         self._is_suspended = False
         self.reconnections = 0
         """How often the connection to the coordination service has come back: an ensemble that was
@@ -202,7 +172,7 @@ class Controller:
             lambda: self.image,
             check_new_topic=check_new_topic,
         )
-        self.admin = AdminRequests(self._session, self._topic_admin, lambda: self._active)
+        self.admin = AdminRequests(self._session, self._topic_admin, lambda: self.requests.active)
 
     @property
     def image(self) -> Image:
@@ -222,16 +192,7 @@ class Controller:
     @property
     def is_active(self) -> bool:
         """Whether this broker is the active controller."""
-        return self._active is not None
-
-    @property
-    def election_counts(self) -> tuple[int, int]:
-        """Leaders that this broker has elected since it is the active controller, and those of
-        unclean elections."""
-        if self._active is None:
-            return 0, 0
-        changes = self._active.changes
-        return changes.elected, changes.elected_unclean
+        return self.requests.active is not None
 
     def follow(self, make: Callable[[CoordinationSession, Warn], Follower]) -> Follower:
         """Have what `make` returns loaded by `prepare`, and notified of changes; called before it.
@@ -279,7 +240,7 @@ class Controller:
             await self.receiver.note_configs()
             return cluster_id
 
-        return self._executor.submit(run)
+        return self.requests.queue.submit(run)
 
     async def _forget_configs(self, broker_id: int) -> None:
         removed = await forget_broker_configs(self._session, broker_id, self._warn)
@@ -294,7 +255,7 @@ class Controller:
 
         Before, at the start, they are done when the call returns (with an embedded session).
         """
-        self._executor.serve(defer)
+        self.requests.queue.serve(defer)
         self.receiver.serve(defer)
         self.admin.serve(defer)
 
@@ -309,75 +270,13 @@ class Controller:
             self.broker_id = identity.broker_id
             await self._register()
             try:
-                await self._run_guarded(self._elect)
+                await self.requests.run_guarded(self._elect)
             except zk_data.BadZnode as error:
                 # It is tried again until the znode is mended; clients are served meanwhile.
-                self._failed[ControllerStep.ELECTION] = None
+                self.requests.repeat(ControllerStep.ELECTION)
                 self._warn(f"there is no election: {error}")
 
-        return self._executor.submit(run)
-
-    def topic_name(self, topic_id: UUID) -> str | None:
-        """The topic with this id, in the image of the active controller.
-
-        raises  BrokerError NOT_CONTROLLER, also while the image is being read
-        """
-        return self._require_active().image.topic_names.get(topic_id)
-
-    def alter_isr(
-        self, broker_id: int, broker_epoch: int, proposals: Sequence[tuple[str, AlterIsr]]
-    ) -> Pending[list[PartitionState | ErrorCode]]:
-        """AlterPartition of a leader.
-
-        fails  BrokerError NOT_CONTROLLER, STALE_BROKER_EPOCH; CoordinationError
-        """
-        altered = self._submit_to_active(
-            lambda active: active.isr_changes.alter_isr(broker_id, broker_epoch, proposals)
-        )
-        keys = [TopicPartition(topic, proposal.partition) for topic, proposal in proposals]
-        self._submit_active(lambda active: active.reassignments.on_isr_changed(keys))
-        return altered
-
-    def shut_down_broker(self, broker_id: int, broker_epoch: int) -> Pending[list[TopicPartition]]:
-        """ControlledShutdown of a broker; resolves to the partitions that it still leads.
-
-        fails  BrokerError NOT_CONTROLLER, BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH
-        """
-        return self._submit_to_active(
-            lambda active: active.brokers.shut_down(broker_id, broker_epoch)
-        )
-
-    def elect_leaders(
-        self, kind: ElectionType, partitions: Sequence[TopicPartition]
-    ) -> Pending[dict[TopicPartition, int | BrokerError]]:
-        """ElectLeaders; resolves to the leader elected, or the error, of each partition.
-
-        fails  BrokerError NOT_CONTROLLER; CoordinationError
-        """
-        return self._submit_to_active(lambda active: active.elections.elect(kind, partitions))
-
-    def alter_reassignments(self, targets: Targets) -> Pending[Refusals]:
-        """AlterPartitionReassignments; resolves to the partitions refused; fails as above."""
-        return self._submit_to_active(lambda active: active.reassignments.alter(targets))
-
-    def update_features(
-        self, updates: Sequence[FeatureUpdate], *, validate_only: bool, requested_by: str
-    ) -> Pending[tuple[int, FeatureResults]]:
-        """UpdateFeatures; resolves as `FeatureUpdates.update`; fails as above."""
-        return self._submit_to_active(
-            lambda active: active.features.update(
-                updates,
-                list(active.image.brokers.values()),
-                validate_only=validate_only,
-                requested_by=requested_by,
-            )
-        )
-
-    def list_reassignments(
-        self, partitions: Sequence[TopicPartition] | None
-    ) -> Pending[dict[TopicPartition, PartitionImage]]:
-        """ListPartitionReassignments of those named, or of all; fails as above."""
-        return self._submit_to_active(lambda active: active.list_reassignments(partitions))
+        return self.requests.queue.submit(run)
 
     def report_log_directories(self) -> None:
         """A log directory of this broker failed, or has space again: the controller sends
@@ -402,13 +301,12 @@ class Controller:
         if self._is_suspended or self._is_closed:
             return
         self.receiver.tick()
-        if self._active is not None and self._active.elections.is_rebalance_due(
-            self._clock.now_ms()
-        ):
-            self._submit_active(lambda active: active.elections.rebalance())
-        if self._active is not None and self._active.changes.is_due:
-            self._submit_active(_nothing)
-        failed, self._failed = self._failed, {}
+        active = self.requests.active
+        if active is not None and active.elections.is_rebalance_due(self._clock.now_ms()):
+            self.requests.submit_event(lambda active: active.elections.rebalance())
+        if active is not None and active.changes.is_due:
+            self.requests.submit_event(_nothing)
+        failed = self.requests.take_failed()
         if ControllerStep.REGISTRATION in failed:
             # It does all of it.
             self._submit_step(ControllerStep.REGISTRATION)
@@ -422,43 +320,18 @@ class Controller:
 
         async def run() -> None:
             self._is_closed = True
+            self.requests.close()
             self._resign("it stops")
             await self._session.close()
 
-        return self._executor.submit(run)
+        return self.requests.queue.submit(run)
 
     def _resign(self, reason: str) -> None:
         """This broker is not, or no longer, the active controller."""
-        if self._active is not None:
+        if self.requests.active is not None:
             logger.info("this broker is no longer the controller: %s", reason)
-        self._active = None
+        self.requests.end()
         self._sender.set_brokers({})
-
-    def _require_active(self) -> ActiveController:
-        if self._active is None or not self._active.is_loaded:
-            raise BrokerError(ErrorCode.NOT_CONTROLLER)
-        return self._active
-
-    def _submit_to_active(
-        self, act: Callable[[ActiveController], Coroutine[Pending[Any], None, T]]
-    ) -> Pending[T]:
-        async def run() -> T:
-            active = self._require_active()
-            try:
-                result = await act(active)
-                await active.log_changes(self._clock.monotonic_ms())
-                return result
-            except ControllerMoved:
-                await self._run_guarded(self._on_moved)
-                raise BrokerError(ErrorCode.NOT_CONTROLLER) from None
-            except CoordinationError as error:
-                # Half of it may have been written.
-                self._failed[ControllerStep.LOAD] = None
-                if isinstance(error, SessionExpired):
-                    raise BrokerError(ErrorCode.NOT_CONTROLLER) from None
-                raise
-
-        return self._executor.submit(run)
 
     async def _register(self) -> None:
         identity = self._identity
@@ -485,7 +358,7 @@ class Controller:
             self._note_controller(outcome.controller_id)
             return
         self._note_controller(self.broker_id, outcome.epoch)
-        self._active = ActiveController(
+        active = ActiveController(
             self._session,
             self.image._replace(controller_id=self.broker_id, controller_epoch=outcome.epoch),
             epoch_version=outcome.epoch_version,
@@ -496,8 +369,9 @@ class Controller:
             dynamic_setting=self._dynamic_setting,
             min_isr_of=self._min_isr_of,
         )
+        self.requests.begin(active)
         # Until it is done: an election that is repeated does not find out that this was not.
-        self._failed[ControllerStep.LOAD] = None
+        self.requests.repeat(ControllerStep.LOAD)
         await self._load()
 
     def _note_controller(self, controller_id: int, epoch: int | None = None) -> None:
@@ -520,11 +394,11 @@ class Controller:
 
     async def _load(self) -> None:
         """The active controller takes over, or takes over again what was left half done."""
-        active = self._active
+        active = self.requests.active
         if active is not None:
             await active.load()
             await active.log_take_over(self._clock.monotonic_ms())
-        self._failed.pop(ControllerStep.LOAD, None)
+        self.requests.done(ControllerStep.LOAD)
 
     async def _on_controller_changed(self) -> None:
         """/controller was created, changed or removed."""
@@ -536,7 +410,7 @@ class Controller:
                 else f"broker {self.controller_id} is"
             )
         if self.controller_id < 0 or (
-            self.controller_id == self.broker_id and self._active is None
+            self.controller_id == self.broker_id and self.requests.active is None
         ):
             await self._elect()
 
@@ -544,9 +418,9 @@ class Controller:
         """A fenced write failed: another controller was elected, or the epoch was overwritten."""
         self._resign("a write was refused, as the controller epoch is another one")
         # Until it is done: the step that has failed does not elect when it is repeated.
-        self._failed[ControllerStep.ELECTION] = None
+        self.requests.repeat(ControllerStep.ELECTION)
         await self._elect()
-        self._failed.pop(ControllerStep.ELECTION, None)
+        self.requests.done(ControllerStep.ELECTION)
 
     async def _on_folders_changed(self) -> None:
         for folder in list(self._changed_folders):
@@ -583,12 +457,12 @@ class Controller:
 
     def _on_config(self, entity_type: str, entity: str, config: Mapping[str, str]) -> None:
         self.receiver.on_config(entity_type, entity, config)
-        if self._active is None or not is_true(config.get(UNCLEAN_KEY, "")):
+        if self.requests.active is None or not is_true(config.get(UNCLEAN_KEY, "")):
             return
         if entity_type == TOPICS:
-            self._submit_active(lambda active: active.elections.on_unclean_enabled(entity))
+            self.requests.submit_event(lambda active: active.elections.on_unclean_enabled(entity))
         elif entity_type == BROKERS and entity in (zk_data.DEFAULT_ENTITY, str(self.broker_id)):
-            self._submit_active(lambda active: active.elections.on_unclean_enabled(None))
+            self.requests.submit_event(lambda active: active.elections.on_unclean_enabled(None))
 
     def _dynamic_setting(self, name: str) -> str | None:
         stored = self.image.broker_configs
@@ -606,7 +480,7 @@ class Controller:
     def _on_response(
         self, broker_id: int, request: ControlRequest, response: ControlResponse
     ) -> None:
-        self._submit_active(lambda active: active.on_response(broker_id, request, response))
+        self.requests.submit_event(lambda active: active.on_response(broker_id, request, response))
 
     def _on_event(self, event: SessionEvent) -> None:
         if self._is_closed:
@@ -639,18 +513,7 @@ class Controller:
         elif path == zk_data.FEATURE:
             self._submit_step(ControllerStep.FEATURES)
         else:
-            self._submit_active(lambda active: active.on_znode_changed(path))
-
-    def _submit_active(
-        self, act: Callable[[ActiveController], Coroutine[Pending[Any], None, None]]
-    ) -> None:
-        async def run() -> None:
-            active = self._active
-            if active is not None and active.is_loaded:
-                await act(active)
-                await active.log_changes(self._clock.monotonic_ms())
-
-        self._submit_event(run, ControllerStep.LOAD)
+            self.requests.submit_event(lambda active: active.on_znode_changed(path))
 
     def _submit_step(self, step: ControllerStep, *, is_urgent: bool = False) -> None:
         procedures: dict[ControllerStep, Procedure[None]] = {
@@ -661,30 +524,7 @@ class Controller:
             ControllerStep.LOAD: self._load,
             ControllerStep.DIRECTORIES: self._report_log_directories,
         }
-        self._submit_event(procedures[step], step, is_urgent=is_urgent)
-
-    def _submit_event(
-        self, procedure: Procedure[None], step: ControllerStep, *, is_urgent: bool = False
-    ) -> None:
-        """step  what is repeated when the procedure fails"""
-        self._executor.submit(lambda: self._run_guarded(procedure), is_urgent=is_urgent).on_done(
-            partial(self._note_failure, step)
-        )
-
-    async def _run_guarded(self, procedure: Procedure[None]) -> None:
-        """Run; on ControllerMoved drop the active controller and take part in the election."""
-        try:
-            await procedure()
-        except ControllerMoved:
-            await self._on_moved()
-
-    def _note_failure(self, step: ControllerStep, pending: Pending[None]) -> None:
-        try:
-            pending.result()
-        except (CoordinationError, BrokerError) as error:
-            if not self._is_closed:
-                self._failed[step] = None
-                self._warn(f"the coordination service refused: {error!r}")
+        self.requests.submit_step(step, procedures[step], is_urgent=is_urgent)
 
 
 def _report_overwritten_epoch() -> None:

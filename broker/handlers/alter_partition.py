@@ -56,7 +56,9 @@ async def run(context: Context, request: AlterPartitionRequest) -> Reply:
             known_topics.append(data)
             proposals += alter_partition_proposals(topic, data, version)
         await pause()
-    results = await controller.alter_isr(request.broker_id, request.broker_epoch, proposals)
+    results = await controller.requests.alter_isr(
+        request.broker_id, request.broker_epoch, proposals
+    )
     left = iter(results)
     refused = ErrorCode.UNKNOWN_TOPIC_ID
     topics = [_topic(data, version, lambda: refused) for data in unknown_topics]
@@ -65,7 +67,11 @@ async def run(context: Context, request: AlterPartitionRequest) -> Reply:
 
 
 def _name(controller: Controller, data: AlterPartitionRequestTopicData, version: int) -> str | None:
-    return data.topic_name if version < TOPIC_IDS_FROM else controller.topic_name(data.topic_id)
+    return (
+        data.topic_name
+        if version < TOPIC_IDS_FROM
+        else controller.requests.topic_name(data.topic_id)
+    )
 
 
 def _topic(

@@ -37,7 +37,7 @@ async def run(context: Context, request: AlterPartitionReassignmentsRequest) -> 
             replicas = None if partition.replicas is None else tuple(partition.replicas)
             targets[TopicPartition(topic.name, partition.partition_index)] = replicas
         await pause()
-    refused = await context.services.controller.alter_reassignments(targets)
+    refused = await context.services.controller.requests.alter_reassignments(targets)
     rows: dict[str, list[ReassignablePartitionResponse]] = {}
     for key in targets:
         refusal = refused.get(key)

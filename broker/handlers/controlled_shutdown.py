@@ -30,7 +30,7 @@ async def run(context: Context, request: ControlledShutdownRequest) -> Reply:
     """The response lists what the broker still leads."""
     authorize_cluster_action(context)
     controller = context.services.controller
-    left = await controller.shut_down_broker(request.broker_id, request.broker_epoch)
+    left = await controller.requests.shut_down_broker(request.broker_id, request.broker_epoch)
     return Reply(_response(ErrorCode.NONE, left))
 
 

@@ -23,7 +23,7 @@ from odradek.broker.handlers.shared.handler import Context, Delayed
 from odradek.broker.handlers.shared.waiting import Checklist, wait_for
 from odradek.broker.replication.leadership import topic_key
 from odradek.broker.security.acl.permission import ALTER_TOPIC
-from odradek.controller.active.topic_admin import TopicResult
+from odradek.controller.active.topic_admin import Requester, TopicResult
 from odradek.controller.decide.partitions import CreatePartitionsSpec
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.create_partitions import (
@@ -121,9 +121,7 @@ def _create(
     )
     return context.services.controller.admin.create_partitions(
         spec,
-        validate_only=validate_only,
-        requested_by=context.requester,
-        charge=mutations.charge,
+        Requester(context.requester, mutations.charge, validate_only=validate_only),
     )
 
 

@@ -32,7 +32,7 @@ from odradek.broker.security.acl.permission import (
 )
 from odradek.broker.settings.describe import describe_topic
 from odradek.broker.settings.topic_config import validate_topic_config
-from odradek.controller.active.topic_admin import TopicResult
+from odradek.controller.active.topic_admin import Requester, TopicResult
 from odradek.controller.decide.topics import CLUSTER_METADATA_TOPIC, CreateTopicSpec
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.create_topics import (
@@ -110,9 +110,7 @@ def _create(
 ) -> Pending[TopicResult]:
     return context.services.controller.admin.create_topic(
         _spec(context, topic),
-        validate_only=validate_only,
-        requested_by=context.requester,
-        charge=mutations.charge,
+        Requester(context.requester, mutations.charge, validate_only=validate_only),
     )
 
 

@@ -24,7 +24,7 @@ from odradek.broker.handlers.shared.handler import Context, Delayed
 from odradek.broker.handlers.shared.waiting import Checklist, wait_for
 from odradek.broker.replication.leadership import topic_key
 from odradek.broker.security.acl.permission import DELETE_TOPIC, DESCRIBE_TOPIC
-from odradek.controller.active.topic_admin import TopicResult
+from odradek.controller.active.topic_admin import Requester, TopicResult
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.delete_topics import (
     DeletableTopicResult,
@@ -52,7 +52,7 @@ async def run(context: Context, request: DeleteTopicsRequest) -> Delayed:
     for response in responses:
         if not response.error_code and response.name is not None and response.name not in outcomes:
             outcomes[response.name] = context.services.controller.admin.delete_topic(
-                response.name, requested_by=context.requester, charge=mutations.charge
+                response.name, Requester(context.requester, mutations.charge)
             )
             await pause()
     pending = settled(list(outcomes.values()))

@@ -41,8 +41,9 @@ async def run(context: Context, request: ElectLeadersRequest) -> Delayed:
     if request.election_type not in tuple(ElectionType):
         raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
     keys = await _partitions(context, request)
-    elected = context.services.controller.elect_leaders(ElectionType(request.election_type), keys)
-
+    elected = context.services.controller.requests.elect_leaders(
+        ElectionType(request.election_type), keys
+    )
     led: Checklist[tuple[TopicPartition, int | BrokerError]] = Checklist(
         lambda row: _leader(context, row[0]) == row[1]
     )

@@ -39,7 +39,9 @@ async def run(context: Context, request: ListPartitionReassignmentsRequest) -> R
             }
             await pause()
     keys = None if partitions is None else list(partitions)
-    return Reply(await _response(await context.services.controller.list_reassignments(keys)))
+    return Reply(
+        await _response(await context.services.controller.requests.list_reassignments(keys))
+    )
 
 
 def failed(

@@ -53,7 +53,7 @@ def run(context: Context, request: UpdateFeaturesRequest) -> Delayed:
             failure = BrokerError(ErrorCode.FEATURE_UPDATE_FAILED)
             written.resolve((-1, {update.name: failure for update in updates}))
 
-    controller.update_features(
+    controller.requests.update_features(
         updates, validate_only=request.validate_only, requested_by=context.requester
     ).on_done(settle)
 

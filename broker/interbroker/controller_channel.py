@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 from odradek.broker.interbroker.network_client import Disconnected, NetworkClient, NetworkClients
@@ -25,7 +25,6 @@ from odradek.runtime.wheel_driver import WheelDriver
 
 if TYPE_CHECKING:
     from odradek.broker.interbroker.wire.alter_partition import AlteredPartition, Proposal
-    from odradek.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
     from odradek.protocol.messages.alter_partition import AlterPartitionResponse
     from odradek.protocol.messages.controlled_shutdown import ControlledShutdownResponse
 
@@ -43,28 +42,18 @@ T = TypeVar("T")
 logger = logging.getLogger("odradek.controller")
 
 
-class _Request(Generic[T]):
+class _Request(NamedTuple, Generic[T]):
     """A request that has no result yet."""
 
-    __slots__ = ("call", "deadline_ms", "message", "read", "result", "version")
-
-    def __init__(
-        self,
-        deadline_ms: int,
-        version: int,
-        message: Callable[[], Any],
-        read: Callable[[Any], T],
-        call: Callable[[], Pending[T]],
-    ) -> None:
-        self.deadline_ms = deadline_ms
-        self.version = version
-        self.message = message
-        """Made for each attempt: the broker epoch changes with a new registration."""
-        self.read = read
-        """Returns the result of a response; raises BrokerError."""
-        self.call = call
-        """Asks the controller of this broker for the result."""
-        self.result: Pending[T] = Pending()
+    deadline_ms: int
+    version: int
+    message: Callable[[], Any]
+    """Made for each attempt: the broker epoch changes with a new registration."""
+    read: Callable[[Any], T]
+    """Returns the result of a response without an error."""
+    call: Callable[[], Pending[T]]
+    """Asks the controller of this broker for the result."""
+    result: Pending[T]
 
 
 class ControllerChannel:
@@ -113,7 +102,6 @@ class ControllerChannel:
         def read(response: AlterPartitionResponse) -> list[AlteredPartition]:
             from odradek.broker.interbroker.wire.alter_partition import alter_partition_results
 
-            _check(response.error_code)
             return alter_partition_results(response, proposals, topic_ids.__getitem__, version)
 
         def message() -> Any:
@@ -132,7 +120,9 @@ class ControllerChannel:
             version,
             message,
             read,
-            lambda: controller.alter_isr(controller.broker_id, controller.broker_epoch, proposals),
+            lambda: controller.requests.alter_isr(
+                controller.broker_id, controller.broker_epoch, proposals
+            ),
         )
 
     def allocate_producer_ids(self) -> Pending[tuple[int, int]]:
@@ -141,10 +131,6 @@ class ControllerChannel:
         fails  Disconnected; BrokerError
         """
         controller = self._controller
-
-        def read(response: AllocateProducerIdsResponse) -> tuple[int, int]:
-            _check(response.error_code)
-            return response.producer_id_start, response.producer_id_len
 
         def message() -> Any:
             from odradek.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
@@ -156,7 +142,7 @@ class ControllerChannel:
         return self._submit(
             ALLOCATE_PRODUCER_IDS_VERSION,
             message,
-            read,
+            lambda response: (response.producer_id_start, response.producer_id_len),
             lambda: controller.admin.allocate_producer_ids(
                 controller.broker_id, controller.broker_epoch
             ),
@@ -170,7 +156,6 @@ class ControllerChannel:
         controller = self._controller
 
         def read(response: ControlledShutdownResponse) -> list[TopicPartition]:
-            _check(response.error_code)
             return [
                 TopicPartition(partition.topic_name, partition.partition_index)
                 for partition in response.remaining_partitions
@@ -187,7 +172,9 @@ class ControllerChannel:
             CONTROLLED_SHUTDOWN_VERSION,
             message,
             read,
-            lambda: controller.shut_down_broker(controller.broker_id, controller.broker_epoch),
+            lambda: controller.requests.shut_down_broker(
+                controller.broker_id, controller.broker_epoch
+            ),
         )
 
     def close(self) -> None:
@@ -203,7 +190,7 @@ class ControllerChannel:
         call: Callable[[], Pending[T]],
     ) -> Pending[T]:
         deadline_ms = self._clock.monotonic_ms() + self._timeout_ms
-        request = _Request(deadline_ms, version, message, read, call)
+        request = _Request(deadline_ms, version, message, read, call, Pending())
         self._attempt(request)
         return request.result
 
@@ -237,7 +224,11 @@ class ControllerChannel:
     def _on_response(self, request: _Request[T], done: Pending[Any]) -> None:
         self._in_flight -= 1
         try:
-            result = request.read(done.result())
+            response = done.result()
+            error = error_of(response.error_code)
+            if error is not ErrorCode.NONE:
+                raise BrokerError(error)
+            result = request.read(response)
         except Disconnected as error:
             self._retry(request, error)
         except BrokerError as error:
@@ -285,9 +276,3 @@ class ControllerChannel:
             if self._find_controller() != self._client_of:
                 self._disconnect()
             self._check_later()
-
-
-def _check(code: int) -> None:
-    error = error_of(code)
-    if error is not ErrorCode.NONE:
-        raise BrokerError(error)

@@ -197,7 +197,7 @@ class NodeMetrics:
 
     def _write_coordination(self, exposition: Exposition) -> None:
         controller = self._controller
-        elected, unclean = controller.election_counts
+        elected, unclean = controller.requests.election_counts
         family = summary(
             "kafka_controller_controllerstats_leaderelectionrateandtimems",
             "Leaders that this controller has elected; without quantiles.",

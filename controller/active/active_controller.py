@@ -22,8 +22,7 @@ Source: Kafka's KafkaController, PartitionStateMachine, ReplicaStateMachine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 from uuid import UUID
 
 from odradek.controller.active.broker_changes import BrokerChanges
@@ -42,7 +41,7 @@ from odradek.controller.image.control_requests import (
     LeaderAndIsr,
     StopReplica,
 )
-from odradek.controller.image.image import Image, PartitionImage
+from odradek.controller.image.image import Image
 from odradek.controller.requests.control_channel import ControlChannel
 from odradek.controller.znodes import admin_znodes, zk_data
 from odradek.controller.znodes.cluster_reading import Warn, read_brokers, read_states
@@ -50,9 +49,6 @@ from odradek.controller.znodes.fenced_writes import FencedWrites
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.work import pause, shares
-
-if TYPE_CHECKING:
-    pass
 
 
 class ActiveController:
@@ -210,9 +206,3 @@ class ActiveController:
                     await self.isr_changes.raise_epochs(response.log_epochs)
             case _:
                 pass
-
-    async def list_reassignments(
-        self, partitions: Sequence[TopicPartition] | None
-    ) -> dict[TopicPartition, PartitionImage]:
-        """What is under way when the requests that came before are done; see `Reassignments`."""
-        return self.reassignments.under_way(partitions)

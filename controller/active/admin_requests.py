@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from typing import Any, Final
 
 from odradek.controller.active.active_controller import ActiveController
 from odradek.controller.active.topic_admin import (
-    Charge,
+    Requester,
     TopicAdmin,
     TopicResult,
     allocate_producer_ids,
-    free_of_charge,
 )
 from odradek.controller.coordination.errors import (
     PROCEDURE_ERRORS,
@@ -39,7 +38,7 @@ from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.pending import Pending
 from odradek.runtime.work import Defer, SerialQueue
 
-UNKNOWN_REQUESTER = "this broker"
+THIS_BROKER: Final = Requester()
 
 logger = logging.getLogger("odradek.configs")
 
@@ -71,68 +70,29 @@ class AdminRequests:
         return self._executor.submit(lambda: read_coordinator(self._session))
 
     def create_topic(
-        self,
-        spec: CreateTopicSpec,
-        *,
-        validate_only: bool = False,
-        requested_by: str = UNKNOWN_REQUESTER,
-        charge: Charge = free_of_charge,
+        self, spec: CreateTopicSpec, requester: Requester = THIS_BROKER
     ) -> Pending[TopicResult]:
-        """Create a topic at the request of a client; NOT_CONTROLLER elsewhere.
-
-        requested_by  for the log, here and below
-        charge        counts the partitions that are created or deleted, and may refuse them
-        """
-        return self._submit(
-            spec.name,
-            lambda: self._topic_admin.create_topic(
-                spec, validate_only=validate_only, requested_by=requested_by, charge=charge
-            ),
-        )
+        """Create a topic at the request of a client; NOT_CONTROLLER elsewhere."""
+        return self._submit(spec.name, lambda: self._topic_admin.create_topic(spec, requester))
 
     def auto_create_topic(
-        self,
-        spec: CreateTopicSpec,
-        *,
-        requested_by: str = UNKNOWN_REQUESTER,
-        charge: Charge = free_of_charge,
+        self, spec: CreateTopicSpec, requester: Requester = THIS_BROKER
     ) -> Pending[TopicResult]:
         """Create a topic on first use; any broker may."""
-        first_use = f"first use by {requested_by}"
-        return self._executor.submit(
-            lambda: self._topic_admin.create_topic(
-                spec, validate_only=False, requested_by=first_use, charge=charge
-            )
-        )
+        first_use = requester._replace(name=f"first use by {requester.name}")
+        return self._executor.submit(lambda: self._topic_admin.create_topic(spec, first_use))
 
     def create_partitions(
-        self,
-        spec: CreatePartitionsSpec,
-        *,
-        validate_only: bool = False,
-        requested_by: str = UNKNOWN_REQUESTER,
-        charge: Charge = free_of_charge,
+        self, spec: CreatePartitionsSpec, requester: Requester = THIS_BROKER
     ) -> Pending[TopicResult]:
         """Add partitions to a topic; NOT_CONTROLLER elsewhere."""
         return self._submit(
-            spec.topic,
-            lambda: self._topic_admin.create_partitions(
-                spec, validate_only=validate_only, requested_by=requested_by, charge=charge
-            ),
+            spec.topic, lambda: self._topic_admin.create_partitions(spec, requester)
         )
 
-    def delete_topic(
-        self,
-        topic: str,
-        *,
-        requested_by: str = UNKNOWN_REQUESTER,
-        charge: Charge = free_of_charge,
-    ) -> Pending[TopicResult]:
+    def delete_topic(self, topic: str, requester: Requester = THIS_BROKER) -> Pending[TopicResult]:
         """Mark a topic for deletion; NOT_CONTROLLER elsewhere."""
-        return self._submit(
-            topic,
-            lambda: self._topic_admin.delete_topic(topic, requested_by=requested_by, charge=charge),
-        )
+        return self._submit(topic, lambda: self._topic_admin.delete_topic(topic, requester))
 
     def alter_config(
         self,
@@ -140,7 +100,7 @@ class AdminRequests:
         entity: str,
         change: ChangeOverrides,
         *,
-        requested_by: str = UNKNOWN_REQUESTER,
+        requested_by: str = THIS_BROKER.name,
     ) -> Pending[None]:
         """Change the overrides of an entity; every broker calls `on_config_changed` then.
 

@@ -93,6 +93,16 @@ def free_of_charge(_: int) -> None:
     """No quota applies."""
 
 
+class Requester(NamedTuple):
+    """Whom a topic is changed for, and how."""
+
+    name: str = "this broker"
+    """For the log."""
+    charge: Charge = free_of_charge
+    validate_only: bool = False
+    """Nothing is written."""
+
+
 class TopicAdmin:
     """Writes topics, partitions and pending deletions."""
 
@@ -123,10 +133,7 @@ class TopicAdmin:
     async def create_topic(
         self,
         spec: CreateTopicSpec,
-        *,
-        validate_only: bool,
-        requested_by: str,
-        charge: Charge = free_of_charge,
+        requester: Requester,
     ) -> TopicResult:
         """Decide and write one topic."""
         bound = 1 << 30
@@ -144,39 +151,34 @@ class TopicAdmin:
             brokers = self._image().live_brokers()
             topic = decide_create_topic(brokers, known_topics, spec, inputs)
             self._check_new_topic(spec.name)
-            if not validate_only:
-                charge(len(topic.replicas))
+            if not requester.validate_only:
+                requester.charge(len(topic.replicas))
                 await pause(len(topic.replicas) // PARTITIONS_OF_A_UNIT)
                 await self._write_topic(topic)
-                _log_created(topic, requested_by)
+                _log_created(topic, requester.name)
         except BrokerError as refusal:
             return TopicResult.refused(spec.name, refusal)
-        topic_id = ZERO_UUID if validate_only else topic.topic_id
+        topic_id = ZERO_UUID if requester.validate_only else topic.topic_id
         return TopicResult(spec.name, topic_id=topic_id, replicas=topic.replicas)
 
     async def create_partitions(
         self,
         spec: CreatePartitionsSpec,
-        *,
-        validate_only: bool,
-        requested_by: str,
-        charge: Charge = free_of_charge,
+        requester: Requester,
     ) -> TopicResult:
         """Decide and write the new partitions of one topic."""
         try:
             for _ in range(ATTEMPTS_MAX):
-                placed = await self._add_partitions(
-                    spec, validate_only=validate_only, requested_by=requested_by, charge=charge
-                )
-                charge = free_of_charge
+                placed = await self._add_partitions(spec, requester)
+                requester = requester._replace(charge=free_of_charge)
                 if placed is not None:
-                    if not validate_only:
+                    if not requester.validate_only:
                         logger.info(
                             "topic %s has %d partitions now, %d of them new, by %s",
                             spec.topic,
                             spec.count,
                             len(placed),
-                            requested_by,
+                            requester.name,
                         )
                     return TopicResult(spec.topic, replicas=placed)
             raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, "the topic kept changing")
@@ -186,9 +188,8 @@ class TopicAdmin:
     async def delete_topic(
         self,
         topic: str,
+        requester: Requester,
         *,
-        requested_by: str,
-        charge: Charge = free_of_charge,
         is_repeated: bool = False,
     ) -> TopicResult:
         """Write a pending deletion; repeating it changes nothing.
@@ -208,18 +209,19 @@ class TopicAdmin:
             return TopicResult(topic, ErrorCode.NONE if is_repeated else unknown)
         if topic in self._image().topics:
             try:
-                charge(len(self._image().topics[topic].partitions))
+                requester.charge(len(self._image().topics[topic].partitions))
             except BrokerError as refusal:
                 return TopicResult.refused(topic, refusal)
         # Before it is: the controller may act on it before the result is here.
-        logger.info("topic %s is marked for deletion, by %s", topic, requested_by)
+        logger.info("topic %s is marked for deletion, by %s", topic, requester.name)
         try:
             await self._session.create(zk_data.delete_topic_path(topic), None)
         except NodeExists:
             pass
         except ConnectionLoss:
             # Once more: the topic that it has removed meanwhile does not exist any more.
-            return await self.delete_topic(topic, requested_by=requested_by, is_repeated=True)
+            again = Requester(requester.name)
+            return await self.delete_topic(topic, again, is_repeated=True)
         return TopicResult(topic)
 
     async def _known_topics(self, name: str) -> KnownTopics:
@@ -273,12 +275,7 @@ class TopicAdmin:
             return False
 
     async def _add_partitions(
-        self,
-        spec: CreatePartitionsSpec,
-        *,
-        validate_only: bool,
-        requested_by: str,
-        charge: Charge,
+        self, spec: CreatePartitionsSpec, requester: Requester
     ) -> Placement | None:
         path = zk_data.topic_path(spec.topic)
         brokers = self._image().live_brokers()
@@ -297,8 +294,8 @@ class TopicAdmin:
                 ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion."
             )
         placed = decide_create_partitions(brokers, topic, spec)
-        if not validate_only:
-            charge(len(placed))
+        if not requester.validate_only:
+            requester.charge(len(placed))
             await pause(spec.count // PARTITIONS_OF_A_UNIT)
             if spec.topic in INTERNAL_TOPICS:
                 # Before there are more: no broker may spread keys over all of them.
@@ -308,7 +305,7 @@ class TopicAdmin:
                     TOPICS,
                     spec.topic,
                     lambda stored: {HASHED_PARTITION_COUNT: count, **stored},
-                    requested_by=requested_by,
+                    requested_by=requester.name,
                 )
             grown = assignment._replace(partitions={**assignment.partitions, **placed})
             try:

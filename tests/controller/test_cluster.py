@@ -215,7 +215,7 @@ def test_leader_without_another_replica_leads_in_a_new_epoch_after_an_unseen_dea
     before = state_of(cluster.nodes[3], "led")
     proposal = AlterIsr(0, before.leader_epoch, (3,), before.partition_epoch)
     epoch = cluster.nodes[3].controller.broker_epoch
-    cluster.active.controller.alter_isr(3, epoch, [("led", proposal)])
+    cluster.active.controller.requests.alter_isr(3, epoch, [("led", proposal)])
     cluster.settle()
     assert state_of(cluster.active, "led").isr == (3,)
     bounce_unseen(cluster, 3)
@@ -280,13 +280,13 @@ def test_fenced_write_of_an_old_controller_raises_controller_moved(cluster: Clus
     async def write() -> None:
         await fence.write(SetData("/brokers/topics/t/partitions/0/state", b"{}"))
 
-    pending = old.controller._executor.submit(write)
+    pending = old.controller.requests.queue.submit(write)
     with pytest.raises(ControllerMoved):
         pending.result()
     proposal = AlterIsr(0, 0, (1,), 0)
     epoch = old.controller.broker_epoch
     with pytest.raises(BrokerError) as refusal:
-        old.controller.alter_isr(1, epoch, [("t", proposal)]).result()
+        old.controller.requests.alter_isr(1, epoch, [("t", proposal)]).result()
     assert refusal.value.code is ErrorCode.NOT_CONTROLLER
     assert not old.controller.is_active
     assert old.controller.controller_id == new.broker_id
@@ -299,14 +299,14 @@ def test_alter_isr_of_the_leader_is_written_and_sent(cluster: Cluster) -> None:
     controller = cluster.active.controller
     epoch = cluster.nodes[2].controller.broker_epoch
     shrink = AlterIsr(0, 0, (2, 3), 0)
-    (state,) = controller.alter_isr(2, epoch, [("t", shrink)]).result()
+    (state,) = controller.requests.alter_isr(2, epoch, [("t", shrink)]).result()
     assert state == PartitionState(2, 0, (2, 3), 1, 1)
-    (again,) = controller.alter_isr(2, epoch, [("t", AlterIsr(0, 0, (2,), 0))]).result()
+    (again,) = controller.requests.alter_isr(2, epoch, [("t", AlterIsr(0, 0, (2,), 0))]).result()
     assert again is ErrorCode.INVALID_UPDATE_VERSION
-    (unknown,) = controller.alter_isr(2, epoch, [("u", shrink)]).result()
+    (unknown,) = controller.requests.alter_isr(2, epoch, [("u", shrink)]).result()
     assert unknown is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     with pytest.raises(BrokerError) as refusal:
-        controller.alter_isr(2, epoch - 1, [("t", shrink)]).result()
+        controller.requests.alter_isr(2, epoch - 1, [("t", shrink)]).result()
     assert refusal.value.code is ErrorCode.STALE_BROKER_EPOCH
     cluster.settle()
     assert state_of(cluster.nodes[3], "t").isr == (2, 3)
@@ -328,7 +328,7 @@ def test_controlled_shutdown_moves_leaderships(cluster: Cluster) -> None:
     create(cluster, "alone", p0=(3,))
     node = cluster.nodes[3]
     controller = cluster.active.controller
-    left = controller.shut_down_broker(3, node.controller.broker_epoch).result()
+    left = controller.requests.shut_down_broker(3, node.controller.broker_epoch).result()
     cluster.settle()
     assert left == []
     assert state_of(node, "t") == PartitionState(2, 1, (2,), 1, 1)
@@ -343,14 +343,14 @@ def test_controlled_shutdown_moves_leaderships(cluster: Cluster) -> None:
         (3, 1, ErrorCode.STALE_BROKER_EPOCH),
     ):
         with pytest.raises(BrokerError) as refusal:
-            controller.shut_down_broker(broker_id, epoch).result()
+            controller.requests.shut_down_broker(broker_id, epoch).result()
         assert refusal.value.code is code
 
     # It fetches until it has ended, and each fetch may have its leader propose it again.
     count = len(node.requests)
     proposal = AlterIsr(0, 1, (2, 3), 1)
     epoch = cluster.nodes[2].controller.broker_epoch
-    (refused,) = controller.alter_isr(2, epoch, [("t", proposal)]).result()
+    (refused,) = controller.requests.alter_isr(2, epoch, [("t", proposal)]).result()
     assert refused is ErrorCode.INELIGIBLE_REPLICA
     cluster.settle()
     assert len(node.requests) == count
@@ -362,13 +362,15 @@ def test_elect_preferred_restores_preferred_leaders(cluster: Cluster) -> None:
     cluster.add(3)
     controller = cluster.active.controller
     key = TopicPartition("t", 0)
-    (refusal,) = controller.elect_leaders(ElectionType.PREFERRED, [key]).result().values()
+    (refusal,) = controller.requests.elect_leaders(ElectionType.PREFERRED, [key]).result().values()
     assert isinstance(refusal, BrokerError)
     assert refusal.code is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     current = state_of(cluster.nodes[1], "t")
     proposal = AlterIsr(0, current.leader_epoch, (2, 1, 3), current.partition_epoch)
-    controller.alter_isr(2, cluster.nodes[2].controller.broker_epoch, [("t", proposal)]).result()
-    assert controller.elect_leaders(ElectionType.PREFERRED, [key]).result() == {key: 3}
+    controller.requests.alter_isr(
+        2, cluster.nodes[2].controller.broker_epoch, [("t", proposal)]
+    ).result()
+    assert controller.requests.elect_leaders(ElectionType.PREFERRED, [key]).result() == {key: 3}
     cluster.settle()
     assert state_of(cluster.nodes[2], "t").leader == 3
 
@@ -496,7 +498,7 @@ def test_broker_that_registers_again_removes_topics_deleted_meanwhile(cluster: C
     async def wait() -> None:
         await held
 
-    node.controller._executor.submit(wait)
+    node.controller.requests.queue.submit(wait)
     cluster.tree.expire(node.session.session_id)
     cluster.settle()
     cluster.active.controller.admin.delete_topic("goes").result()

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from odradek.controller.active.topic_admin import Requester
 from odradek.controller.coordination.errors import PROCEDURE_ERRORS, NoAuthorization
 from odradek.controller.coordination.tree import Tree
 from odradek.controller.decide.partitions import CreatePartitionsSpec
@@ -130,16 +131,16 @@ def test_log_names_the_requester_of_topic_changes(
     caplog.clear()
     by = "client 'c' at 192.0.2.1"
     made = controller.admin.create_topic(
-        CreateTopicSpec("t", 2, 1, config={"segment.ms": "9"}), requested_by=by
+        CreateTopicSpec("t", 2, 1, config={"segment.ms": "9"}), Requester(by)
     ).result()
-    controller.admin.create_topic(CreateTopicSpec("u", 1, 1), validate_only=True, requested_by=by)
-    controller.admin.auto_create_topic(CreateTopicSpec("v"), requested_by=by)
-    controller.admin.create_partitions(CreatePartitionsSpec("t", 5), requested_by=by)
+    controller.admin.create_topic(CreateTopicSpec("u", 1, 1), Requester(by, validate_only=True))
+    controller.admin.auto_create_topic(CreateTopicSpec("v"), Requester(by))
+    controller.admin.create_partitions(CreatePartitionsSpec("t", 5), Requester(by))
     controller.admin.alter_config("topics", "t", lambda _: {"segment.ms": "8"}, requested_by=by)
     controller.admin.alter_config(
         "brokers", "1", lambda _: {"ssl.keystore.password": "hidden"}, requested_by=by
     )
-    controller.admin.delete_topic("t", requested_by=by)
+    controller.admin.delete_topic("t", Requester(by))
     lines = [record.getMessage() for record in caplog.records]
     topic_id = zk_data.encode_topic_id(made.topic_id)
     assert lines[0] == (

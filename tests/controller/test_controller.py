@@ -7,6 +7,7 @@ import errno
 import pytest
 
 from odradek.controller.active.partition_states import ControllerSettings
+from odradek.controller.active.topic_admin import Requester
 from odradek.controller.controller import Identity
 from odradek.controller.coordination.errors import StorageFailed
 from odradek.controller.coordination.session import Create, SetData
@@ -108,7 +109,7 @@ def test_config_of_new_topic_is_in_the_image_when_leader_and_isr_is_applied(node
 def test_create_topics_with_validate_only_writes_nothing(cluster: Cluster, node: Node) -> None:
     zxid = cluster.tree.tree.zxid
     spec = CreateTopicSpec("t", 3, 1)
-    result = node.controller.admin.create_topic(spec, validate_only=True).result()
+    result = node.controller.admin.create_topic(spec, Requester(validate_only=True)).result()
     assert result.error is ErrorCode.NONE
     assert len(result.replicas) == 3
     assert cluster.tree.tree.zxid == zxid
@@ -232,7 +233,9 @@ def test_topic_whose_deletion_halts_takes_no_partitions_and_no_other_deletion(
     node.controller.admin.delete_topic("t").result()
     for count, validate_only in ((5, False), (5, True), (1, False), (2, False)):
         refused, _ = (
-            node.controller.admin.create_partitions(spec, validate_only=validate_only).result()
+            node.controller.admin.create_partitions(
+                spec, Requester(validate_only=validate_only)
+            ).result()
             for spec in (CreatePartitionsSpec("t", count), CreatePartitionsSpec("other", 3))
         )
         assert refused.error is ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -107,12 +107,14 @@ def test_every_broker_reads_what_the_controller_finalizes() -> None:
     first, second = cluster.add(1), cluster.add(2)
     assert (first.controller.features.levels, first.controller.features.epoch) == ({}, 0)
     updates = [FeatureUpdate(NAME, 2, UP)]
-    refused = second.controller.update_features(updates, validate_only=False, requested_by="test")
+    refused = second.controller.requests.update_features(
+        updates, validate_only=False, requested_by="test"
+    )
     with pytest.raises(BrokerError) as error:
         refused.result()
     assert error.value.code is ErrorCode.NOT_CONTROLLER
     for validate_only, epoch in ((True, 0), (False, 1)):
-        done = first.controller.update_features(
+        done = first.controller.requests.update_features(
             updates, validate_only=validate_only, requested_by="test"
         )
         cluster.settle()

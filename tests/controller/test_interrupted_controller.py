@@ -157,8 +157,8 @@ def bring_in_sync(cluster: Cluster) -> None:
     """Leaders propose every live replica, until nothing changes any more."""
     for _ in range(10):
         active = cluster.active.controller
-        assert active._active is not None
-        image = active._active.image
+        assert active.requests.active is not None
+        image = active.requests.active.image
         before = cluster.tree.tree.zxid
         for topic, partition in image.partitions():
             state = partition.state
@@ -168,7 +168,7 @@ def bring_in_sync(cluster: Cluster) -> None:
             isr = (*state.isr, *(replica for replica in live if replica not in state.isr))
             epoch = cluster.nodes[state.leader].controller.broker_epoch
             proposal = AlterIsr(partition.partition, state.leader_epoch, isr, state.partition_epoch)
-            active.alter_isr(state.leader, epoch, [(topic, proposal)])
+            active.requests.alter_isr(state.leader, epoch, [(topic, proposal)])
             cluster.settle()
         if cluster.tree.tree.zxid == before:
             return
@@ -202,15 +202,15 @@ def act_delete(cluster: EndingCluster) -> None:
 
 def act_move(cluster: EndingCluster) -> None:
     targets = {MOVED: (4, 2), TopicPartition("moved", 1): (4,)}
-    cluster.active.controller.alter_reassignments(targets)
+    cluster.active.controller.requests.alter_reassignments(targets)
     cluster.settle()
     bring_in_sync(cluster)
 
 
 def act_cancel(cluster: EndingCluster) -> None:
-    cluster.active.controller.alter_reassignments({MOVED: (4, 2)})
+    cluster.active.controller.requests.alter_reassignments({MOVED: (4, 2)})
     cluster.settle()
-    cluster.active.controller.alter_reassignments({MOVED: None})
+    cluster.active.controller.requests.alter_reassignments({MOVED: None})
     cluster.settle()
     bring_in_sync(cluster)
 
@@ -222,16 +222,16 @@ def act_move_by_znode(cluster: EndingCluster) -> None:
 
 
 def act_elect_by_znode(cluster: EndingCluster) -> None:
-    cluster.active.controller.alter_reassignments({MOVED: (3, 2)})
+    cluster.active.controller.requests.alter_reassignments({MOVED: (3, 2)})
     cluster.settle()
     row = {"topic": "moved", "partition": 0}
     admin(cluster, "/admin/preferred_replica_election", {"version": 1, "partitions": [row]})
 
 
 def act_elect(cluster: EndingCluster) -> None:
-    cluster.active.controller.alter_reassignments({MOVED: (3, 2)})
+    cluster.active.controller.requests.alter_reassignments({MOVED: (3, 2)})
     cluster.settle()
-    cluster.active.controller.elect_leaders(ElectionType.PREFERRED, [MOVED])
+    cluster.active.controller.requests.elect_leaders(ElectionType.PREFERRED, [MOVED])
     cluster.settle()
 
 
@@ -248,7 +248,7 @@ def act_bounce(cluster: EndingCluster) -> None:
 
 def act_shut_down(cluster: EndingCluster) -> None:
     active = cluster.active.controller
-    active.shut_down_broker(4, cluster.nodes[4].controller.broker_epoch)
+    active.requests.shut_down_broker(4, cluster.nodes[4].controller.broker_epoch)
     cluster.settle()
     cluster.kill(4)
 
@@ -304,7 +304,7 @@ def end_of(cluster: EndingCluster, *, is_whole: bool) -> End:
               (Apache Kafka forgets such a replica, too, when its controller ends in between)
     """
     nodes = cluster.tree.tree.nodes
-    active = cluster.active.controller._active
+    active = cluster.active.controller.requests.active
     assert active is not None
     replicas: dict[str, dict[int, tuple[int, ...]]] = {}
     leaderless: list[TopicPartition] = []

@@ -42,7 +42,7 @@ def create(cluster: Cluster, name: str, *replicas: tuple[int, ...]) -> None:
 def reassign(
     cluster: Cluster, target: Sequence[int] | None, key: TopicPartition = KEY
 ) -> ErrorCode:
-    refused = cluster.active.controller.alter_reassignments({key: target}).result()
+    refused = cluster.active.controller.requests.alter_reassignments({key: target}).result()
     cluster.settle()
     return refused[key].code if key in refused else ErrorCode.NONE
 
@@ -56,7 +56,7 @@ def catch_up(cluster: Cluster, *brokers: int, key: TopicPartition = KEY) -> None
     proposal = AlterIsr(key.partition, state.leader_epoch, isr, state.partition_epoch)
     leader = cluster.nodes[state.leader].controller
     active = cluster.active.controller
-    (altered,) = active.alter_isr(
+    (altered,) = active.requests.alter_isr(
         state.leader, leader.broker_epoch, [(key.topic, proposal)]
     ).result()
     assert not isinstance(altered, ErrorCode)
@@ -64,7 +64,7 @@ def catch_up(cluster: Cluster, *brokers: int, key: TopicPartition = KEY) -> None
 
 
 def partition_of(cluster: Cluster, key: TopicPartition = KEY) -> PartitionImage:
-    active = cluster.active.controller._active
+    active = cluster.active.controller.requests.active
     assert active is not None
     partition = active.image.partition(*key)
     assert partition is not None
@@ -72,7 +72,7 @@ def partition_of(cluster: Cluster, key: TopicPartition = KEY) -> PartitionImage:
 
 
 def under_way(cluster: Cluster) -> dict[TopicPartition, PartitionImage]:
-    return cluster.active.controller.list_reassignments(None).result()
+    return cluster.active.controller.requests.list_reassignments(None).result()
 
 
 def znode(cluster: Cluster, path: str) -> dict[str, object]:
@@ -196,7 +196,9 @@ def test_partition_led_by_a_replica_that_a_cancellation_removes_gets_a_leader(
     create(cluster, "t", (1, 2))
     reassign(cluster, (3, 4, 2))
     catch_up(cluster, 3)
-    elected = cluster.active.controller.elect_leaders(ElectionType.PREFERRED, [KEY]).result()
+    elected = cluster.active.controller.requests.elect_leaders(
+        ElectionType.PREFERRED, [KEY]
+    ).result()
     assert elected == {KEY: 3}
     cluster.settle()
     assert reassign(cluster, None) is ErrorCode.NONE
@@ -278,7 +280,9 @@ def test_topic_that_waits_for_its_deletion_is_not_reassigned(cluster: Cluster) -
     cluster.settle()
     assert reassign(cluster, None) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     (result,) = (
-        cluster.active.controller.elect_leaders(ElectionType.PREFERRED, [KEY]).result().values()
+        cluster.active.controller.requests.elect_leaders(ElectionType.PREFERRED, [KEY])
+        .result()
+        .values()
     )
     assert isinstance(result, BrokerError)
     assert result.code is ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -334,15 +338,15 @@ def test_unclean_election_is_made_when_asked_for(cluster: Cluster) -> None:
     cluster.kill(2)
     cluster.kill(3)
     active = cluster.active.controller
-    (refusal,) = active.elect_leaders(ElectionType.UNCLEAN, [KEY]).result().values()
+    (refusal,) = active.requests.elect_leaders(ElectionType.UNCLEAN, [KEY]).result().values()
     assert isinstance(refusal, BrokerError)
     assert refusal.code is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
     cluster.add(2)
-    (refusal,) = active.elect_leaders(ElectionType.PREFERRED, [KEY]).result().values()
+    (refusal,) = active.requests.elect_leaders(ElectionType.PREFERRED, [KEY]).result().values()
     assert isinstance(refusal, BrokerError)
     assert refusal.code is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-    assert active.elect_leaders(ElectionType.UNCLEAN, [KEY]).result() == {KEY: 2}
-    (refusal,) = active.elect_leaders(ElectionType.UNCLEAN, [KEY]).result().values()
+    assert active.requests.elect_leaders(ElectionType.UNCLEAN, [KEY]).result() == {KEY: 2}
+    (refusal,) = active.requests.elect_leaders(ElectionType.UNCLEAN, [KEY]).result().values()
     assert isinstance(refusal, BrokerError)
     assert refusal.code is ErrorCode.ELECTION_NOT_NEEDED
 

@@ -202,7 +202,7 @@ def request(cluster: SlowCluster, victim: int, number: int) -> None:
             client.close().result()
         case 7:
             for node in cluster.nodes.values():
-                node.controller.elect_leaders(ElectionType.PREFERRED, [key])
+                node.controller.requests.elect_leaders(ElectionType.PREFERRED, [key])
         case 8 | 9:
             lose_or_find(cluster, victim, key)
         case 10:
@@ -210,7 +210,7 @@ def request(cluster: SlowCluster, victim: int, number: int) -> None:
         case 11:
             for node in cluster.nodes.values():
                 epoch = cluster.nodes[victim].controller.broker_epoch
-                node.controller.shut_down_broker(victim, epoch)
+                node.controller.requests.shut_down_broker(victim, epoch)
             cluster.run(rng.below(100))
             if victim in cluster.nodes:
                 cluster.kill(victim)
@@ -226,7 +226,7 @@ def reassign(cluster: SlowCluster, key: TopicPartition) -> None:
         first = rng.below(3)
         target = tuple(BROKERS[(first + number) % 3] for number in range(1 + rng.below(3)))
     for node in cluster.nodes.values():
-        node.controller.alter_reassignments({key: target})
+        node.controller.requests.alter_reassignments({key: target})
 
 
 def ask_for_another_isr(cluster: SlowCluster, broker_id: int) -> None:
@@ -240,7 +240,9 @@ def ask_for_another_isr(cluster: SlowCluster, broker_id: int) -> None:
         if state is not None and state.leader == broker_id:
             isr = partition.replicas if len(state.isr) == 1 else (broker_id,)
             proposal = AlterIsr(partition.partition, state.leader_epoch, isr, state.partition_epoch)
-            controller.controller.alter_isr(broker_id, node.broker_epoch, [(topic, proposal)])
+            controller.controller.requests.alter_isr(
+                broker_id, node.broker_epoch, [(topic, proposal)]
+            )
 
 
 def heal(cluster: SlowCluster) -> None:
@@ -271,7 +273,7 @@ def catch_up(cluster: SlowCluster, broker_id: int) -> None:
             )
             proposal = AlterIsr(partition.partition, state.leader_epoch, isr, state.partition_epoch)
             proposals.append((topic, proposal))
-    controller.alter_isr(broker_id, node.broker_epoch, proposals)
+    controller.requests.alter_isr(broker_id, node.broker_epoch, proposals)
 
 
 def check_the_end(cluster: SlowCluster) -> None:
@@ -358,7 +360,7 @@ def test_topics_to_create_do_not_delay_a_change_of_in_sync_replicas() -> None:
     epoch = cluster.nodes[state.leader].controller.broker_epoch
     smaller = tuple(replica for replica in state.isr if replica == state.leader)
     proposal = AlterIsr(0, state.leader_epoch, smaller, state.partition_epoch)
-    altered = active.alter_isr(state.leader, epoch, [("t", proposal)])
+    altered = active.requests.alter_isr(state.leader, epoch, [("t", proposal)])
     while not altered.is_done:
         assert cluster.step()
     (after,) = altered.result()
@@ -413,15 +415,15 @@ def test_controller_whose_take_over_failed_refuses_until_it_has_read_everything(
         pass
     assert any("ConnectionLoss" in warning for warning in new.warnings)
     with pytest.raises(BrokerError) as refusal:
-        new.controller.alter_reassignments({key: None}).result()
+        new.controller.requests.alter_reassignments({key: None}).result()
     assert refusal.value.code is ErrorCode.NOT_CONTROLLER
     # A leader would give up what it asks for if the topic were unknown.
     with pytest.raises(BrokerError) as refusal:
-        new.controller.topic_name(UUID(int=1))
+        new.controller.requests.topic_name(UUID(int=1))
     assert refusal.value.code is ErrorCode.NOT_CONTROLLER
     cluster.session_of(new.broker_id).is_losing = False
     cluster.settle()
-    refused = cluster.active.controller.alter_reassignments({key: None}).result()
+    refused = cluster.active.controller.requests.alter_reassignments({key: None}).result()
     assert [error.code for error in refused.values()] == [ErrorCode.NO_REASSIGNMENT_IN_PROGRESS]
 
 
@@ -485,9 +487,7 @@ def test_log_directory_that_fails_while_another_failure_is_reported_is_reported_
     replicas = Replicas(cluster, node.broker_id)
     node.respond = replicas.respond
     cluster.active.controller.admin.create_topic(
-        CreateTopicSpec("t", assignments={0: (node.broker_id,), 1: (node.broker_id,)}),
-        validate_only=False,
-        requested_by="a test",
+        CreateTopicSpec("t", assignments={0: (node.broker_id,), 1: (node.broker_id,)})
     )
     cluster.settle()
     session = cluster.session_of(node.broker_id)

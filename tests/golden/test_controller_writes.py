@@ -59,11 +59,13 @@ class WrittenCluster:
 
     def move(self, topic: str, target: Sequence[int] | None) -> None:
         targets = {TopicPartition(topic, 0): target}
-        assert self._cluster.active.controller.alter_reassignments(targets).result() == {}
+        assert self._cluster.active.controller.requests.alter_reassignments(targets).result() == {}
 
     def elect(self, topic: str) -> None:
         key = TopicPartition(topic, 0)
-        self._cluster.active.controller.elect_leaders(ElectionType.PREFERRED, [key]).result()
+        self._cluster.active.controller.requests.elect_leaders(
+            ElectionType.PREFERRED, [key]
+        ).result()
 
     def delete(self, topic: str) -> None:
         self._cluster.active.controller.admin.delete_topic(topic).result()
@@ -78,7 +80,7 @@ class WrittenCluster:
 
     def shut_down(self, broker_id: int) -> None:
         epoch = self._cluster.nodes[broker_id].controller.broker_epoch
-        self._cluster.active.controller.shut_down_broker(broker_id, epoch).result()
+        self._cluster.active.controller.requests.shut_down_broker(broker_id, epoch).result()
         self._cluster.settle()
         self._cluster.kill(broker_id)
 
@@ -100,7 +102,7 @@ class WrittenCluster:
                     (*state.isr, *late),
                     state.partition_epoch,
                 )
-                active.alter_isr(state.leader, epoch, [(topic, proposal)]).result()
+                active.requests.alter_isr(state.leader, epoch, [(topic, proposal)]).result()
         self._cluster.settle()
 
 

@@ -18,6 +18,7 @@ from odradek.broker.replication.leader import InSyncState, PartitionLeader
 from odradek.broker.replication.leadership import Leadership
 from odradek.broker.replication.partition import Partition
 from odradek.controller.active import partition_states, reassignments
+from odradek.controller.active.controller_requests import ControllerRequests
 from odradek.controller.active.reassignments import Reassignments
 from odradek.controller.controller import Controller
 from odradek.controller.coordination.session import (
@@ -348,10 +349,10 @@ def failed_writes_are_not_undone(patch: pytest.MonkeyPatch) -> None:
 def topics_are_unknown_while_a_controller_takes_over(patch: pytest.MonkeyPatch) -> None:
     """A leader waits for a state that never comes: this simulator has found it."""
 
-    def name_of_topic(self: Controller, topic_id: UUID) -> str | None:
-        return None if self._active is None else self._active.image.topic_names.get(topic_id)
+    def name_of_topic(self: ControllerRequests, topic_id: UUID) -> str | None:
+        return None if self.active is None else self.active.image.topic_names.get(topic_id)
 
-    patch.setattr(Controller, "topic_name", name_of_topic)
+    patch.setattr(ControllerRequests, "topic_name", name_of_topic)
 
 
 @BUGS.add

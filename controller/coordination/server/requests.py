@@ -71,6 +71,10 @@ _MODES: Final = {0: (False, False), 1: (True, False), 2: (False, True), 3: (True
 """CreateMode -> (ephemeral, sequential); all others need a feature that is not served."""
 _CREATE_TTL: Final = 21
 _CREATE_CONTAINER: Final = 19
+_CREATES: Final = (CREATE, CREATE_2, _CREATE_CONTAINER, _CREATE_TTL)
+_WRITES: Final = (*_CREATES, DELETE, SET_DATA, CHECK)
+_WITH_STAT: Final = (CREATE_2, _CREATE_CONTAINER)
+"""Creations whose response has the stat of the node."""
 
 
 def decode(embedded: EmbeddedTree, session_id: int, kind: int, reader: JuteReader) -> Act:
@@ -79,10 +83,12 @@ def decode(embedded: EmbeddedTree, session_id: int, kind: int, reader: JuteReade
     kind    its operation code
     raises  MalformedFrame
     """
-    build = _DECODERS.get(kind)
-    if build is None:
+    if kind in _WRITES:
+        act = _write(embedded, session_id, kind, reader)
+    elif kind in _DECODERS:
+        act = _DECODERS[kind](embedded, session_id, reader)
+    else:
         return _refused
-    act = build(embedded, session_id, reader)
     reader.end()
     return act
 
@@ -91,62 +97,28 @@ def _refused() -> bytes:
     raise Unimplemented
 
 
-def _create(embedded: EmbeddedTree, session_id: int, reader: JuteReader) -> Act:
-    operation = _read_create(reader)
-    return lambda: encode_text(_created(embedded, session_id, operation))
-
-
-def _create_2(embedded: EmbeddedTree, session_id: int, reader: JuteReader) -> Act:
-    operation = _read_create(reader)
+def _write(embedded: EmbeddedTree, session_id: int, kind: int, reader: JuteReader) -> Act:
+    operation = _read_operation(kind, reader)
 
     def act() -> bytes:
-        path = _created(embedded, session_id, operation)
-        return encode_text(path) + encode_stat(embedded.tree.nodes[path].stat())
+        if isinstance(operation, CoordinationError):
+            raise operation
+        try:
+            (result,) = embedded.write(session_id, (operation,))
+        except MultiFailed as failed:
+            raise failed.error from None
+        body = _encode_result(result)
+        if kind in _WITH_STAT:
+            body += encode_stat(embedded.tree.nodes[str(result)].stat())
+        return body
 
     return act
 
 
-def _created(embedded: EmbeddedTree, session_id: int, operation: Create | CoordinationError) -> str:
-    if isinstance(operation, CoordinationError):
-        raise operation
-    return str(_write_one(embedded, session_id, operation))
-
-
-def _create_ttl(embedded: EmbeddedTree, session_id: int, reader: JuteReader) -> Act:
-    operation = _read_create(reader)
-    reader.int64()
-    return lambda: encode_text(_created(embedded, session_id, operation))
-
-
-def _delete(embedded: EmbeddedTree, session_id: int, reader: JuteReader) -> Act:
-    operation = Delete(reader.text(), reader.int32())
-
-    def act() -> bytes:
-        _write_one(embedded, session_id, operation)
-        return b""
-
-    return act
-
-
-def _set_data(embedded: EmbeddedTree, session_id: int, reader: JuteReader) -> Act:
-    operation = SetData(reader.text(), reader.buffer(), reader.int32())
-
-    def act() -> bytes:
-        stat = _write_one(embedded, session_id, operation)
-        assert isinstance(stat, Stat), "SetData results in a stat"
-        return encode_stat(stat)
-
-    return act
-
-
-def _check(embedded: EmbeddedTree, session_id: int, reader: JuteReader) -> Act:
-    operation = Check(reader.text(), reader.int32())
-
-    def act() -> bytes:
-        _write_one(embedded, session_id, operation)
-        return b""
-
-    return act
+def _encode_result(result: ZkResult) -> bytes:
+    if isinstance(result, str):
+        return encode_text(result)
+    return b"" if result is None else encode_stat(result)
 
 
 def _exists(embedded: EmbeddedTree, session_id: int, reader: JuteReader) -> Act:
@@ -287,20 +259,16 @@ def _encode_results(
     parts: list[bytes] = []
     for kind, operation, result in zip(kinds, operations, results, strict=True):
         parts.append(MULTI_HEADER.pack(kind, False, 0))
-        if isinstance(result, str):
-            parts.append(encode_text(result))
-            if kind == CREATE_2:
-                assert isinstance(operation, Create), "only a create has a path as its result"
-                stat = _stat_when_created(embedded, result, operation, session_id)
-                parts.append(encode_stat(stat))
-        elif isinstance(result, Stat):
-            parts.append(encode_stat(result))
+        parts.append(_encode_result(result))
+        if kind == CREATE_2 and isinstance(operation, Create):
+            stat = _stat_when_created(embedded, str(result), operation, session_id)
+            parts.append(encode_stat(stat))
     parts.append(MULTI_HEADER.pack(_ERROR, True, -1))
     return b"".join(parts)
 
 
 def _read_operation(kind: int, reader: JuteReader) -> ZkOperation | CoordinationError:
-    if kind in (CREATE, CREATE_2, _CREATE_CONTAINER, _CREATE_TTL):
+    if kind in _CREATES:
         operation = _read_create(reader)
         if kind == _CREATE_TTL:
             reader.int64()
@@ -333,13 +301,6 @@ def _read_acl(reader: JuteReader) -> bool:
     return bool(entries) and all(entry == _OPEN for entry in entries)
 
 
-def _write_one(embedded: EmbeddedTree, session_id: int, operation: ZkOperation) -> ZkResult:
-    try:
-        return embedded.write(session_id, (operation,))[0]
-    except MultiFailed as failed:
-        raise failed.error from None
-
-
 def _stat_when_created(
     embedded: EmbeddedTree, path: str, operation: Create, session_id: int
 ) -> Stat:
@@ -363,21 +324,14 @@ def _stat_when_created(
 
 
 _DECODERS: Final[dict[int, Callable[[EmbeddedTree, int, JuteReader], Act]]] = {
-    CREATE: _create,
-    DELETE: _delete,
     3: _exists,
     4: _get_data,
-    SET_DATA: _set_data,
     6: _get_acl,
     7: _set_acl,
     8: _children,
     9: _sync,
     12: _children_2,
-    CHECK: _check,
     MULTI: _multi,
-    CREATE_2: _create_2,
-    _CREATE_CONTAINER: _create_2,
-    _CREATE_TTL: _create_ttl,
     103: _ephemerals,
     104: _children_count,
 }

@@ -46,7 +46,7 @@ def cluster() -> Cluster:
     for name in ("moved", "kept"):
         controller.admin.create_topic(CreateTopicSpec(name, assignments={0: (2, 3)})).result()
         made.settle()
-    controller.alter_reassignments({TopicPartition("moved", 0): (3, 2)}).result()
+    controller.requests.alter_reassignments({TopicPartition("moved", 0): (3, 2)}).result()
     made.settle()
     return made
 

@@ -45,6 +45,7 @@ class OwnController:
     """What a broker knows of the controller, and the calls to its own one."""
 
     def __init__(self) -> None:
+        self.requests = self
         self.broker_id = ME
         self.broker_epoch = EPOCH
         self.controller_id = -1

@@ -106,7 +106,7 @@ class TopicRoutes:
 
     def _roll(self, partition: Partition) -> bool:
         """Whether there was something to roll."""
-        if not partition.log.active.size:
+        if not partition.log.segments.active.size:
             return False
         partition.log.roll(now_ms=self._node.platform.clock.now_ms())
         return True
