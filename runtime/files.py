@@ -9,6 +9,7 @@ event loop is running.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from typing import NamedTuple, Protocol
 
 Bytes = bytes | bytearray | memoryview
@@ -121,3 +122,12 @@ class FileSystem(Protocol):
 class FileLock(Protocol):
     def release(self) -> None:
         """Unlock."""
+
+
+def sync_file(files: FileSystem, path: str) -> None:
+    """Make a file's content durable; costs little when it is.
+
+    raises  OSError: the disk has lost something; no later sync reports it again
+    """
+    with closing(files.open(path)) as file:
+        file.sync()

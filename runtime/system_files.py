@@ -109,8 +109,12 @@ class SystemFileLock:
 class SystemFileSystem:
     """The host's file system."""
 
+    file_class: type[SystemFile] = SystemFile
+    """The class of its open files."""
+
     def open(self, path: str, *, create: bool = False) -> File:
-        return SystemFile(path, os.open(path, OPEN_FLAGS | (os.O_CREAT if create else 0), 0o644))
+        fd = os.open(path, OPEN_FLAGS | (os.O_CREAT if create else 0), 0o644)
+        return self.file_class(path, fd)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)

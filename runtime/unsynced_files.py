@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
-from odradek.runtime.files import File
-from odradek.runtime.system_files import OPEN_FLAGS, SystemFile, SystemFileSystem
+from odradek.runtime.system_files import SystemFile, SystemFileSystem
 
 
 class UnsyncedFile(SystemFile):
@@ -20,8 +17,7 @@ class UnsyncedFile(SystemFile):
 class UnsyncedFileSystem(SystemFileSystem):
     """The host's file system without waiting for its disk."""
 
-    def open(self, path: str, *, create: bool = False) -> File:
-        return UnsyncedFile(path, os.open(path, OPEN_FLAGS | (os.O_CREAT if create else 0), 0o644))
+    file_class = UnsyncedFile
 
     def sync_directory(self, path: str) -> None:
         """No system call."""

@@ -22,6 +22,7 @@ from odradek.storage.compaction.job import CleaningJob, active_producers
 from odradek.storage.compaction.offset_map import ENTRY_BYTES
 from odradek.storage.files.batch_scan import iterate_headers
 from odradek.storage.log.log import Log
+from odradek.storage.log.reading import aborts_after
 from odradek.storage.segments.segment import Segment
 
 NO_TIME: Final = -1
@@ -81,7 +82,7 @@ def has_dirty_segment(log: Log, checkpoint_offset: int | None) -> bool:
     cost  1 us
     """
     dirty_offset = first_dirty_offset(checkpoint_offset, log.log_start_offset, log.end_offset)
-    return log.base_offsets[-1] > dirty_offset
+    return log.segments.base_offsets[-1] > dirty_offset
 
 
 def _needs_times(log: Log) -> bool:
@@ -91,7 +92,7 @@ def _needs_times(log: Log) -> bool:
 
 def _first_dirty_number(log: Log, checkpoint_offset: int | None) -> int:
     dirty_offset = first_dirty_offset(checkpoint_offset, log.log_start_offset, log.end_offset)
-    return first_dirty_number(log.base_offsets, dirty_offset)
+    return first_dirty_number(log.segments.base_offsets, dirty_offset)
 
 
 def read_times_ahead(
@@ -124,7 +125,7 @@ def facts_of(
         log_start_offset=log.log_start_offset,
         end_offset=log.end_offset,
         last_stable_offset=last_stable_offset,
-        base_offsets=log.base_offsets,
+        base_offsets=log.segments.base_offsets,
         segment_sizes=[segment.size for segment in log.segments],
         dirty_times=times,
         min_cleanable_dirty_ratio=config.min_cleanable_dirty_ratio,
@@ -142,7 +143,7 @@ def job_of(log: Log, candidate: Candidate, settings: BrokerSettings, now_ms: int
     end_offset = candidate.first_uncleanable_offset
     return CleaningJob(
         directory=log.directory,
-        base_offsets=tuple(base for base in log.base_offsets if base < end_offset),
+        base_offsets=tuple(base for base in log.segments.base_offsets if base < end_offset),
         log_start_offset=log.log_start_offset,
         first_dirty_offset=candidate.first_dirty_offset,
         first_uncleanable_offset=end_offset,
@@ -155,7 +156,7 @@ def job_of(log: Log, candidate: Candidate, settings: BrokerSettings, now_ms: int
         map_entries_max=map_entries_max(settings),
         bytes_per_second_max=settings.log_cleaner_io_max_bytes_per_second,
         truncation_count=log.truncation_count,
-        later_aborts=log.aborts_after(end_offset),
+        later_aborts=aborts_after(log.segments, end_offset),
         active_producers=active_producers(log.producer_states),
     )
 

@@ -16,12 +16,12 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from odradek.broker.compaction.backoff import Backoff
 from odradek.broker.compaction.context import CleanerContext
 from odradek.storage.directories.log_manager import NoDirectoryLeft
 from odradek.storage.files.disk_errors import is_temporary
 from odradek.storage.log.log import Log
 
+LONGEST_WAIT_MS: Final = 600_000
 BACKOFF_LEAST_MS: Final = 100
 """Even if log.cleaner.backoff.ms is less: each look at all logs takes time, too."""
 
@@ -41,7 +41,8 @@ class CleaningFailures:
     def __init__(self, context: CleanerContext) -> None:
         self._context = context
         self._uncleanable: dict[Log, str] = {}
-        self._backoff: Backoff[Log] = Backoff()
+        self._waits: dict[Log, tuple[int, int]] = {}
+        """(end of the pause, how long it is) of each log that has not succeeded since it failed."""
 
     @property
     def backoff_ms(self) -> int:
@@ -55,18 +56,20 @@ class CleaningFailures:
 
     def must_wait(self, log: Log) -> bool:
         """Whether the log failed and its pause is not over."""
-        return self._backoff.must_wait(log, self._context.clock.monotonic_ms())
+        until_ms, _ = self._waits.get(log, (0, 0))
+        return self._context.clock.monotonic_ms() < until_ms
 
     def keep_only(self, logs: set[Log]) -> None:
         """Forget logs that were deleted: a topic that is created again starts without failures."""
-        self._backoff.keep_only(logs)
+        for log in [log for log in self._waits if log not in logs]:
+            del self._waits[log]
         for log in [log for log in self._uncleanable if log not in logs]:
             del self._uncleanable[log]
         self._count_uncleanable()
 
     def note_success(self, log: Log) -> None:
-        """The log was cleaned."""
-        self._backoff.note_success(log)
+        """The log was cleaned: its next failure counts as the first one."""
+        self._waits.pop(log, None)
 
     def give_up(self, log: Log, reason: str) -> CleaningError:
         """Case 1: skip the log from now on."""
@@ -94,10 +97,10 @@ class CleaningFailures:
         return None
 
     def try_again(self, log: Log, reason: str) -> CleaningError:
-        """Case 3: begin the log's next pause."""
-        wait_ms = self._backoff.note_failure(
-            log, self._context.clock.monotonic_ms(), first_wait_ms=self.backoff_ms
-        )
+        """Case 3: begin the log's next pause, twice as long as the last one."""
+        _, former_ms = self._waits.get(log, (0, 0))
+        wait_ms = min(2 * former_ms, LONGEST_WAIT_MS) if former_ms else self.backoff_ms
+        self._waits[log] = (self._context.clock.monotonic_ms() + wait_ms, wait_ms)
         logger.warning(
             "%s was not cleaned, the next attempt comes in %.1f s or later: %s",
             log.directory,

@@ -104,8 +104,9 @@ def _segment_of(log: Log, offset: int) -> Segment:
 
 def _end_offset(log: Log, segment: Segment) -> int:
     """Where the next segment begins, or the log ends."""
+    bases = log.segments.base_offsets
     following = log.segments.number_of(segment.base_offset) + 1
-    return log.base_offsets[following] if following < len(log.base_offsets) else log.end_offset
+    return bases[following] if following < len(bases) else log.end_offset
 
 
 def _load_segment(

@@ -240,7 +240,7 @@ def _old_style_offsets(
         ]
     except OSError as error:
         raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR) from error
-    if log.active.size and (timestamp == LATEST_TIMESTAMP or timestamp >= context.now_ms):
+    if log.segments.active.size and (timestamp == LATEST_TIMESTAMP or timestamp >= context.now_ms):
         starts.append(log.end_offset)
     newest_first = sorted(starts, reverse=True)[: max(requested_partition.max_num_offsets, 0)]
     if not is_consumer or not newest_first or newest_first[0] <= high_watermark:

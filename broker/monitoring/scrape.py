@@ -301,7 +301,7 @@ def log_values(partition: Partition) -> tuple[int, ...]:
     """In the order of `PARTITION_FAMILIES`."""
     log = partition.log
     return (
-        log.size_bytes(),
+        log.segments.size_bytes(),
         len(log.segments),
         log.log_start_offset,
         log.end_offset,

@@ -44,7 +44,7 @@ class DirectoryFailures:
                 partition = self._partitions.get(topic, index)
                 # Perhaps only a copy of its log was in the directory.
                 if partition is not None and partition.log.directory.startswith(f"{failure.path}/"):
-                    partition.log.go_offline()
+                    partition.log.head.go_offline()
                     self._purgatory.notify(partition)
                     self._purgatory.notify(partition.log_end_key)
         if failures:

@@ -36,11 +36,8 @@ class DiskReserve:
         with contextlib.suppress(OSError):
             left_bytes = self._size_bytes() - STEP_BYTES
             if left_bytes > 0:
-                file = self._files.open(self._path)
-                try:
+                with contextlib.closing(self._files.open(self._path)) as file:
                     file.truncate(left_bytes)
-                finally:
-                    file.close()
                 return True
             if self._files.exists(self._path):
                 self._files.remove(self._path)
@@ -53,11 +50,8 @@ class DiskReserve:
             missing_bytes = RESERVE_BYTES - self._size_bytes()
             if missing_bytes <= 0 or self._files.space(self.folder)[1] < FREE_MIN_BYTES:
                 return
-            file = self._files.open(self._path, create=True)
-            try:
+            with contextlib.closing(self._files.open(self._path, create=True)) as file:
                 file.append((bytes(missing_bytes),))
-            finally:
-                file.close()
 
     def _size_bytes(self) -> int:
         return self._files.size(self._path) if self._files.exists(self._path) else 0

@@ -87,11 +87,8 @@ def has_space(files: FileSystem, folder: str) -> bool:
         return False
     path = f"{folder}/{PROBE_NAME}"
     try:
-        file = files.open(path, create=True)
-        try:
+        with contextlib.closing(files.open(path, create=True)) as file:
             file.append((bytes(PROBE_BYTES),))
-        finally:
-            file.close()
     except OSError:
         return False
     finally:

@@ -13,7 +13,7 @@ from odradek.broker.node.platform import Platform
 from odradek.runtime.scheduler import scheduler_of
 from odradek.runtime.work import pause
 from odradek.storage.directories.log_manager import LogManager, NoDirectoryLeft
-from odradek.storage.directories.upkeep import RetentionRound, Upkeep
+from odradek.storage.directories.upkeep import Upkeep
 from odradek.storage.log.log import Log
 
 logger = logging.getLogger("odradek.background")
@@ -64,14 +64,14 @@ class Retention:
         return False
 
     def _begin(self, logs: Sequence[Log]) -> None:
-        result = RetentionRound()
+        damaged: list[str] = []
         steps = self._upkeep.retention_steps(
-            result, now_ms=self._platform.clock.now_ms(), logs=logs, is_free=self._is_free
+            damaged, now_ms=self._platform.clock.now_ms(), logs=logs, is_free=self._is_free
         )
         self.is_running = True
-        self._scheduler.run(self._run_round(steps, result))
+        self._scheduler.run(self._run_round(steps, damaged))
 
-    async def _run_round(self, steps: Iterator[None], result: RetentionRound) -> None:
+    async def _run_round(self, steps: Iterator[None], damaged: list[str]) -> None:
         try:
             for _ in steps:
                 await pause()
@@ -81,5 +81,5 @@ class Retention:
             self._platform.on_fatal(str(error))
         finally:
             self.is_running = False
-        for name in result.damaged:
+        for name in damaged:
             logger.error("%s has a damaged segment; retention skips it", name)

@@ -358,7 +358,7 @@ class Leadership:
         if state.leader == self._broker_id:
             if state.leader_epoch < log.leader_epochs.latest_epoch:
                 raise LogIsAhead(log.leader_epochs.latest_epoch)
-            log.assign_epoch(state.leader_epoch, log.end_offset)
+            log.head.epochs.assign(state.leader_epoch, log.end_offset)
             if replica.replicas == (self._broker_id,):
                 log.gaps.explain_all()
             # Differs from Kafka, whose leader keeps what it knew after any number of epochs: in one

@@ -173,7 +173,7 @@ class Partition:
             self.index,
             batch,
         )
-        self.log.go_offline()
+        self.log.head.go_offline()
         raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def lacks_first_batch(self, batch: RecordBatch) -> bool:

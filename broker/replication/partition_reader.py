@@ -143,7 +143,7 @@ class Reading:
                 continue
             # Below the active segment there may be no record: a log whose start was above its end
             # has such offsets.  A response without records would be asked for again at once.
-            active = log.active
+            active = log.segments.active
             if self.min_bytes == 1 and active.size and end > active.base_offset:
                 return 1
             available_bytes += self._bytes_up_to(end, partition, requested)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import lru_cache
 
 from odradek.runtime.files import Bytes, FileLock, FolderListing
@@ -354,13 +355,10 @@ class MemoryFileSystem:
         """Write aside, sync, rename, sync the folder: five operations, each of which may fail."""
         aside = path + ".tmp"
         try:
-            file = self.open(aside, create=True)
-            try:
+            with closing(self.open(aside, create=True)) as file:
                 file.truncate(0)
                 file.append((data,))
                 file.sync()
-            finally:
-                file.close()
             self.rename(aside, path)
         except OSError:
             if self.exists(aside):

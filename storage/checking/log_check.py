@@ -6,6 +6,7 @@ memory  a slice of a segment or one batch, and the producers of the log
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 from odradek.protocol.records.batch import (
@@ -222,11 +223,8 @@ class LogCheck:
             return False
         if base_offset < self._facts.log_start_offset:
             return False
-        file = files.open(f"{folder}/{name}")
-        try:
+        with closing(files.open(f"{folder}/{name}")) as file:
             return any(file.read_at(0, min(_ENTRY_BYTES_MAX, file.size())))
-        finally:
-            file.close()
 
     def _leftover(self, name: str) -> None:
         severity = Severity.NOTE

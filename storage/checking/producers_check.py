@@ -73,7 +73,7 @@ class ProducersCheck:
         while self._waiting and self._waiting[0] <= batch.base_offset:
             self._compare(self._waiting.pop(0))
         try:
-            completed = self._states.apply(batch)
+            aborted = self._states.apply(batch)
         except BrokerError as error:
             self._report(
                 Finding(
@@ -96,13 +96,8 @@ class ProducersCheck:
             # A cleaning has left nothing of the transaction, or only the batch without records that
             # keeps the sequence of its producer.
             self._empty[batch.base_offset] = None
-        if completed is not None and completed.is_aborted:
-            self._expected[completed.last_offset] = AbortedTransaction(
-                completed.producer_id,
-                completed.first_offset,
-                completed.last_offset,
-                completed.last_stable_offset,
-            )
+        if aborted is not None:
+            self._expected[aborted.last_offset] = aborted
         if batch.is_control:
             self._markers[batch.base_offset] = None
 

@@ -221,13 +221,10 @@ class LeaderEpochFileCache:
         """Replace the file, not synced; OSError leaves the former one."""
         self.is_unwritten = True
         temporary = self.path + ".tmp"
-        file = self._files.open(temporary, create=True)
-        try:
+        with contextlib.closing(self._files.open(temporary, create=True)) as file:
             if file.size():
                 file.truncate(0)
             file.append((self.epochs.encode(),))
-        finally:
-            file.close()
         self._files.rename(temporary, self.path)
         self.is_unwritten = False
         self.is_unsynced = True

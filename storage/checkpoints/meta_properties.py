@@ -21,19 +21,16 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from odradek.runtime.files import FileSystem
+from odradek.runtime.java_properties import PropertiesError, parse_properties
 
 META_PROPERTIES_FILE = "meta.properties"
-BYTES_MAX = 64 << 10
-"""The file has four lines; a large one would be decoded for minutes."""
 
-_ESCAPE = r"(?s)\\(u[0-9a-fA-F]{4}|.)"
-_ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _WRITTEN = {
     "\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f",
     "=": "\\=", ":": "\\:", "#": "\\#", "!": "\\!",
 }  # fmt: skip
-_SIZE_MAX = 64 << 10
-"""Bytes; Kafka writes some hundred."""
+BYTES_MAX = 64 << 10
+"""Bytes; Kafka writes some hundred, and a large file would be decoded for minutes."""
 ZOOKEEPER_VERSION = 0
 KRAFT_VERSION = 1
 
@@ -82,10 +79,13 @@ def meta_property_lines(properties: MetaProperties) -> list[str]:
 def decode_meta_properties(data: bytes) -> MetaProperties:
     """What the bytes say.
 
-    raises  MetaPropertiesError: an unknown version, an id that is not a number, or one that is
-            missing although the version always has it
+    raises  MetaPropertiesError: text that Java refuses, an unknown version, an id that is not a
+            number, or one that is missing although the version always has it
     """
-    values = _decode_java_properties(data.decode("latin-1"))
+    try:
+        values = parse_properties(data)
+    except PropertiesError as error:
+        raise MetaPropertiesError(str(error)) from None
     text = values.get("version", "0").strip()
     version = int(text) if text in ("0", "1") else None
     if version is None:
@@ -113,11 +113,9 @@ def read_meta_properties(files: FileSystem, directory: str) -> MetaProperties | 
     if not files.exists(path):
         return None
     size = files.size(path)
-    if size > _SIZE_MAX:
-        raise MetaPropertiesError(f"cannot use {path}: it has {size} bytes, more than {_SIZE_MAX}")
+    if size > BYTES_MAX:
+        raise MetaPropertiesError(f"cannot use {path}: it has {size} bytes, more than {BYTES_MAX}")
     try:
-        if files.size(path) > BYTES_MAX:
-            raise MetaPropertiesError(f"it has more than {BYTES_MAX} bytes")
         return decode_meta_properties(files.read(path))
     except MetaPropertiesError as error:
         raise MetaPropertiesError(f"cannot use {path}: {error}") from None
@@ -178,51 +176,6 @@ def stored_cluster_id(by_directory: Mapping[str, MetaProperties]) -> str | None:
     """The cluster id that the directories carry, None when none carries one."""
     ids = (properties.cluster_id for properties in by_directory.values())
     return next((cluster_id for cluster_id in ids if cluster_id is not None), None)
-
-
-def _decode_java_properties(text: str) -> dict[str, str]:
-    return dict(map(_split_line, _logical_lines(text)))
-
-
-def _split_line(line: str) -> tuple[str, str]:
-    """Split a line into key and value at the first unescaped `=`, `:` or blank."""
-    end = 0
-    while end < len(line) and line[end] not in "=: \t\f":
-        end += 2 if line[end] == "\\" else 1
-    value = line[end:].lstrip(" \t\f")
-    if value.startswith(("=", ":")):
-        value = value[1:].lstrip(" \t\f")
-    return _unescape(line[:end]), _unescape(value)
-
-
-def _logical_lines(text: str) -> list[str]:
-    """Lines without comments and blank ones, those ended by a backslash joined."""
-    lines: list[str] = []
-    pending: str | None = None
-    for raw in re.split(r"\r\n|\n|\r", text):
-        line = raw.lstrip(" \t\f")
-        if pending is None and (not line or line[0] in "#!"):
-            continue
-        line = line if pending is None else pending + line
-        backslashes = len(line) - len(line.rstrip("\\"))
-        if backslashes % 2:
-            pending = line[:-1]
-        else:
-            pending = None
-            lines.append(line)
-    if pending:
-        lines.append(pending)
-    return lines
-
-
-def _unescape(text: str) -> str:
-    def character(match: re.Match[str]) -> str:
-        escape = match.group(1)
-        if len(escape) == 5:
-            return chr(int(escape[1:], 16))
-        return _ESCAPED.get(escape, escape)
-
-    return re.sub(_ESCAPE, character, text)
 
 
 def _escape(text: str) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import re
+from contextlib import closing
 from typing import Final
 from uuid import UUID
 
@@ -90,11 +91,8 @@ def write_new_topic_id(files: FileSystem, directory: str, topic_id: UUID) -> Non
 
     A file that a power cut has emptied is malformed.
     """
-    file = files.open(f"{directory}/{PARTITION_METADATA_FILE}", create=True)
-    try:
+    with closing(files.open(f"{directory}/{PARTITION_METADATA_FILE}", create=True)) as file:
         file.append((encode_partition_metadata(topic_id),))
-    finally:
-        file.close()
 
 
 def write_topic_id(files: FileSystem, directory: str, topic_id: UUID) -> None:

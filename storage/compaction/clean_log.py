@@ -30,7 +30,7 @@ from odradek.protocol.errors import BrokerError
 from odradek.protocol.records.batch import MAGIC, MAGIC_POSITION, RecordBatch
 from odradek.protocol.records.legacy import decode_legacy_records
 from odradek.protocol.records.record import records_part
-from odradek.runtime.files import FileSystem
+from odradek.runtime.files import FileSystem, sync_file
 from odradek.storage.compaction.batch_filter import BatchFilter, check_offsets
 from odradek.storage.compaction.cleaned_segment import CleanedSegment
 from odradek.storage.compaction.cleaned_transactions import CleanedTransactions
@@ -39,7 +39,7 @@ from odradek.storage.compaction.leftovers import remove_leftovers
 from odradek.storage.compaction.offset_map import PLAIN_KEY_BYTES_MAX, OffsetMap, digest
 from odradek.storage.compaction.record_scan import map_records
 from odradek.storage.compaction.segment_groups import SourceSegment, group_segments
-from odradek.storage.compaction.stored_batches import iterate_stored, read_aborted, sync_file
+from odradek.storage.compaction.stored_batches import iterate_stored, read_aborted
 from odradek.storage.files import names
 from odradek.storage.files.batch_scan import CorruptBatch
 from odradek.storage.indexes.txn_index import AbortedTransaction

@@ -6,6 +6,7 @@ Source: Kafka's LocalLog.createNewCleanedSegment, LogSegment.append, Cleaner.cle
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Final
 
 from odradek.runtime.files import Bytes, File, FileSystem
@@ -106,13 +107,10 @@ class CleanedSegment:
             self._files.set_modified_ms(self._path(suffix), modified_ms)
 
     def _write_index(self, suffix: str, data: Bytes) -> None:
-        file = self._files.open(self._path(suffix), create=True)
-        try:
+        with closing(self._files.open(self._path(suffix), create=True)) as file:
             if data:
                 file.append((data,))
             file.sync()
-        finally:
-            file.close()
 
     def close(self) -> None:
         """Close the file; closing twice is allowed."""

@@ -57,7 +57,7 @@ class CleaningJob:
     """`Log.truncation_count` when the job was made."""
     later_aborts: tuple[AbortedTransaction, ...]
     """Aborted transactions with data below `first_uncleanable_offset` and their marker after it
-    (`Log.aborts_after`).  The index of the active segment is in memory, so the worker cannot
+    (`reading.aborts_after`).  The index of the active segment is in memory, so the worker cannot
     read them, and without them their data would count as committed."""
     active_producers: tuple[ActiveProducer, ...] = ()
 

@@ -6,6 +6,7 @@ Source: Kafka's Cleaner.cleanInto, buildOffsetMapForSegment.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from struct import Struct
 from typing import Final
 
@@ -31,8 +32,7 @@ def iterate_stored(
     raises   OSError; CorruptBatch when the bytes are not batches up to the end
     memory   `CHUNK_BYTES`, or one batch if that is larger
     """
-    file = files.open(path)
-    try:
+    with closing(files.open(path)) as file:
         position = at = 0
         chunk = memoryview(b"")
         while position < size_bytes:
@@ -54,8 +54,6 @@ def iterate_stored(
             if len(chunk) < min(size, chunk_size) or chunk_size <= MAGIC_POSITION:
                 raise CorruptBatch(f"cut short at position {position}")
             on_read(len(chunk))
-    finally:
-        file.close()
 
 
 def read_aborted(
@@ -75,15 +73,3 @@ def read_aborted(
         except CorruptIndex as error:
             raise CorruptBatch(f"{path}: {error}") from None
     return transactions
-
-
-def sync_file(files: FileSystem, path: str) -> None:
-    """Make a file's content durable; costs little when it is.
-
-    raises  OSError: the disk has lost something; no later sync reports it again
-    """
-    file = files.open(path)
-    try:
-        file.sync()
-    finally:
-        file.close()

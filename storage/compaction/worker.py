@@ -32,7 +32,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from odradek.runtime.files import Bytes, File
+from odradek.runtime.files import Bytes
 from odradek.runtime.system_files import SystemFile, SystemFileSystem
 from odradek.storage.compaction.clean_log import clean
 from odradek.storage.compaction.job import CleaningJob, CleaningResult
@@ -97,10 +97,7 @@ class ChunkedFile(SystemFile):
 class ChunkedFileSystem(SystemFileSystem):
     """The host's files, each of which is read and written in portions."""
 
-    def open(self, path: str, *, create: bool = False) -> File:
-        """Open as `SystemFileSystem.open` does."""
-        flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return ChunkedFile(path, os.open(path, flags, 0o644))
+    file_class = ChunkedFile
 
 
 class BrokerPipes:

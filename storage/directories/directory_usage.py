@@ -70,7 +70,7 @@ def usage_of(
                 is_future = directory.future_logs.get((log.topic, log.partition)) is log
                 lag = _lag(log, manager, is_future=is_future)
                 described.append(
-                    LogUsage(log.topic, log.partition, log.size_bytes(), lag, is_future)
+                    LogUsage(log.topic, log.partition, log.segments.size_bytes(), lag, is_future)
                 )
         usage.append(
             DirectoryUsage(directory.path, True, total_bytes, usable_bytes, tuple(described))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from typing import NamedTuple, Protocol
 
-from odradek.runtime.files import FileSystem
+from odradek.runtime.files import FileSystem, sync_file
 from odradek.storage.checkpoints.checkpoint_file import PartitionName
 from odradek.storage.checkpoints.partition_metadata import PARTITION_METADATA_FILE
 from odradek.storage.files.batch_scan import CorruptBatch
@@ -67,11 +67,7 @@ class SyncNewFolders(NamedTuple):
         for folder in self.folders:
             # The folder may be renamed meanwhile, and a topic need not have an id.
             with contextlib.suppress(FileNotFoundError):
-                file = files.open(f"{folder}/{PARTITION_METADATA_FILE}")
-                try:
-                    file.sync()
-                finally:
-                    file.close()
+                sync_file(files, f"{folder}/{PARTITION_METADATA_FILE}")
             with contextlib.suppress(FileNotFoundError):
                 files.sync_directory(folder)
         files.sync_directory(self.directory)
@@ -181,11 +177,7 @@ class FinishTruncation(NamedTuple):
         producers' batches."""
         # The folder may be renamed meanwhile, when the log is deleted.
         with contextlib.suppress(FileNotFoundError):
-            file = files.open(self.truncation.end_path)
-            try:
-                file.sync()
-            finally:
-                file.close()
+            sync_file(files, self.truncation.end_path)
             if self.is_folder_changed:
                 files.sync_directory(self.path)
         if self.truncation.rebuild is not None:

@@ -344,7 +344,7 @@ class LogDirectory:
         return {
             (log.topic, log.partition): log.log_start_offset
             for log in self.all_logs()
-            if log.log_start_offset > log.first_base_offset
+            if log.log_start_offset > log.segments.base_offsets[0]
         }
 
     def _checkpoint(self, name: str) -> list[WriteCheckpoint]:
@@ -455,9 +455,9 @@ class LogDirectory:
         """
         key = (log.topic, log.partition)
         cleaner_offset = self.cleaner_offsets.get(key, 0)
-        if cleaner_offset <= log.active.base_offset:
+        if cleaner_offset <= log.segments.active.base_offset:
             return False
-        self.cleaner_offsets[key] = log.active.base_offset
+        self.cleaner_offsets[key] = log.segments.active.base_offset
         return True
 
     def note_renamed_segments(self, log: Log) -> None:
@@ -507,5 +507,5 @@ class LogDirectory:
 
 def _checked_up_to(log: Log) -> int:
     """The recovery point; a gap that is not explained yet is to be found again."""
-    gap = log.segment_gap
-    return log.recovery_point if gap is None else min(log.recovery_point, gap.start_offset)
+    gap, recovery_point = log.segment_gap, log.flush_state.recovery_point
+    return recovery_point if gap is None else min(recovery_point, gap.start_offset)

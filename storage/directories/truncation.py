@@ -126,7 +126,7 @@ class Truncations:
         return jobs
 
     def _finish(self, log: Log, truncation: UnfinishedTruncation) -> None:
-        if log.finish_truncation(truncation):
+        if log.truncation.finish(truncation, high_watermark=log.high_watermark):
             for callback in self._waiting.pop(log, []):
                 callback()
         else:

@@ -4,7 +4,7 @@ Each round decides what is due and returns jobs (`storage/directories/disk_jobs`
 them in a thread and reports every one through `on_finished` or `on_failed`.
 
     round                      period, a setting of the broker
-    delete_old_segments        log.retention.check.interval.ms
+    retention_steps            log.retention.check.interval.ms
     flush                      log.flush.scheduler.interval.ms, and when a segment was closed
     checkpoint                 log.flush.offset.checkpoint.interval.ms
     checkpoint_high_watermarks replica.high.watermark.checkpoint.interval.ms
@@ -37,19 +37,10 @@ from odradek.storage.files.batch_scan import CorruptBatch
 from odradek.storage.files.disk_errors import is_out_of_descriptors, is_temporary
 from odradek.storage.indexes.index_file import IndexUnready
 from odradek.storage.log.log import Log, RemovedFiles
+from odradek.storage.log.retention import delete_old_segments
 from odradek.storage.segments.index_rebuild import IndexRebuild
 
 SEGMENTS_PER_STEP: Final = 32
-
-
-class RetentionRound:
-    """What retention did."""
-
-    __slots__ = ("damaged",)
-
-    def __init__(self) -> None:
-        self.damaged: tuple[str, ...] = ()
-        """Logs that were skipped, because a segment is damaged; for the operator."""
 
 
 class Upkeep:
@@ -63,16 +54,9 @@ class Upkeep:
 
     # Retention.
 
-    def delete_old_segments(self, *, now_ms: int) -> RetentionRound:
-        """`retention_steps`, all at once."""
-        done = RetentionRound()
-        for _ in self.retention_steps(done, now_ms=now_ms):
-            pass
-        return done
-
     def retention_steps(
         self,
-        done: RetentionRound,
+        damaged: list[str],
         *,
         now_ms: int,
         logs: Sequence[Log] | None = None,
@@ -80,7 +64,7 @@ class Upkeep:
     ) -> Iterator[None]:
         """Take out the segments that retention does not keep; `remove` returns them when due.
 
-        done     what was done so far
+        damaged  grows by a line for each log that is skipped since a segment of it is damaged
         logs     those to look at, all of them when None
         is_free  asked before each step whether segments of the log may be deleted
         cost     1 ms a step; anything may happen to the logs between two of them
@@ -90,14 +74,14 @@ class Upkeep:
             while manager.has(log) and is_free(log):
                 self._check_health(log)
                 try:
-                    removed = log.delete_old_segments(now_ms=now_ms, count_max=SEGMENTS_PER_STEP)
+                    removed = delete_old_segments(log, now_ms=now_ms, count_max=SEGMENTS_PER_STEP)
                 except OSError as error:
                     # What it would free was not worth the directory; the next round sees it again.
                     if not is_temporary(error):
                         manager.take_offline(manager.directory_of(log), error)
                     break
                 except CorruptBatch as error:
-                    done.damaged += (f"{log.directory}: {error}",)
+                    damaged.append(f"{log.directory}: {error}")
                     break
                 except IndexUnready:
                     # They are being rebuilt; the next round goes on here.
@@ -131,7 +115,7 @@ class Upkeep:
         jobs = (
             self.flush_log(log, now_ms=now_ms)
             for log in self._healthy_logs()
-            if log.is_flush_due(now_ms=now_ms)
+            if log.flush_state.is_due(log.end_offset, log.config, now_ms)
         )
         return [job for job in jobs if job is not None]
 
@@ -139,7 +123,7 @@ class Upkeep:
         """The flush of one log, due or not; None when one is under way or all is on disk."""
         if log in self._flushing or log.is_offline:
             return None
-        flush = log.prepare_flush(now_ms=now_ms)
+        flush = log.flush_state.prepare(log.end_offset, now_ms)
         if not flush.paths and not flush.is_folder_changed:
             log.mark_flushed(flush.end_offset)
             return None

@@ -134,7 +134,7 @@ class _PendingBatches:
         if batch.attributes & CONTROL or batch.base_sequence < 0:
             check_coordinator_append(entry, batch)
             return None
-        return check_append(entry, batch, from_client=True)
+        return check_append(entry, batch)
 
     def _roll_if_due(self, batch: RecordBatch) -> None:
         """Roll before `batch` when there is a reason; what waits is written first."""

@@ -15,7 +15,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from odradek.runtime.files import FileSystem
+from odradek.runtime.files import FileSystem, sync_file
 from odradek.storage.checkpoints.leader_epochs import LeaderEpochFileCache
 from odradek.storage.log_config import LogConfig
 from odradek.storage.producers.snapshot_files import SnapshotFiles
@@ -46,14 +46,8 @@ class LogFlush(NamedTuple):
         raises  OSError: never run it again, the log goes offline
         """
         for path in self.paths:
-            try:
-                file = self.files.open(path)
-            except FileNotFoundError:
-                continue
-            try:
-                file.sync()
-            finally:
-                file.close()
+            with contextlib.suppress(FileNotFoundError):
+                sync_file(self.files, path)
         if self.is_folder_changed:
             # The folder may be renamed meanwhile, when the log is deleted (KAFKA-15391).
             with contextlib.suppress(FileNotFoundError):
@@ -114,8 +108,15 @@ class FlushState:
             or self._segments.active.base_offset > self.started_at.active_base_offset
         )
 
-    def prepare(self, end_offset: int, now_ms: int | None) -> LogFlush:
-        """`Log.prepare_flush`."""
+    def prepare(self, end_offset: int, now_ms: int | None = None) -> LogFlush:
+        """What to sync so that everything appended so far is on disk.
+
+        Its `run` may be called in a thread; then `Log.mark_flushed` with its `end_offset`, before
+        the next flush is prepared.  When `run` fails the log must go offline: a failed fsync is
+        never retried.
+
+        end_offset  of the log
+        """
         files, directory = self._segments.shared.files, self._segments.directory
         epochs = self._epochs
         if epochs.is_unwritten:

@@ -169,9 +169,7 @@ class Head:
             return None
         if producer_id >= 0:
             try:
-                duplicate = check_append(
-                    self.producer_states.entries.get(producer_id), batch, from_client=True
-                )
+                duplicate = check_append(self.producer_states.entries.get(producer_id), batch)
             except BrokerError as error:
                 return error
             if duplicate is not None:
@@ -244,7 +242,7 @@ class Head:
             return False
         entry = entries.get(producer_id) or self.producer_states.entries.get(producer_id)
         try:
-            if check_append(entry, batch, from_client=True) is not None:
+            if check_append(entry, batch) is not None:
                 return False
         except BrokerError:
             return False

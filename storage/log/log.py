@@ -23,7 +23,6 @@ Source: Kafka's UnifiedLog, LocalLog.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -32,24 +31,17 @@ from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import RecordBatch
 from odradek.runtime.files import FileSystem
 from odradek.storage.checkpoints.leader_epochs import EPOCH_MAX, LeaderEpochs
-from odradek.storage.events import StorageEvent, summary
+from odradek.storage.events import StorageEvent
 from odradek.storage.files.batch_scan import CorruptBatch
 from odradek.storage.files.descriptors import Descriptors, FileSlice
-from odradek.storage.indexes.txn_index import AbortedTransaction
 from odradek.storage.log import reading
 from odradek.storage.log.appending import append_as_follower, append_batches
 from odradek.storage.log.awaited_flush import AwaitedFlush
-from odradek.storage.log.flush import FlushState, LogFlush
+from odradek.storage.log.flush import FlushState
 from odradek.storage.log.head import Appended, Head
 from odradek.storage.log.log_truncation import LogTruncation, UnfinishedTruncation
 from odradek.storage.log.lookup_budget import UNLIMITED, LookupBudget
 from odradek.storage.log.reading import RecordPosition
-from odradek.storage.log.retention import (
-    OldSegment,
-    plan_age_deletion,
-    plan_log_start_deletion,
-    plan_size_deletion,
-)
 from odradek.storage.log_config import LogConfig
 from odradek.storage.producers.producer_state import ProducerStates
 from odradek.storage.recovery.log_loader import LoadedLog, load
@@ -156,26 +148,6 @@ class Log:
         return self.head.producer_states
 
     @property
-    def active(self) -> Segment:
-        """The active segment."""
-        return self.segments.active
-
-    @property
-    def base_offsets(self) -> list[int]:
-        """Base offsets of the segments, ascending."""
-        return self.segments.base_offsets
-
-    @property
-    def first_base_offset(self) -> int:
-        """Base offset of the oldest segment; the log start offset is >= it."""
-        return self.segments.base_offsets[0]
-
-    @property
-    def recovery_point(self) -> int:
-        """Exclusive: the records below it are on disk, with their indexes."""
-        return self.flush_state.recovery_point
-
-    @property
     def truncation_count(self) -> int:
         """How often the end was truncated since the log was opened."""
         return self.truncation.count
@@ -184,10 +156,6 @@ class Log:
     def segment_gap(self) -> SegmentGap | None:
         """The first gap between segments that may be a loss (`gaps`)."""
         return self.gaps.first(self.log_start_offset)
-
-    def size_bytes(self) -> int:
-        """Bytes of all batches, without indexes."""
-        return self.segments.size_bytes()
 
     # High watermark and last stable offset.
 
@@ -267,14 +235,6 @@ class Log:
             self.head, records, leader_epoch=leader_epoch, where=where, now_ms=now_ms
         )
 
-    def assign_epoch(self, leader_epoch: int, start_offset: int) -> None:
-        """Note where a leader epoch starts (KAFKA-7415: also one that has no batch yet).
-
-        The file is written but not synced: the next flush does that before the recovery point
-        passes the epoch's batches, and after a crash the batches after it contain their epoch.
-        """
-        self.head.epochs.assign(leader_epoch, start_offset)
-
     def roll(self, *, now_ms: int) -> None:
         """Close the active segment and create one at the end of the log.
 
@@ -352,7 +312,7 @@ class Log:
 
     def _damaged(self, error: CorruptBatch) -> BrokerError:
         """The damage is reported; what is returned is to be raised."""
-        self._report(f"a read met damage: {error}", is_warning=True)
+        self.report(f"a read met damage: {error}", is_warning=True)
         where = f"{self.topic}-{self.partition}"
         return BrokerError(ErrorCode.CORRUPT_MESSAGE, f"{where}: {error}")
 
@@ -418,16 +378,7 @@ class Log:
             end = reading.bound_of(self.segments, start_offset, records, self.end_offset)
             return reading.aborted_transactions(self.segments, start_offset, end)
 
-    def aborts_after(self, offset: int) -> tuple[AbortedTransaction, ...]:
-        """The aborted transactions that begin below `offset` and whose marker is after it.
-
-        offset  base offset of a segment, at most the last stable offset
-        raises  OSError; CorruptBatch
-        source  Kafka's UnifiedLog.collectAbortedTransactions
-        """
-        return reading.aborts_after(self.segments, offset)
-
-    # Log start, retention, compaction.
+    # Log start, compaction.
 
     def advance_log_start(self, offset: int) -> None:
         """Make `offset` the log start offset (DeleteRecords; KIP-107).
@@ -441,75 +392,6 @@ class Log:
         self.advance_high_watermark(offset)
         self.head.epochs.truncate_from_start(offset)
         self.head.producer_states.truncate_head(offset)
-
-    def delete_old_segments(self, *, now_ms: int, count_max: int = 1 << 32) -> list[RemovedFiles]:
-        """Take segments out that retention does not keep: by log start offset, by size, by age.
-
-        count_max  segments at most; further ones are due at the next call
-        returns    their files, which were renamed, and when to remove these
-        raises     OSError; the segments renamed so far are not in the log any more.  IndexUnready,
-                   CorruptBatch
-        cost       40 us a segment
-        """
-        removed: list[RemovedFiles] = []
-        if self.is_offline or self.is_truncating:
-            return removed
-        count = plan_log_start_deletion(self._old_segments(count_max), self.log_start_offset)
-        if count:
-            reason = f"the log's start is {self.log_start_offset}"
-            removed.append(self._delete_oldest(count, now_ms, reason))
-            count_max -= count
-        config = self.config
-        if not config.cleanup_delete:
-            return removed
-        if config.retention_bytes >= 0:
-            old = self._old_segments(count_max)
-            count = plan_size_deletion(old, config, self.high_watermark, self.size_bytes())
-            if count:
-                reason = f"retention.bytes is {config.retention_bytes}"
-                removed.append(self._delete_oldest(count, now_ms, reason))
-                count_max -= count
-        if config.retention_ms >= 0:
-            old = self._old_segments(count_max, with_times=True)
-            count = plan_age_deletion(old, config, self.high_watermark, now_ms)
-            if count:
-                reason = f"retention.ms is {config.retention_ms}"
-                removed.append(self._delete_oldest(count, now_ms, reason))
-        return removed
-
-    def _old_segments(self, count_max: int, *, with_times: bool = False) -> Iterator[OldSegment]:
-        """The oldest first; the time of a segment is read when the plan reaches it."""
-        segments = self.segments
-        last = len(segments) - 1
-        for number in range(min(count_max, last + 1)):
-            segment = segments[number]
-            yield OldSegment(
-                segment.size,
-                self.end_offset if number == last else segments.base_offsets[number + 1],
-                segment.largest_timestamp_or_change_ms() if with_times else 0,
-                number == last,
-            )
-
-    def _delete_oldest(self, count: int, now_ms: int, reason: str) -> RemovedFiles:
-        """Take the oldest segments out; at least one segment stays."""
-        segments = self.segments
-        if count == len(segments):
-            self.roll(now_ms=now_ms)
-        assert count < len(segments), "a log without a segment"
-        size = sum(segment.size for segment in segments[:count])
-        bases, end_offset = segments.base_offsets[:count], segments.base_offsets[count]
-        self.advance_log_start(end_offset)
-        paths: list[str] = []
-        for base_offset in bases:
-            segments.remove_first(paths)
-            # A snapshot without its segment is removed by the next start.
-            with contextlib.suppress(OSError):
-                self.head.snapshots.rename_to_deleted(base_offset, paths)
-        self._report(
-            f"{count} segments with {size} bytes below offset {end_offset} are deleted, {reason}: "
-            f"{summary(bases)}"
-        )
-        return RemovedFiles(tuple(paths), now_ms + self.config.file_delete_delay_ms)
 
     def replace_segments(
         self, groups: Sequence[CleanedGroup], *, truncation_count: int, now_ms: int
@@ -563,10 +445,10 @@ class Log:
             # There may be an epoch at the end without a batch, which the leader does not have.
             head.epochs.truncate_from_end(offset)
             return None
-        if offset < self.first_base_offset:
+        if offset < segments.base_offsets[0]:
             return self.truncate_fully_and_start_at(offset, now_ms=now_ms)
         paths: list[str] = []
-        former_end, former_bytes = head.end_offset, self.size_bytes()
+        former_end, former_bytes = head.end_offset, self.segments.size_bytes()
         try:
             # Before anything is changed: the indexes may have to be rebuilt first.
             end_offset, point = segments.plan_truncation(offset)
@@ -580,9 +462,9 @@ class Log:
         except (OSError, CorruptBatch):
             head.go_offline()
             raise
-        self._report(
+        self.report(
             f"truncated to offset {head.end_offset}: it ended at {former_end}, "
-            f"{former_bytes - self.size_bytes()} bytes are removed"
+            f"{former_bytes - self.segments.size_bytes()} bytes are removed"
         )
         return self.truncation.unfinished(paths, rebuild)
 
@@ -607,9 +489,9 @@ class Log:
         """
         assert offset >= 0, "an offset is not negative"
         self.truncation.begin()
-        self._report(
+        self.report(
             f"truncated fully: it was {self.log_start_offset} to {self.end_offset}, "
-            f"{self.size_bytes()} bytes are removed, and goes on at offset {offset}"
+            f"{self.segments.size_bytes()} bytes are removed, and goes on at offset {offset}"
         )
         head = self.head
         paths: list[str] = []
@@ -631,28 +513,11 @@ class Log:
         """Whether a truncation has not been finished: nothing may be appended."""
         return self.head.is_truncating
 
-    def finish_truncation(self, truncation: UnfinishedTruncation) -> bool:
-        """Go on with appends (`LogTruncation.finish`)."""
-        return self.truncation.finish(truncation, high_watermark=self.high_watermark)
-
     # Flushing and closing.
 
     def unflushed_messages(self) -> int:
         """Records after what the last flush included."""
         return self.head.end_offset - self.flush_state.started_at.end_offset
-
-    def is_flush_due(self, *, now_ms: int) -> bool:
-        """By flush.messages, by flush.ms, or because a segment was rolled since the last flush."""
-        return self.flush_state.is_due(self.end_offset, self.config, now_ms)
-
-    def prepare_flush(self, *, now_ms: int | None = None) -> LogFlush:
-        """What to sync so that everything appended so far is on disk.
-
-        Its `run` may be called in a thread; then `mark_flushed` with its `end_offset`, before the
-        next flush is prepared.  When `run` fails the log must go offline: a failed fsync is never
-        retried.
-        """
-        return self.flush_state.prepare(self.end_offset, now_ms)
 
     def mark_flushed(self, end_offset: int) -> None:
         """A flush has succeeded; `end_offset` is that of its `LogFlush`."""
@@ -681,10 +546,6 @@ class Log:
         self.head.go_offline()
         self.segments.drop_all()
 
-    def go_offline(self) -> None:
-        """The log's directory has failed: refuse all appends until a restart."""
-        self.head.go_offline()
-
     def check(self) -> None:
         """Assert the invariants, reading all headers; for tests."""
         from odradek.storage.log.log_check import check
@@ -693,10 +554,11 @@ class Log:
             self.head,
             log_start_offset=self.log_start_offset,
             high_watermark=self.high_watermark,
-            recovery_point=self.recovery_point,
+            recovery_point=self.flush_state.recovery_point,
         )
 
-    def _report(self, text: str, *, is_warning: bool = False) -> None:
+    def report(self, text: str, *, is_warning: bool = False) -> None:
+        """Report an event of this log."""
         self.shared.report(StorageEvent(self.directory, text, is_warning))
 
 

@@ -269,7 +269,12 @@ def aborted_transactions(
 
 
 def aborts_after(segments: Segments, offset: int) -> tuple[AbortedTransaction, ...]:
-    """`Log.aborts_after`."""
+    """The aborted transactions that begin below `offset` and whose marker is after it.
+
+    offset  base offset of a segment, at most the last stable offset
+    raises  OSError; CorruptBatch
+    source  Kafka's UnifiedLog.collectAbortedTransactions
+    """
     transactions = []
     for segment in islice(segments, segments.number_of(offset), None):
         for entry in segment.aborted.from_marker(offset):

@@ -33,7 +33,7 @@ class TimeLookup:
         self._log = log
         self._timestamp_ms = timestamp_ms
         self._truncation_count = log.truncation_count
-        self._first_base_offset = log.first_base_offset
+        self._first_base_offset = log.segments.base_offsets[0]
         self._start_offset = log.log_start_offset
         self._segments = [
             (
@@ -105,7 +105,7 @@ class TimeLookup:
         error = self._error
         if error is not None:
             is_unready = isinstance(error, IndexUnready)
-            if log.first_base_offset != self._first_base_offset or (
+            if log.segments.base_offsets[0] != self._first_base_offset or (
                 is_unready and not self._is_waiting
             ):
                 # Its files were renamed, or replaced by cleaned ones, during the search.

@@ -27,7 +27,8 @@ from odradek.protocol.records.batch import (
     TRANSACTIONAL,
     RecordBatch,
 )
-from odradek.storage.producers.transaction_marker import TransactionMarker, decode_marker
+from odradek.protocol.records.control import EndMarker, parse_end_marker
+from odradek.storage.indexes.txn_index import AbortedTransaction
 from odradek.storage.producers.verification import VerificationGuard, Verifications
 
 BATCHES_KEPT: Final = 5
@@ -96,35 +97,19 @@ class Duplicate(NamedTuple):
     timestamp_ms: int
 
 
-class CompletedTransaction(NamedTuple):
-    """A transaction that a marker has just ended."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    """Offset of the marker."""
-    is_aborted: bool
-    last_stable_offset: int
-    """What the transaction index notes with an aborted one: the first offset of the oldest
-    transaction still open, else the offset after the marker."""
-
-
 _new = tuple.__new__
 
 
-def check_append(
-    entry: ProducerEntry | None, batch: RecordBatch, *, from_client: bool
-) -> Duplicate | None:
-    """Whether a data batch of a known producer may be appended.
+def check_append(entry: ProducerEntry | None, batch: RecordBatch) -> Duplicate | None:
+    """Whether a data batch that a producer has sent may be appended.
 
-    entry        the producer's state, None when unknown: then any epoch and sequence is accepted
-    from_client  False for replicated batches, which the leader has checked
-    returns      the batch of before when this one was resent, None when it is to be appended
-    raises       BrokerError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER,
-                 INVALID_TXN_STATE (no transaction bit while the producer's transaction is open)
-    source       KIP-98, KIP-360; Kafka: ProducerAppendInfo, ProducerStateEntry.findDuplicateBatch
+    entry    the producer's state, None when unknown: then any epoch and sequence is accepted
+    returns  the batch of before when this one was resent, None when it is to be appended
+    raises   BrokerError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER,
+             INVALID_TXN_STATE (no transaction bit while the producer's transaction is open)
+    source   KIP-98, KIP-360; Kafka: ProducerAppendInfo, ProducerStateEntry.findDuplicateBatch
     """
-    if entry is None or not from_client:
+    if entry is None:
         return None
     _, stored_epoch, batches, _, txn_first_offset, _ = entry
     epoch = batch.producer_epoch
@@ -162,7 +147,7 @@ def check_coordinator_append(entry: ProducerEntry | None, batch: RecordBatch) ->
     if batch.producer_epoch < entry.producer_epoch:
         _refuse_epoch(entry, batch)
     if batch.attributes & CONTROL:
-        marker = decode_marker(batch)
+        marker = _marker_of(batch)
         if marker is not None and marker.coordinator_epoch < entry.coordinator_epoch:
             raise BrokerError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
@@ -227,7 +212,7 @@ def entry_after(entry: ProducerEntry | None, batch: RecordBatch, base_offset: in
 
 
 def entry_after_marker(
-    entry: ProducerEntry | None, batch: RecordBatch, marker: TransactionMarker
+    entry: ProducerEntry | None, batch: RecordBatch, marker: EndMarker
 ) -> ProducerEntry:
     """The producer's state once a marker has ended its transaction."""
     same_epoch = entry is not None and entry.producer_epoch == batch.producer_epoch
@@ -239,6 +224,14 @@ def entry_after_marker(
         current_txn_first_offset=NO_TRANSACTION,
         last_timestamp_ms=batch.max_timestamp_ms,
     )
+
+
+def _marker_of(batch: RecordBatch) -> EndMarker | None:
+    """The marker in a control batch, if it is one; raises BrokerError CORRUPT_MESSAGE."""
+    try:
+        return parse_end_marker(batch)
+    except BrokerError as error:
+        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, error.message) from error
 
 
 def _find_duplicate(batches: tuple[BatchMetadata, ...], batch: RecordBatch) -> Duplicate | None:
@@ -290,12 +283,11 @@ class ProducerStates:
 
     def apply(
         self, batch: RecordBatch, base_offset: int | None = None
-    ) -> CompletedTransaction | None:
+    ) -> AbortedTransaction | None:
         """Update the state by a batch that is in the log, appended just now or replayed.
 
         base_offset  where it is stored, when that is not yet in `batch.base_offset`
-        returns      the transaction that it ended, if it is a marker and there was one; an aborted
-                     one has to be noted in the transaction index
+        returns      the transaction that it aborted, which has to be noted in the transaction index
         raises       BrokerError CORRUPT_MESSAGE when the record of a marker is damaged
         cost         0.9 us for a data batch of a known producer
         """
@@ -322,7 +314,7 @@ class ProducerStates:
         if entry is None:
             return False
         try:
-            check_append(entry, batch, from_client=True)
+            check_append(entry, batch)
         except BrokerError as error:
             return error.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         return True
@@ -398,8 +390,8 @@ class ProducerStates:
         """The batches below `end_offset` are in the state."""
         self.last_map_offset = end_offset
 
-    def _apply_marker(self, batch: RecordBatch, offset: int) -> CompletedTransaction | None:
-        marker = decode_marker(batch)
+    def _apply_marker(self, batch: RecordBatch, offset: int) -> AbortedTransaction | None:
+        marker = _marker_of(batch)
         if marker is None:
             return None
         producer_id = batch.producer_id
@@ -411,8 +403,10 @@ class ProducerStates:
         first_offset = entry.current_txn_first_offset
         self._ongoing.remove((first_offset, producer_id))
         insort(self._unreplicated, (first_offset, offset))
+        if marker.is_commit:
+            return None
         stable = self._ongoing[0][0] if self._ongoing else offset + 1
-        return CompletedTransaction(producer_id, first_offset, offset, marker.is_abort, stable)
+        return AbortedTransaction(producer_id, first_offset, offset, stable)
 
     @property
     def first_unstable_offset(self) -> int | None:

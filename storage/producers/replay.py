@@ -11,7 +11,6 @@ from typing import Final
 from odradek.protocol.records.batch import RecordBatch
 from odradek.storage.files.batch_scan import iterate_batches
 from odradek.storage.indexes.index_file import IndexUnready
-from odradek.storage.indexes.txn_index import AbortedTransaction
 from odradek.storage.producers.producer_state import ProducerStates
 from odradek.storage.segments.segment import Segment
 from odradek.storage.segments.segments import Segments
@@ -29,16 +28,9 @@ def apply_batch(
 
     raises  BrokerError CORRUPT_MESSAGE when the record of a marker is damaged
     """
-    completed = states.apply(batch, base_offset)
-    if completed is not None and completed.is_aborted:
-        segment.aborted.append(
-            AbortedTransaction(
-                completed.producer_id,
-                completed.first_offset,
-                completed.last_offset,
-                completed.last_stable_offset,
-            )
-        )
+    aborted = states.apply(batch, base_offset)
+    if aborted is not None:
+        segment.aborted.append(aborted)
 
 
 def recall(segments: Segments, states: ProducerStates, now_ms: int) -> None:

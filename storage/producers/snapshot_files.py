@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections.abc import Sequence
+from contextlib import closing
 
 from odradek.runtime.files import FileSystem
 from odradek.storage.events import Report, StorageEvent, ignore
@@ -74,13 +75,10 @@ class SnapshotFiles:
         """
         if offset <= (self.offsets[-1] if self.offsets else 0):
             return
-        file = self._files.open(self.path(offset), create=True)
-        try:
+        with closing(self._files.open(self.path(offset), create=True)) as file:
             if file.size():
                 file.truncate(0)
             file.append((encode_snapshot(states.entries.values()),))
-        finally:
-            file.close()
         insort(self.offsets, offset)
 
     def remove(self, offset: int) -> None:

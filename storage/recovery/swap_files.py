@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Final, NamedTuple
 
 from odradek.protocol.records.batch import MAGIC
@@ -203,12 +204,9 @@ class _Swaps:
             if base_offset == log.base_offset and path != log.path:
                 files.remove(path)
         modified_ms = files.modified_ms(log.path)
-        file = files.open(log.path)
-        try:
+        with closing(files.open(log.path)) as file:
             file.truncate(size)
             file.sync()
-        finally:
-            file.close()
         files.set_modified_ms(log.path, modified_ms)
 
     def _remove_segments(self, first: int, limit: int) -> None:
@@ -271,11 +269,8 @@ def _is_log(swap: tuple[int, str]) -> bool:
 
 
 def _scan_headers(files: FileSystem, path: str) -> Iterator[FoundBatch]:
-    file = files.open(path)
-    try:
+    with closing(files.open(path)) as file:
         yield from iterate_headers(file, 0, file.size(), chunk_bytes=_SCAN_CHUNK_BYTES)
-    finally:
-        file.close()
 
 
 def _damage(files: FileSystem, log: _SwapLog, size: int) -> str | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.runtime.files import FileSystem
+from odradek.runtime.files import FileSystem, sync_file
 from odradek.storage.events import StorageEvent
 from odradek.storage.files import names
 from odradek.storage.files.batch_scan import CorruptBatch
@@ -63,11 +63,7 @@ class IndexRebuild:
             built.note_greatest()
         built.indexes.write()
         for index in (built.indexes.offsets, built.indexes.times):
-            file = files.open(index.path)
-            try:
-                file.sync()
-            finally:
-                file.close()
+            sync_file(files, index.path)
 
     def _begin(self, files: FileSystem) -> Segment:
         origin = self.segment

@@ -156,7 +156,7 @@ def check_log(log: Log, promise: LogPromise) -> None:
     assert start <= log.high_watermark <= end
     assert log.high_watermark <= max(promise.high_watermark, start)
     assert log.high_watermark >= min(promise.durable_high_watermark, end, promise.durable_end)
-    assert log.recovery_point <= end
+    assert log.flush_state.recovery_point <= end
     check_epochs(log, promise, data)
     check_producers(log, promise, data)
 
@@ -295,7 +295,7 @@ def view(log: Log) -> View:
         log.log_start_offset,
         log.end_offset,
         log.high_watermark,
-        tuple(log.base_offsets),
+        tuple(log.segments.base_offsets),
         log.leader_epochs.entries,
         tuple(sorted(log.producer_states.entries.items())),
         read_all(log),
@@ -357,7 +357,7 @@ def go_on(broker: Broker, log: Log, promise: LogPromise) -> int:
     """
     # An empty log knows none; a controller gives no lower one than before.
     epoch = max(0, log.leader_epochs.latest_epoch, *(number for number, _ in promise.epochs))
-    log.assign_epoch(epoch, log.end_offset)
+    log.head.epochs.assign(epoch, log.end_offset)
     # As the leader of a partition without other replicas.
     log.gaps.explain_all()
     data = batches_of(log)

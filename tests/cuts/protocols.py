@@ -140,7 +140,7 @@ def truncation(scene: Scene) -> None:
         if scene.rng.random() < 0.2:
             scene.truncate_fully(promise.end_offset + scene.rng.randrange(4))
         elif promise.batches:
-            first = max(promise.log_start + 1, scene.log().first_base_offset + 1)
+            first = max(promise.log_start + 1, scene.log().segments.base_offsets[0] + 1)
             if first < promise.end_offset:
                 scene.truncate(scene.rng.randrange(first, promise.end_offset))
         scene.leader_epoch += 1

@@ -17,7 +17,7 @@ from odradek.storage.directories.disk_jobs import DiskJob
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
 from tests.cuts.promises import LogPromise, derive
-from tests.support.log_directories import Broker
+from tests.support.log_directories import Broker, retain
 from tests.support.logs import NOW_MS
 
 Key = tuple[str, int]
@@ -225,7 +225,7 @@ class Scene:
         self.leader_epoch += self.rng.choice([1, 1, 3])
         promise = self.promises[key]
         promise.note_epoch(self.leader_epoch, promise.end_offset)
-        self.log(key).assign_epoch(self.leader_epoch, promise.end_offset)
+        self.log(key).head.epochs.assign(self.leader_epoch, promise.end_offset)
 
     # Disk.
 
@@ -270,7 +270,7 @@ class Scene:
         base_before = promise.log_start
         # Noted first: a cut may be within the round.
         promise.log_start = promise.end_offset
-        self.broker.upkeep.delete_old_segments(now_ms=LATER_MS)
+        retain(self.broker.upkeep, now_ms=LATER_MS)
         promise.log_start = log.log_start_offset
         assert promise.log_start >= base_before
 

@@ -109,7 +109,7 @@ class KilledCopies:
         partition = None if node is None else node.parts.partitions.get(*key)
         if partition is None:
             return False
-        bases = partition.log.base_offsets
+        bases = partition.log.segments.base_offsets
         sizes = [segment.size for segment in partition.log.segments]
         return any(
             size < (end - start) * RECORD_BYTES_LEAST

@@ -73,7 +73,7 @@ def stored_batches(process: Process, log: Log, start: int) -> list[StoredBatch]:
     """The batches from an offset on, read around the broker."""
     disk, end_offset = process.disk, log.end_offset
     batches: list[StoredBatch] = []
-    bases = log.base_offsets
+    bases = log.segments.base_offsets
     for number in range(max(0, bisect_right(bases, start) - 1), len(bases)):
         node = disk._find_file(f"{log.directory}/{bases[number]:020d}.log")
         content = node.content

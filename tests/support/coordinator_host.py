@@ -39,7 +39,7 @@ class CoordinatorHost:
     def lead_again(self) -> None:
         """Lead in a new leader epoch."""
         log, leader_epoch = self.partition.log, self.partition.leader_epoch + 1
-        log.assign_epoch(leader_epoch, log.end_offset)
+        log.head.epochs.assign(leader_epoch, log.end_offset)
         self.partition.apply_state(
             PartitionState(1, leader_epoch, self.in_sync, leader_epoch, controller_epoch=1),
             PartitionLeader(

@@ -25,6 +25,14 @@ TOPIC_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 UNIQUE = "0123456789abcdef0123456789abcdef"
 
 
+def retain(upkeep: Upkeep, *, now_ms: int) -> list[str]:
+    """A whole round of retention; the logs that are damaged."""
+    damaged: list[str] = []
+    for _ in upkeep.retention_steps(damaged, now_ms=now_ms):
+        pass
+    return damaged
+
+
 class Broker:
     """The parts of a broker that look after its logs."""
 

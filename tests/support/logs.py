@@ -120,7 +120,7 @@ def append(
 
 def flush(log: Log) -> None:
     """Make the log durable."""
-    prepared = log.prepare_flush()
+    prepared = log.flush_state.prepare(log.end_offset)
     prepared.run()
     log.mark_flushed(prepared.end_offset)
 
@@ -172,5 +172,5 @@ def _finish(log: Log, truncation: UnfinishedTruncation | None) -> bool:
     if truncation.rebuild is not None:
         truncation.rebuild.run(log.shared.files)
         assert not truncation.rebuild.is_outdated
-    assert log.finish_truncation(truncation)
+    assert log.truncation.finish(truncation, high_watermark=log.high_watermark)
     return True

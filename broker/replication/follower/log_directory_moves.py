@@ -270,7 +270,7 @@ class LogDirectoryMoves(LeadershipObserver):
             return self._copy(log, future)
         future.advance_high_watermark(log.high_watermark)
         future.advance_log_start(log.log_start_offset)
-        if move.flushed_end < 0 or future.recovery_point + 1 < move.flushed_end:
+        if move.flushed_end < 0 or future.flush_state.recovery_point + 1 < move.flushed_end:
             self._flush(move)
         elif log.awaited_flush.held_from is None:
             self._replace(key, move)
@@ -367,7 +367,7 @@ class LogDirectoryMoves(LeadershipObserver):
         context, partition, log = self._context, move.partition, move.partition.log
         for epoch, start_offset in log.leader_epochs.entries:
             if epoch > move.future.leader_epochs.latest_epoch:
-                move.future.assign_epoch(epoch, start_offset)
+                move.future.head.epochs.assign(epoch, start_offset)
         del self._moves[key]
         moved = context.logs.replace_with_future(log, now_ms=context.clock.now_ms())
         if moved is None:

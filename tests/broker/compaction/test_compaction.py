@@ -15,6 +15,7 @@ from odradek.broker.compaction.worker_process import COMMAND
 from odradek.storage.compaction.job import CleaningJob, CleaningResult
 from odradek.storage.compaction.wire import NO_CPU_TIME, PRIORITY_MAX, CleaningFailure
 from odradek.storage.log.log import Log
+from odradek.storage.log.retention import delete_old_segments
 from tests.broker.compaction.cleaner import (
     CONFIG,
     DIES,
@@ -41,14 +42,14 @@ def test_log_is_cleaned_and_its_checkpoint_written(tmp_path: Path) -> None:
         async with cleaner(tmp_path) as made:
             # Only what is asked for is cleaned: no ratio is above 1.
             log = made.log("orders", config=replace(CONFIG, min_cleanable_dirty_ratio=1.0))
-            active = log.active.base_offset
+            active = log.segments.active.base_offset
             assert len(log.segments) > 3
             made.compaction.start(made.supervisor)
             result = await made.compaction.run_now("orders", 0)
             assert result is not None
             assert (result.end_offset, result.kept_records) == (active, KEYS)
             assert checkpointed(log) == active
-            assert log.active.base_offset == active
+            assert log.segments.active.base_offset == active
             log.check()
             assert made.done == [log]
             metrics = made.metrics
@@ -59,7 +60,7 @@ def test_log_is_cleaned_and_its_checkpoint_written(tmp_path: Path) -> None:
             made.write(log)
             again = await made.compaction.run_now("orders", 0)
             assert again is not None
-            assert again.end_offset == log.active.base_offset > active
+            assert again.end_offset == log.segments.active.base_offset > active
             assert made.worker.start_count == 1, "one worker for all"
 
     run(test())
@@ -73,7 +74,7 @@ def test_log_with_the_largest_dirty_ratio_is_cleaned_first(tmp_path: Path) -> No
             plain = made.log("plain", config=replace(CONFIG, cleanup_compact=False))
             directory = made.stored.manager.directory_of
             for log, clean_segments in zip(logs, (1, 0, 3), strict=True):
-                directory(log).note_cleaned(log, log.base_offsets[clean_segments])
+                directory(log).note_cleaned(log, log.segments.base_offsets[clean_segments])
             made.compaction.start(made.supervisor)
             await made.until("two cleanings", lambda: made.metrics.compactions == 2)
             await made.until("a rest", lambda: made.compaction.log_in_work is None)
@@ -96,7 +97,9 @@ def test_worker_that_dies_is_replaced_after_growing_pauses(tmp_path: Path, comma
             assert made.worker.start_count == 2
             assert made.compaction.failures.uncleanable == {}
             made.worker._command = COMMAND
-            await made.until("its end", lambda: checkpointed(log) == log.active.base_offset)
+            await made.until(
+                "its end", lambda: checkpointed(log) == log.segments.active.base_offset
+            )
 
     run(test())
 
@@ -124,7 +127,9 @@ def test_uncleanable_log_is_skipped_and_the_others_are_cleaned(tmp_path: Path) -
             overwrite(file, 100, b"\xff" * 50)
             file.close()
             made.compaction.start(made.supervisor)
-            await made.until("a cleaning", lambda: checkpointed(other) == other.active.base_offset)
+            await made.until(
+                "a cleaning", lambda: checkpointed(other) == other.segments.active.base_offset
+            )
             await made.until("giving up", lambda: made.compaction.failures.uncleanable)
             assert list(made.compaction.failures.uncleanable) == [log]
             assert made.metrics.compaction_uncleanable_logs == 1
@@ -133,7 +138,9 @@ def test_uncleanable_log_is_skipped_and_the_others_are_cleaned(tmp_path: Path) -
             # A topic that is created again is another one.
             made.stored.delete(("damaged", 0), now_ms=NOW_MS)
             again = made.log("damaged")
-            await made.until("its end", lambda: checkpointed(again) == again.active.base_offset)
+            await made.until(
+                "its end", lambda: checkpointed(again) == again.segments.active.base_offset
+            )
             assert made.metrics.compaction_uncleanable_logs == 0
 
     run(test())
@@ -285,7 +292,9 @@ def test_log_that_changes_while_others_are_judged_is_judged_again(
     async def test() -> None:
         async with cleaner(tmp_path) as made:
             dirty, other = made.log("dirty"), made.log("other")
-            made.stored.manager.directory_of(other).note_cleaned(other, other.base_offsets[1])
+            made.stored.manager.directory_of(other).note_cleaned(
+                other, other.segments.base_offsets[1]
+            )
             look = made.compaction.chooser.read_times_ahead
             clean = made.worker.clean
             ends: list[tuple[str, int, int]] = []
@@ -298,7 +307,7 @@ def test_log_that_changes_while_others_are_judged_is_judged_again(
                     return
                 has_changed = True
                 if event == "cut":
-                    truncate_log(dirty, dirty.base_offsets[2], now_ms=NOW_MS)
+                    truncate_log(dirty, dirty.segments.base_offsets[2], now_ms=NOW_MS)
                 elif event == "deleted":
                     made.stored.delete(("dirty", 0), now_ms=NOW_MS)
                 else:
@@ -357,8 +366,8 @@ def test_result_for_deleted_segments_is_discarded(tmp_path: Path) -> None:
 
             async def clean_and_lose(job: CleaningJob, is_wanted: Callable[[], bool]) -> Cleaned:
                 response = await clean(job, is_wanted)
-                log.advance_log_start(log.base_offsets[1])
-                log.delete_old_segments(now_ms=NOW_MS)
+                log.advance_log_start(log.segments.base_offsets[1])
+                delete_old_segments(log, now_ms=NOW_MS)
                 made.worker.clean = clean  # type: ignore[method-assign]
                 return response
 
@@ -367,7 +376,9 @@ def test_result_for_deleted_segments_is_discarded(tmp_path: Path) -> None:
             with pytest.raises(CleaningError, match="its segments have changed"):
                 await made.compaction.run_now("orders", 0)
             assert not [name for name in made.files.list(log.directory) if "cleaned" in name]
-            await made.until("the next one", lambda: checkpointed(log) == log.active.base_offset)
+            await made.until(
+                "the next one", lambda: checkpointed(log) == log.segments.active.base_offset
+            )
             log.check()
 
     run(test())

@@ -142,7 +142,7 @@ def test_no_request_is_served_after_the_log_directory_has_failed() -> None:
     host = Host()
     assert host.commit(5).result() is NONE
     host.shard.check_ready()
-    host.partition.log.go_offline()
+    host.partition.log.head.go_offline()
     with pytest.raises(BrokerError) as refused:
         host.shard.check_ready()
     assert refused.value.code is ErrorCode.NOT_COORDINATOR

@@ -73,8 +73,8 @@ class Stored:
         batch = build_batch(records)
         (result,) = log.append([RecordBatch(memoryview(batch))], leader_epoch=0, now_ms=0)
         assert not isinstance(result, BrokerError)
-        end = log.active.size
-        path = f"{FOLDER}/{log.active.base_offset:020}.log"
+        end = log.segments.active.size
+        path = f"{FOLDER}/{log.segments.active.base_offset:020}.log"
         self.places.append((path, end - len(batch), len(batch)))
 
     def damage(self, batch: int, position: int, mask: int) -> None:
@@ -258,7 +258,7 @@ def damage_batch(host: Host, number: int) -> None:
     assert slice_ is not None
     place = slice_.position + len(slice_) + VALUE_POSITION
     slice_.release()
-    file = log.active.handle.use()
+    file = log.segments.active.handle.use()
     (byte,) = file.read_at(place, 1)
     overwrite(file, place, bytes([byte ^ 4]))
 
@@ -322,7 +322,7 @@ def test_setting_has_three_values() -> None:
 def test_deletion_that_cannot_be_read_costs_no_group(caplog: pytest.LogCaptureFixture) -> None:
     host = Host()
     host.append(offset_record("a", TopicPartition("t", 0), None, 0))
-    file = host.partition.log.active.handle.use()
+    file = host.partition.log.segments.active.handle.use()
     place = file.size() - 3
     (byte,) = file.read_at(place, 1)
     overwrite(file, place, bytes([byte ^ 4]))

@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from odradek.broker.replication.partition import Partition
 from odradek.storage.checkpoints.checkpoint_file import read_offsets
 from odradek.storage.log_config import LogConfig
+from tests.support.log_directories import retain
 from tests.support.logs import NOW_MS, batch, marker, truncate_log_fully
 from tests.support.replicas import BROKER_ID, Replicas
 from tests.support.stored_batches import data_bytes
@@ -43,7 +44,7 @@ def test_leader_that_becomes_a_follower_keeps_its_high_watermark() -> None:
     assert partition.high_watermark == 100
     replicas.checkpoint()
     assert read_offsets(replicas.files, CHECKPOINT) == {KEY: 100}
-    replicas.stored.upkeep.delete_old_segments(now_ms=NOW_MS)
+    retain(replicas.stored.upkeep, now_ms=NOW_MS)
     assert partition.log.log_start_offset > 0, "retention works on followers"
     assert partition.log.last_stable_offset == 100, "so does the cleaner"
     replicas.lead(in_sync=(BROKER_ID, 2))
@@ -160,9 +161,13 @@ class HighWatermarkMachine(RuleBasedStateMachine):
     @rule()
     def retain(self) -> None:
         log = self.partition.log
-        self.replicas.stored.upkeep.delete_old_segments(now_ms=NOW_MS)
-        kept = [end for end in [*log.base_offsets[1:], log.end_offset] if end <= log.high_watermark]
-        assert log.size_bytes() <= SMALL.retention_bytes + 300 or len(kept) <= 1
+        retain(self.replicas.stored.upkeep, now_ms=NOW_MS)
+        kept = [
+            end
+            for end in [*log.segments.base_offsets[1:], log.end_offset]
+            if end <= log.high_watermark
+        ]
+        assert log.segments.size_bytes() <= SMALL.retention_bytes + 300 or len(kept) <= 1
 
     @rule()
     def checkpoint(self) -> None:

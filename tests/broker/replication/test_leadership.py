@@ -272,7 +272,7 @@ def test_gap_is_explained_by_leading_only_where_no_other_replica_can_have_what_i
     partition = replicas.lead(replicas=(BROKER_ID,))
     for _ in range(12):
         partition.append([batch(NOW_MS)], NOW_MS)
-    start_offset = partition.log.base_offsets[1]
+    start_offset = partition.log.segments.base_offsets[1]
     emptied = f"{partition.log.directory}/{start_offset:020d}.log"
     replicas.files.replace(emptied, b"")
     replicas.restart(is_clean=False)

@@ -52,7 +52,7 @@ def test_damaged_transaction_index_fails_its_partition_and_releases_the_records(
     monkeypatch.setattr(Log, "aborted_within", fail)
     result = read(partition, 0)
     assert (result.error, result.records, result.high_watermark) == (expected, None, -1)
-    assert partition.log.active.handle.slice_count == 0
+    assert partition.log.segments.active.handle.slice_count == 0
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_fetch_below_version_6_returns_not_leader_for_a_storage_error(
     version: int, expected: ErrorCode
 ) -> None:
     partition = led(1)
-    partition.log.go_offline()
+    partition.log.head.go_offline()
     requested = FetchPartition(0, 1 << 20, -1, -1, -1)
     reading = Reading(read_committed=False, min_bytes=1, max_bytes=1 << 20, version=version)
     result = read_partition(

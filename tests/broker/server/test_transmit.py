@@ -286,7 +286,7 @@ def test_slow_peer_gets_nothing_that_was_written_after_a_cut(
     assert (head + promised).startswith(received)
     assert b"new" not in received
     transmitter.close()
-    assert stored.log.active.handle.slice_count == 0
+    assert stored.log.segments.active.handle.slice_count == 0
 
 
 def test_cut_in_the_midst_of_a_slice_ends_the_connection_with_what_was_sent_before(

@@ -155,7 +155,7 @@ class StoredBroker:
     def _lead(self, place: TopicPartition, life: int, config: LogConfig) -> None:
         log = self.logs.create(*place, config=config, topic_id=None, is_new=False)
         partition = Partition(place.topic, UUID(int=1), place.partition, log)
-        log.assign_epoch(life, log.end_offset)
+        log.head.epochs.assign(life, log.end_offset)
         partition.apply_state(
             PartitionState(HERE, life, (HERE,), life, controller_epoch=1),
             PartitionLeader(

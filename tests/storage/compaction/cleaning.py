@@ -13,7 +13,7 @@ from odradek.runtime.files import FileSystem
 from odradek.storage.compaction.clean_log import clean
 from odradek.storage.compaction.job import CleaningJob, CleaningResult, active_producers
 from odradek.storage.log.log import Log
-from odradek.storage.log.reading import aborted_transactions
+from odradek.storage.log.reading import aborted_transactions, aborts_after
 from tests.support.logs import NOW_MS, read_all
 
 RETENTION_MS = 1_000
@@ -56,7 +56,9 @@ def uncleanable_offset(log: Log) -> int:
         ),
         default=log.end_offset,
     )
-    return log.base_offsets[log.segments.number_of(min(limit, log.active.base_offset))]
+    return log.segments.base_offsets[
+        log.segments.number_of(min(limit, log.segments.active.base_offset))
+    ]
 
 
 def job_of(
@@ -73,7 +75,7 @@ def job_of(
     config = log.config
     return CleaningJob(
         directory=log.directory,
-        base_offsets=tuple(base for base in log.base_offsets if base < end),
+        base_offsets=tuple(base for base in log.segments.base_offsets if base < end),
         log_start_offset=log.log_start_offset,
         first_dirty_offset=log.log_start_offset
         if first_dirty_offset is None
@@ -88,7 +90,7 @@ def job_of(
         map_entries_max=map_entries_max,
         bytes_per_second_max=math.inf,
         truncation_count=log.truncation_count,
-        later_aborts=log.aborts_after(end),
+        later_aborts=aborts_after(log.segments, end),
         active_producers=active_producers(log.producer_states),
     )
 

@@ -152,7 +152,7 @@ def test_crash_at_every_operation_leaves_the_old_or_the_cleaned_segments(
         if end != "kill":
             now.folder.files.crash(SeededRandomness(number))
         log = now.folder.open(
-            recovery_point=now.log.recovery_point if "unchecked" in end else 0,
+            recovery_point=now.log.flush_state.recovery_point if "unchecked" in end else 0,
             was_clean=end == "kill" and number % 2 == 0,
         )
         log.check()
@@ -208,7 +208,7 @@ def test_deleted_value_does_not_reappear_after_a_crash() -> None:
         number += 1
         folder, log, job = vanishing_group()
         has_failed = clean_until(Scene(folder, log, job, {}), number)
-        reopened = folder.open(recovery_point=log.recovery_point)
+        reopened = folder.open(recovery_point=log.flush_state.recovery_point)
         state = final_state(committed_records(reopened))
         assert state == {b"g": b"2", b"c": b"2" * 1_000}, number
     assert [record.key for record in committed_records(reopened)] == [b"g", b"c"]

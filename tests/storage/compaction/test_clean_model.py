@@ -130,7 +130,7 @@ def test_every_cleaning_leaves_what_the_model_says(seed: int, plan: list[Round])
         log.check()
         assert dirty <= result.end_offset
         assert result.end_offset <= max(job.first_uncleanable_offset, dirty)
-        if dirty < job.first_uncleanable_offset and log.segments[0] is not log.active:
+        if dirty < job.first_uncleanable_offset and log.segments[0] is not log.segments.active:
             assert result.end_offset > dirty, "every cleaning gets further"
         if result.groups:
             ends = [*job.base_offsets, job.first_uncleanable_offset]

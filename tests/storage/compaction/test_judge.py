@@ -132,7 +132,7 @@ def contents(
     """Batches, bases of segments, aborted transactions."""
     with opened(folder, now_ms) as log:
         aborted = sorted(aborted_transactions(log.segments, 0, log.end_offset))
-        return [fields_of(batch) for batch in batches_of(log)], log.base_offsets, aborted
+        return [fields_of(batch) for batch in batches_of(log)], log.segments.base_offsets, aborted
 
 
 @pytest.mark.parametrize("seed", range(HISTORIES))

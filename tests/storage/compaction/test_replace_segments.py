@@ -11,6 +11,7 @@ from odradek.storage.compaction.job import CleaningJob, CleaningResult
 from odradek.storage.compaction.leftovers import remove_leftovers
 from odradek.storage.files import names
 from odradek.storage.log.log import Log, RemovedFiles
+from odradek.storage.log.retention import delete_old_segments
 from odradek.storage.log_config import LogConfig
 from tests.storage.compaction.cleaning import (
     batches_of,
@@ -76,18 +77,18 @@ def files_ending(folder: LogFolder, *endings: str) -> list[str]:
 
 def test_cleaned_segment_replaces_its_sources() -> None:
     folder, log = five_segments()
-    size = log.size_bytes()
+    size = log.segments.size_bytes()
     last = log.segments[3].handle.path
     folder.files.set_modified_ms(last, 1_234_567)
     job, result = cleaned(folder, log)
     assert result.groups[0].replaced_base_offsets == (0, 10, 20, 30)
     removed = put(log, job, result)
     assert removed is not None
-    assert log.base_offsets == [0, 40]
+    assert log.segments.base_offsets == [0, 40]
     assert [segment.base_offset for segment in log.segments] == [0, 40]
     assert [record.offset for record in records_of(batches_of(log))] == list(range(30, 50))
     assert (log.log_start_offset, log.end_offset) == (0, 50)
-    assert log.size_bytes() < size * 0.5
+    assert log.segments.size_bytes() < size * 0.5
     assert folder.files.modified_ms(log.segments[0].handle.path) == 1_234_567
     log.check()
     # Appending, closing, rolling and flushing go on as before.
@@ -97,7 +98,7 @@ def test_cleaned_segment_replaces_its_sources() -> None:
     log.check()
     log.close(NOW_MS)
     again = folder.open(was_clean=True)
-    assert again.base_offsets == [0, 40, 51]
+    assert again.segments.base_offsets == [0, 40, 51]
     again.check()
 
 
@@ -148,7 +149,7 @@ def test_replacement_is_refused_after_a_truncation() -> None:
         if number and number % 10 == 0:
             log.roll(now_ms=NOW_MS)
         append(log, keyed((b"%d" % (number % 10), b"other")))
-    assert tuple(log.base_offsets[:4]) == job.base_offsets
+    assert tuple(log.segments.base_offsets[:4]) == job.base_offsets
     content = read_all(log)
     assert put(log, job, result) is None
     assert read_all(log) == content
@@ -169,10 +170,10 @@ def test_replacement_is_refused_when_a_replaced_segment_was_deleted() -> None:
     job, result = cleaned(folder, log)
     log.advance_log_start(15)
     log.advance_high_watermark(50)
-    assert log.delete_old_segments(now_ms=NOW_MS)
-    assert log.base_offsets == [10, 20, 30, 40]
+    assert delete_old_segments(log, now_ms=NOW_MS)
+    assert log.segments.base_offsets == [10, 20, 30, 40]
     assert put(log, job, result) is None
-    assert log.base_offsets == [10, 20, 30, 40]
+    assert log.segments.base_offsets == [10, 20, 30, 40]
     log.check()
 
 
@@ -181,7 +182,7 @@ def test_replacement_is_accepted_when_only_the_log_start_has_moved() -> None:
     job, result = cleaned(folder, log)
     log.advance_log_start(35)
     assert put(log, job, result) is not None
-    assert (log.log_start_offset, log.base_offsets) == (35, [0, 40])
+    assert (log.log_start_offset, log.segments.base_offsets) == (35, [0, 40])
     assert [record.offset for record in records_of(batches_of(log))] == list(range(35, 50))
     log.check()
 
@@ -218,12 +219,12 @@ def test_groups_of_segments_are_replaced_one_by_one() -> None:
             is not None
         )
         log.check()
-    assert log.base_offsets == [0, 20, 40]
+    assert log.segments.base_offsets == [0, 20, 40]
     assert log.segments[0].size == 0
     assert log.max_timestamp() is not None
-    assert log.bytes_between(0, 50, 1 << 20) == log.size_bytes()
+    assert log.bytes_between(0, 50, 1 << 20) == log.segments.size_bytes()
     log.advance_high_watermark(50)
-    assert log.delete_old_segments(now_ms=NOW_MS) == []
+    assert delete_old_segments(log, now_ms=NOW_MS) == []
 
 
 @pytest.mark.parametrize("operation", [1, 5, 20])
@@ -244,7 +245,7 @@ def test_truncation_inside_a_cleaned_segment() -> None:
     folder, log = five_segments()
     clean_log(folder.files, log)
     truncate_log(log, 35)
-    assert (log.end_offset, log.base_offsets) == (35, [0])
+    assert (log.end_offset, log.segments.base_offsets) == (35, [0])
     log.check()
     append(log, keyed((b"1", b"2")))
     truncate_log(log, 7)

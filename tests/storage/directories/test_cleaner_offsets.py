@@ -69,8 +69,8 @@ def test_loss_of_a_power_cut_is_no_gap_of_the_cleaner(cleaned_segments: int) -> 
     log = broker.create("orders", config=CONFIG)
     append(log, 20)
     if cleaned_segments:
-        cleaned(broker, log, log.base_offsets[cleaned_segments])
-    gap_offset = log.base_offsets[1]
+        cleaned(broker, log, log.segments.base_offsets[cleaned_segments])
+    gap_offset = log.segments.base_offsets[1]
     files.kill()
     files.replace(f"{log.directory}/{gap_offset:020d}.log", b"")
     _, again = started(files)
@@ -119,12 +119,12 @@ def test_truncation_moves_the_cleaner_offset_back_to_the_active_segment() -> Non
     log = broker.create("orders", config=CONFIG)
     append(log, 20)
     broker.flush(log)
-    cleaned(broker, log, log.active.base_offset)
-    cut_offset = log.base_offsets[2] + 1
+    cleaned(broker, log, log.segments.active.base_offset)
+    cut_offset = log.segments.base_offsets[2] + 1
     broker.truncate({("orders", 0): cut_offset})
-    assert on_disk(files) == {("orders", 0): log.base_offsets[2]}
+    assert on_disk(files) == {("orders", 0): log.segments.base_offsets[2]}
     broker.truncate({("orders", 0): cut_offset - 1})
-    assert on_disk(files) == {("orders", 0): log.active.base_offset}
+    assert on_disk(files) == {("orders", 0): log.segments.active.base_offset}
 
 
 def test_truncation_that_a_crash_has_interrupted_moves_it_back_too() -> None:
@@ -132,8 +132,8 @@ def test_truncation_that_a_crash_has_interrupted_moves_it_back_too() -> None:
     log = broker.create("orders", config=CONFIG)
     append(log, 20)
     broker.flush(log)
-    bases = log.base_offsets
-    cleaned(broker, log, log.active.base_offset)
+    bases = log.segments.base_offsets
+    cleaned(broker, log, log.segments.active.base_offset)
     truncate_log(log, bases[2] + 1)
     files.kill()
     _, again = started(files)

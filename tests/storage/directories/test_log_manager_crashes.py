@@ -13,7 +13,7 @@ from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.checkpoints.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from odradek.storage.directories.log_manager import NoDirectoryLeft
 from odradek.storage.log_config import LogConfig
-from tests.support.log_directories import Broker, append
+from tests.support.log_directories import Broker, append, retain
 
 CONFIG = LogConfig(segment_bytes=400, retention_ms=1_000)
 
@@ -45,7 +45,7 @@ class Day:
         broker.perform(broker.upkeep.checkpoint_high_watermarks())
         for log in broker.manager.all():
             log.advance_high_watermark(log.end_offset)
-        broker.upkeep.delete_old_segments(now_ms=5_000)
+        retain(broker.upkeep, now_ms=5_000)
         self.deleted.append(("payments", 0))
         self.durable.pop(("payments", 0))
         broker.delete(("payments", 0), now_ms=5_000)
@@ -83,7 +83,7 @@ def after_crash(day: Day) -> None:
     for log in broker.manager.all():
         log.check()
         assert log.log_start_offset <= log.end_offset
-        assert log.recovery_point <= log.end_offset
+        assert log.flush_state.recovery_point <= log.end_offset
         assert log.log_start_offset <= log.high_watermark <= log.end_offset
     if day.is_stopped:
         assert [contents.was_clean_shutdown for contents in broker.report] == [True, True]
@@ -176,7 +176,7 @@ def test_gap_of_a_power_cut_is_known_over_stops_until_it_is_explained(
     log = broker.create("orders", config=CONFIG)
     append(log, 12)
     broker.upkeep.checkpoint()
-    directory, gap_offset = log.directory.rpartition("/")[0], log.base_offsets[1]
+    directory, gap_offset = log.directory.rpartition("/")[0], log.segments.base_offsets[1]
     files.kill()
     files.replace(f"{log.directory}/{gap_offset:020d}.log", b"")
     for is_clean in stops:

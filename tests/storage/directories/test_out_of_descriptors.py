@@ -14,7 +14,7 @@ from odradek.storage.files.descriptors import Descriptors, FileSlice, Handle
 from odradek.storage.files.disk_errors import is_out_of_descriptors
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
-from tests.support.log_directories import UNIQUE, Broker, append
+from tests.support.log_directories import UNIQUE, Broker, append, retain
 from tests.support.logs import read_all
 
 CONFIG = LogConfig(
@@ -56,7 +56,7 @@ class Starved:
                 self.broker.perform(upkeep.checkpoint())
             elif action == 6:
                 log.advance_high_watermark(log.end_offset)
-                upkeep.delete_old_segments(now_ms=self.broker.now_ms)
+                retain(upkeep, now_ms=self.broker.now_ms)
                 self.broker.perform(upkeep.remove(now_ms=self.broker.now_ms))
             elif self.random.below(4) == 0:
                 self.delete(log)
@@ -96,7 +96,7 @@ def test_no_log_goes_offline_and_nothing_is_lost(seed: int) -> None:
         append(log, 1, now_ms=broker.now_ms)
         log.check()
         broker.flush(log)
-        assert log.recovery_point >= log.end_offset - 1
+        assert log.flush_state.recovery_point >= log.end_offset - 1
     broker.perform(broker.upkeep.checkpoint())
     broker.perform(broker.upkeep.remove(now_ms=broker.now_ms + 100_000))
     contents = {log.topic: read_all(log) for log in starved.names.values()}

@@ -12,9 +12,8 @@ from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.directories.directory_usage import DirectoryUsage, LogUsage, usage_of
 from odradek.storage.directories.disk_jobs import WriteCheckpoint
 from odradek.storage.directories.log_manager import NoDirectoryLeft
-from odradek.storage.directories.upkeep import RetentionRound
 from odradek.storage.log_config import LogConfig
-from tests.support.log_directories import UNIQUE, Broker, append
+from tests.support.log_directories import UNIQUE, Broker, append, retain
 from tests.support.logs import truncate_log_fully
 
 RECOVERY_POINTS = "/a/recovery-point-offset-checkpoint"
@@ -36,11 +35,11 @@ def one_directory() -> tuple[MemoryFileSystem, Broker]:
 # Retention.
 
 
-def retain(broker: Broker) -> RetentionRound:
+def retain_replicated(broker: Broker) -> list[str]:
     """A round when everything is replicated."""
     for log in broker.manager.all():
         log.advance_high_watermark(log.end_offset)
-    return broker.upkeep.delete_old_segments(now_ms=5_000)
+    return retain(broker.upkeep, now_ms=5_000)
 
 
 def test_old_segments_are_renamed_and_removed_later() -> None:
@@ -49,8 +48,7 @@ def test_old_segments_are_renamed_and_removed_later() -> None:
     append(log, 20, now_ms=1_000)
     append(log, 1, now_ms=9_000)
     before = len(log.segments)
-    done = retain(broker)
-    assert done.damaged == ()
+    assert retain_replicated(broker) == []
     assert len(log.segments) < before
     aside = [name for name in files.list("/a/orders-0") if name.endswith(".deleted")]
     assert aside
@@ -63,7 +61,7 @@ def test_nothing_above_the_high_watermark_is_deleted() -> None:
     _, broker = one_directory()
     log = broker.create("orders", config=SMALL_SEGMENTS)
     append(log, 20, now_ms=1_000)
-    broker.upkeep.delete_old_segments(now_ms=1_000_000)
+    retain(broker.upkeep, now_ms=1_000_000)
     assert log.log_start_offset == 0
 
 
@@ -71,7 +69,7 @@ def test_renamed_files_in_a_folder_that_was_deleted_are_no_failure() -> None:
     _, broker = one_directory()
     log = broker.create("orders", config=SMALL_SEGMENTS)
     append(log, 20, now_ms=1_000)
-    retain(broker)
+    retain_replicated(broker)
     broker.delete(("orders", 0), now_ms=5_000)
     broker.perform(broker.upkeep.remove(now_ms=10**9))
     assert broker.manager.offline_directories == ()
@@ -83,7 +81,7 @@ def test_failing_disk_in_retention_takes_its_directory_offline() -> None:
     for n in range(2):
         append(broker.create("orders", n, config=SMALL_SEGMENTS), 20, now_ms=1_000)
     files.fail_operation(1, OSError(errno.EIO, "the disk is broken"))
-    retain(broker)
+    retain_replicated(broker)
     assert broker.manager.offline_directories == ("/a",)
     assert [log.partition for log in broker.manager.all()] == [1]
     assert broker.manager.all()[0].log_start_offset > 0
@@ -99,11 +97,11 @@ def test_flush_moves_the_recovery_point_only_when_it_is_done() -> None:
     job = broker.upkeep.flush_log(log, now_ms=0)
     assert job is not None
     assert broker.upkeep.flush_log(log, now_ms=0) is None, "one flush of a log at a time"
-    assert log.recovery_point == 0
+    assert log.flush_state.recovery_point == 0
     job.run(files)
     append(log, 2)
     broker.upkeep.on_finished(job)
-    assert 0 < log.recovery_point <= 5
+    assert 0 < log.flush_state.recovery_point <= 5
     files.crash(SeededRandomness(7))
     (again,) = Broker(files, ["/a"]).start().manager.all()
     assert again.end_offset >= 5
@@ -139,7 +137,7 @@ def test_failed_sync_takes_the_directory_offline_and_is_not_retried() -> None:
     files.fail_operation(2, OSError(errno.EIO, "the disk is broken"))
     broker.perform([job])
     assert lost.is_offline
-    assert lost.recovery_point == 0
+    assert lost.flush_state.recovery_point == 0
     assert broker.manager.all() == [kept]
     assert broker.upkeep.flush_log(lost, now_ms=0) is None
     operations = files.operations
@@ -169,7 +167,7 @@ def test_flush_overtaken_by_a_truncation_proves_nothing() -> None:
     broker.truncate({("orders", 0): 1})
     append(log, 12, leader_epoch=1)
     broker.upkeep.on_finished(job)
-    assert log.recovery_point <= 1
+    assert log.flush_state.recovery_point <= 1
 
 
 def test_log_that_went_offline_by_itself_takes_its_directory_along() -> None:
@@ -261,7 +259,7 @@ def test_recovery_point_that_goes_back_is_on_disk_before_anything_is_appended() 
     append(log, 1)
     broker.truncate({("orders", 0): 4})
     assert log.end_offset == 4
-    assert log.recovery_point == 3
+    assert log.flush_state.recovery_point == 3
     assert files.operations < operations + 12, "an unmoved recovery point is not written again"
 
 
@@ -325,7 +323,7 @@ def test_usage_has_sizes_lags_and_offline_directories() -> None:
     assert here.path == "/a"
     assert here.total_bytes == 1_000_000
     assert 0 < here.usable_bytes < 1_000_000
-    assert here.logs == (LogUsage("orders", 0, log.size_bytes(), 0, False),)
+    assert here.logs == (LogUsage("orders", 0, log.segments.size_bytes(), 0, False),)
     assert gone == DirectoryUsage("/b", False, -1, -1, ())
     assert usage(is_wanted=False)[0].logs == ()
     truncate_log_fully(log, 5, log_start_offset=7)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from odradek.storage.files.descriptors import FileSlice
 from odradek.storage.log.log import Log
+from odradek.storage.log.retention import delete_old_segments
 from odradek.storage.log_config import LogConfig
 from tests.support.logs import NOW_MS, LogFolder, append, batch, truncate_log, truncate_log_fully
 
@@ -69,7 +70,7 @@ def test_slice_reads_its_own_bytes_or_fewer(
         elif step == "delete":
             log.advance_log_start(min(number, log.end_offset))
             log.advance_high_watermark(log.end_offset)
-            log.delete_old_segments(now_ms=NOW_MS)
+            delete_old_segments(log, now_ms=NOW_MS)
         reader.check()
         assert folder.descriptors.open_count <= 2 + len(reader.held)
     log.check()

@@ -21,7 +21,7 @@ def offsets(results: list[Appended]) -> list[tuple[int, int]]:
 
 
 def bases(log: Log) -> list[int]:
-    return log.base_offsets
+    return log.segments.base_offsets
 
 
 def error_of(result: Appended | BrokerError) -> ErrorCode:
@@ -89,7 +89,7 @@ def test_segment_is_rolled_when_an_index_is_full() -> None:
         append(log, batch(each))
     # 48 bytes hold three entries of the time index beside the one made at the end.
     assert bases(log) == [0, 4, 8]
-    single = list(log.base_offsets)
+    single = list(log.segments.base_offsets)
     gathered = LogFolder(config=config).open()
     append(gathered, *[batch(each) for each in range(12)])
     assert bases(gathered) == single
@@ -143,10 +143,10 @@ def test_duplicate_returns_its_first_result_and_is_not_written_again() -> None:
     log = LogFolder().open()
     append(log, sequenced(0, 3))
     append(log, sequenced(3))
-    size = log.size_bytes()
+    size = log.segments.size_bytes()
     (again,) = append(log, sequenced(0, 3))
     assert (again.base_offset, again.last_offset, again.is_duplicate) == (0, 2, True)
-    assert log.size_bytes() == size
+    assert log.segments.size_bytes() == size
 
 
 def test_duplicates_of_batches_of_the_same_call_are_found() -> None:
@@ -328,7 +328,7 @@ def test_start_of_a_new_leader_epoch_is_noted_even_without_a_batch() -> None:
     folder = LogFolder()
     log = folder.open()
     append(log, batch(1))
-    log.assign_epoch(3, log.end_offset)
+    log.head.epochs.assign(3, log.end_offset)
     assert folder.files.read(FOLDER + "/leader-epoch-checkpoint") == b"0\n2\n0 0\n3 1\n"
     assert log.leader_epochs.end_offset_for(0, log.end_offset) == (0, 1)
 

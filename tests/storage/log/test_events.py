@@ -11,6 +11,7 @@ from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.storage.events import StorageEvent, summary
 from odradek.storage.files import names
 from odradek.storage.log.log import Log
+from odradek.storage.log.retention import delete_old_segments
 from odradek.storage.log_config import LogConfig
 from tests.support.damage import overwrite
 from tests.support.logs import (
@@ -57,11 +58,11 @@ def test_retention_names_segments_and_reason(config: LogConfig, reason: str) -> 
     log.config = config
     count = len(log.segments)
     log.advance_high_watermark(30)
-    log.delete_old_segments(now_ms=NOW_MS + 10_000)
+    delete_old_segments(log, now_ms=NOW_MS + 10_000)
     (event,) = folder.events
     assert event.place == FOLDER
     assert not event.is_warning
-    gone = count - len([base for base in log.base_offsets if base < 30])
+    gone = count - len([base for base in log.segments.base_offsets if base < 30])
     assert event.text.startswith(f"{gone} segments with ")
     assert f"below offset {log.log_start_offset} are deleted, {reason}: 0, 5" in event.text
 
@@ -70,17 +71,18 @@ def test_retention_by_the_start_of_the_log_names_it() -> None:
     folder, log = filled()
     log.advance_log_start(12)
     log.advance_high_watermark(30)
-    log.delete_old_segments(now_ms=NOW_MS)
+    delete_old_segments(log, now_ms=NOW_MS)
     (event,) = folder.events
     assert event.text.endswith("below offset 10 are deleted, the log's start is 12: 0, 5")
 
 
 def test_truncation_names_both_ends_and_the_bytes() -> None:
     folder, log = filled()
-    size = log.size_bytes()
+    size = log.segments.size_bytes()
     truncate_log(log, 28)
     assert [event.text for event in folder.events] == [
-        f"truncated to offset 28: it ended at 30, {size - log.size_bytes()} bytes are removed"
+        f"truncated to offset 28: it ended at 30, {size - log.segments.size_bytes()} bytes are "
+        "removed"
     ]
     folder.events.clear()
     assert not truncate_log(log, 28)

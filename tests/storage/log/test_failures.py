@@ -119,7 +119,7 @@ def opened(folder: LogFolder, *, was_used: bool, answered: list[bytes]) -> Log:
             append(log, begun, leader_epoch=3)
             answered.append(bytes(begun.view))
         log.close(NOW_MS)
-        log = folder.open(was_clean=True, recovery_point=log.recovery_point)
+        log = folder.open(was_clean=True, recovery_point=log.flush_state.recovery_point)
     return log
 
 
@@ -152,7 +152,7 @@ def test_no_acknowledged_batch_is_lost_when_any_one_operation_fails(
             was_closed = run_script(folder, log, answered)
         finally:
             folder.files._failures.clear()
-        recovery_point = log.recovery_point
+        recovery_point = log.flush_state.recovery_point
         if with_power_cut:
             folder.files.crash(SeededRandomness(number))
         again = folder.open(was_clean=was_closed, recovery_point=recovery_point)
@@ -258,7 +258,7 @@ def test_aborted_transaction_is_known_when_any_one_operation_after_the_start_fai
             log, batch(1, producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
         )
         flush(log)
-        recovery_point = log.recovery_point
+        recovery_point = log.flush_state.recovery_point
         if was_clean:
             log.close(now_ms=NOW_MS)
         else:
@@ -301,12 +301,14 @@ def test_failed_epoch_file_is_written_by_the_next_flush() -> None:
     append(log, batch(2), leader_epoch=2)
     assert log.head.epochs.is_unwritten
     folder.files.fail_operation(1, OSError(errno.ENOSPC, "refused"))
-    before = log.recovery_point
+    before = log.flush_state.recovery_point
     flush(log)
-    assert log.recovery_point == before, "nothing is promised while the epochs are not written"
+    assert log.flush_state.recovery_point == before, (
+        "nothing is promised while the epochs are not written"
+    )
     flush(log)
     folder.files.crash(SeededRandomness(1))
-    again = folder.open(recovery_point=log.recovery_point)
+    again = folder.open(recovery_point=log.flush_state.recovery_point)
     assert again.leader_epochs.entries == ((1, 0), (2, 1))
 
 

@@ -17,6 +17,7 @@ from odradek.runtime.system_files import SystemFileSystem
 from odradek.storage.files.descriptors import Descriptors
 from odradek.storage.log.log import Log, open_log
 from odradek.storage.log.lookup_budget import LookupBudget, TooLong
+from odradek.storage.log.retention import delete_old_segments
 from odradek.storage.log.time_lookup import TimeLookup
 from odradek.storage.log_config import LogConfig
 from tests.support.large_logs import LargeLog
@@ -71,7 +72,7 @@ def test_log_of_full_segments_opens_and_closes(made: LargeLog) -> None:
     measured(lambda: append(log, batch(NOW_MS)))
     measured(lambda: log.roll(now_ms=NOW_MS))
     measured(lambda: append(log, batch(NOW_MS)))
-    measured(lambda: log.prepare_flush())
+    measured(lambda: log.flush_state.prepare(log.end_offset))
     measured(lambda: log.close(NOW_MS))
 
 
@@ -132,13 +133,13 @@ def test_records_are_found_by_time(made: LargeLog) -> None:
 
 
 def drained(log: Log, now_ms: int) -> Iterator[None]:
-    while measured(lambda: log.delete_old_segments(now_ms=now_ms, count_max=32)):
+    while measured(lambda: delete_old_segments(log, now_ms=now_ms, count_max=32)):
         yield
 
 
 def test_retention_looks_at_what_it_deletes_and_no_further(made: LargeLog) -> None:
     log = opened(made, retention_ms=1_000)
-    measured(lambda: log.delete_old_segments(now_ms=0))
+    measured(lambda: delete_old_segments(log, now_ms=0))
     assert len(log.segments) == made.segments + 1
     segments = [segment for segment in log.segments if segment.is_time_known()]
     assert len(segments) <= 2, "only the oldest one's time was read, and that in use has its own"

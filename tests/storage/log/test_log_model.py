@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from odradek.protocol.records.batch import RecordBatch
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.log.reading import aborted_transactions
+from odradek.storage.log.retention import delete_old_segments
 from odradek.storage.log_config import LogConfig
 from tests.support.logs import (
     NOW_MS,
@@ -131,7 +132,10 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def resend_is_a_duplicate(self) -> None:
         for stored in reversed(self.stored):
-            if stored.producer is not None and stored.base_offset >= self.log.first_base_offset:
+            if (
+                stored.producer is not None
+                and stored.base_offset >= self.log.segments.base_offsets[0]
+            ):
                 producer_id, last_sequence = stored.producer
                 if last_sequence != self.sequences[producer_id] - 1:
                     return
@@ -153,7 +157,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def checkpoint(self) -> None:
-        self.saved_recovery_point = self.log.recovery_point
+        self.saved_recovery_point = self.log.flush_state.recovery_point
         self.saved_log_start = self.log.log_start_offset
 
     @precondition(lambda self: self.stored)
@@ -161,10 +165,10 @@ class LogMachine(RuleBasedStateMachine):
     def truncate(self, data: st.DataObject) -> None:
         offset = data.draw(st.integers(0, self.end))
         self.cut_model(offset)
-        is_full = offset < self.log.first_base_offset
+        is_full = offset < self.log.segments.base_offsets[0]
         truncate_log(self.log, offset, now_ms=self.now())
         if is_full or self.log.end_offset != self.end:
-            assert self.log.end_offset in (offset, self.log.first_base_offset)
+            assert self.log.end_offset in (offset, self.log.segments.base_offsets[0])
             self.forget_everything_before(self.log.end_offset)
         self.believe_the_producers()
         self.epoch += 1
@@ -211,7 +215,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def retain(self) -> None:
         self.log.advance_high_watermark(self.end)
-        removed = self.log.delete_old_segments(now_ms=self.now())
+        removed = delete_old_segments(self.log, now_ms=self.now())
         for files in removed:
             for path in files.paths:
                 assert self.folder.files.exists(path)
@@ -224,7 +228,7 @@ class LogMachine(RuleBasedStateMachine):
         log_start_offset = self.log.log_start_offset
         self.log.close(self.now())
         assert self.folder.descriptors.open_count == 0
-        self.saved_recovery_point = self.log.recovery_point
+        self.saved_recovery_point = self.log.flush_state.recovery_point
         self.saved_log_start = log_start_offset
         self.durable_end = self.end
         self.was_cut_since_flush = False
@@ -234,7 +238,7 @@ class LogMachine(RuleBasedStateMachine):
             log_start_offset=log_start_offset,
             now_ms=self.now(),
         )
-        assert self.log.recovery_point == self.end
+        assert self.log.flush_state.recovery_point == self.end
 
     @rule()
     def kill_and_start(self) -> None:
@@ -272,7 +276,7 @@ class LogMachine(RuleBasedStateMachine):
         for data, parsed in zip(batches, survivors, strict=True):
             assert data in self.ever[parsed.base_offset], "a batch that was never appended"
         by_offset = {stored.base_offset: stored for stored in self.stored}
-        first = self.log.first_base_offset
+        first = self.log.segments.base_offsets[0]
         kept = [stored for stored in self.stored if stored.last_offset < first]
         for data, parsed in zip(batches, survivors, strict=True):
             original = by_offset.get(parsed.base_offset)
@@ -291,14 +295,14 @@ class LogMachine(RuleBasedStateMachine):
                     producer if has_sequence else None,
                 )
             )
-        is_empty = not batches and self.log.size_bytes() == 0
+        is_empty = not batches and self.log.segments.size_bytes() == 0
         if is_empty and self.log.end_offset:
             kept = [Stored(0, self.log.end_offset - 1, b"")]
         end_offset = kept[-1].last_offset + 1 if kept else 0
         if end_offset < self.log.end_offset:
             # Records that were not synced are gone, an empty segment after them or the saved start
             # of the log is there: that is the end, and no offset is given twice.
-            assert self.log.active.size == 0
+            assert self.log.segments.active.size == 0
             assert self.was_cut_since_flush or self.log.end_offset <= self.end
             kept.append(Stored(end_offset, self.log.end_offset - 1, b""))
         self.stored = kept
@@ -350,7 +354,7 @@ class LogMachine(RuleBasedStateMachine):
     @invariant()
     def producers_equal_the_model(self) -> None:
         entries = self.log.producer_states.entries
-        first = self.log.first_base_offset
+        first = self.log.segments.base_offsets[0]
         seen: set[int] = set()
         for stored in reversed(self.stored):
             if stored.base_offset < first or stored.producer is None:
@@ -363,7 +367,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @invariant()
     def aborted_transactions_equal_the_model(self) -> None:
-        first = self.log.first_base_offset
+        first = self.log.segments.base_offsets[0]
         aborted = aborted_transactions(self.log.segments, first, self.end)
         assert len(set(aborted)) == len(aborted)
         surely = {entry[:2] for entry in self.aborted if entry[1] >= first}

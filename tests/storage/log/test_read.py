@@ -13,6 +13,7 @@ from odradek.storage.files.descriptors import FileSlice
 from odradek.storage.log.log import Log
 from odradek.storage.log.lookup_budget import OUTPUT_BYTES_MAX, LookupBudget, TooLong
 from odradek.storage.log.reading import aborted_transactions
+from odradek.storage.log.retention import delete_old_segments
 from odradek.storage.log.time_lookup import TimeLookup
 from odradek.storage.log_config import LogConfig
 from tests.support.logs import (
@@ -125,7 +126,7 @@ def test_slice_outlives_the_deletion_and_the_closing_of_its_segment() -> None:
     piece = log.read(0, 10**6, up_to_offset=5)
     assert piece is not None
     log.advance_high_watermark(5)
-    for removed in log.delete_old_segments(now_ms=NOW_MS):
+    for removed in delete_old_segments(log, now_ms=NOW_MS):
         for path in removed.paths:
             folder.files.remove(path)
     log.close(NOW_MS)

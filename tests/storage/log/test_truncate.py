@@ -7,6 +7,7 @@ import pytest
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.storage.files import names
 from odradek.storage.log.log import Log
+from odradek.storage.log.retention import delete_old_segments
 from odradek.storage.log_config import LogConfig
 from tests.support.logs import (
     FOLDER,
@@ -36,7 +37,7 @@ def filled(folder: LogFolder, count: int, per_segment: int = 4) -> Log:
 def deleted(log: Log, *, now_ms: int = NOW_MS, high_watermark: int | None = None) -> list[str]:
     end = log.end_offset if high_watermark is None else high_watermark
     log.advance_high_watermark(end)
-    removed = log.delete_old_segments(now_ms=now_ms)
+    removed = delete_old_segments(log, now_ms=now_ms)
     return [path.rpartition("/")[2] for files in removed for path in files.paths]
 
 
@@ -79,7 +80,7 @@ def test_truncation_into_a_batch_drops_the_batch() -> None:
 def test_truncation_at_or_above_the_end_drops_only_epochs_without_batches() -> None:
     log = LogFolder().open()
     append(log, batch(1))
-    log.assign_epoch(4, 1)
+    log.head.epochs.assign(4, 1)
     assert not truncate_log(log, 1)
     assert log.leader_epochs.entries == ((0, 0),)
     assert not truncate_log(log, 5)
@@ -89,9 +90,9 @@ def test_truncation_below_the_first_segment_removes_all_and_starts_there() -> No
     log = filled(LogFolder(), 21)
     log.advance_log_start(13)
     deleted(log)
-    assert log.first_base_offset == 12
+    assert log.segments.base_offsets[0] == 12
     assert truncate_log(log, 3)
-    assert (log.log_start_offset, log.end_offset, log.size_bytes()) == (3, 3, 0)
+    assert (log.log_start_offset, log.end_offset, log.segments.size_bytes()) == (3, 3, 0)
     assert log.leader_epochs.entries == ()
     append(log, batch(1), leader_epoch=8)
     log.check()
@@ -101,14 +102,16 @@ def test_recovery_point_goes_back_with_a_truncation() -> None:
     log = filled(LogFolder(), 21)
     flush(log)
     truncate_log(log, 10)
-    assert log.recovery_point < 10
+    assert log.flush_state.recovery_point < 10
     append(log, batch(1), leader_epoch=9)
-    prepared = log.prepare_flush()
+    prepared = log.flush_state.prepare(log.end_offset)
     truncate_log(log, 6)
     append(log, *[batch(1) for _ in range(8)], leader_epoch=10)
     prepared.run()
     log.mark_flushed(prepared.end_offset)
-    assert log.recovery_point <= 6, "what was appended after the truncation is not on disk"
+    assert log.flush_state.recovery_point <= 6, (
+        "what was appended after the truncation is not on disk"
+    )
 
 
 def test_full_truncation_may_start_below_the_log_start_offset() -> None:
@@ -147,7 +150,7 @@ def test_delete_records_moves_the_start_and_then_whole_segments_are_deleted() ->
     assert deleted(log) == [
         names.file_name(0, suffix) + ".deleted" for suffix in (".log", ".index", ".timeindex")
     ]
-    assert log.first_base_offset == 4
+    assert log.segments.base_offsets[0] == 4
     log.check()
     with pytest.raises(BrokerError) as refusal:
         log.read(6, 10, up_to_offset=21)
@@ -163,10 +166,10 @@ def test_segment_is_deleted_at_the_millisecond_of_its_age() -> None:
     assert log.log_start_offset == 4
     assert deleted(log, now_ms=1_507) == []
     assert len(deleted(log, now_ms=1_508)) == 4
-    assert (log.log_start_offset, log.base_offsets) == (8, [8])
+    assert (log.log_start_offset, log.segments.base_offsets) == (8, [8])
     assert deleted(log, now_ms=1_509) == []
     assert len(deleted(log, now_ms=1_510)) == 4
-    assert (log.log_start_offset, log.end_offset, log.base_offsets) == (10, 10, [10])
+    assert (log.log_start_offset, log.end_offset, log.segments.base_offsets) == (10, 10, [10])
     assert deleted(log, now_ms=10**13) == []
     append(log, batch(1), leader_epoch=5)
     log.check()
@@ -191,16 +194,16 @@ def test_size_deletes_the_oldest_as_long_as_enough_is_left() -> None:
     assert len(deleted(log, now_ms=0, high_watermark=9)) == 3
     log.config = LogConfig(retention_bytes=0)
     assert len(deleted(log, now_ms=0, high_watermark=9)) == 4
-    assert log.base_offsets == [8]
+    assert log.segments.base_offsets == [8]
     assert len(deleted(log, now_ms=0)) == 4
-    assert log.base_offsets == [10]
+    assert log.segments.base_offsets == [10]
 
 
 def test_files_of_deleted_segments_are_due_after_their_delay() -> None:
     log = filled(LogFolder(), 10)
     log.config = LogConfig(retention_ms=0, file_delete_delay_ms=60_000)
     log.advance_high_watermark(4)
-    (files,) = log.delete_old_segments(now_ms=2_000)
+    (files,) = delete_old_segments(log, now_ms=2_000)
     assert files.remove_at_ms == 62_000
     assert len(files.paths) == 3
 
@@ -233,10 +236,10 @@ def test_failure_at_any_step_of_a_deletion_leaves_a_log_that_works() -> None:
         log.advance_high_watermark(8)
         folder.files.fail_operation(number, OSError(errno.EIO, "failure"))
         try:
-            log.delete_old_segments(now_ms=NOW_MS)
+            delete_old_segments(log, now_ms=NOW_MS)
         except OSError:
-            log.delete_old_segments(now_ms=NOW_MS)
-        assert log.base_offsets == [8], number
+            delete_old_segments(log, now_ms=NOW_MS)
+        assert log.segments.base_offsets == [8], number
         log.check()
         assert len(read_all(log)) == 2 * SIZE
         log.abandon()

@@ -83,7 +83,7 @@ class ProducersResend(RuleBasedStateMachine):
             self.bump_epoch(producer_id)
         batch = self._batch(producer_id, client.next_sequence, count)
         entry = self.states.entries.get(producer_id)
-        assert check_append(entry, batch, from_client=True) is None, "the next batch is refused"
+        assert check_append(entry, batch) is None, "the next batch is refused"
         self._store(batch)
         client.wrote_in_transaction = client.in_transaction
         client.next_sequence = (client.next_sequence + count) % SEQUENCES
@@ -196,7 +196,7 @@ class ProducersResend(RuleBasedStateMachine):
 
     def _resend(self, producer_id: int, batch: RecordBatch) -> Duplicate | ErrorCode | None:
         try:
-            return check_append(self.states.entries[producer_id], batch, from_client=True)
+            return check_append(self.states.entries[producer_id], batch)
         except BrokerError as error:
             return ErrorCode(error.code)
 

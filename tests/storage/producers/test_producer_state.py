@@ -6,9 +6,9 @@ import pytest
 
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import RecordBatch
+from odradek.storage.indexes.txn_index import AbortedTransaction
 from odradek.storage.producers.producer_state import (
     BatchMetadata,
-    CompletedTransaction,
     Duplicate,
     ProducerEntry,
     ProducerStates,
@@ -69,18 +69,18 @@ def entry_of(*batches: RecordBatch) -> ProducerEntry:
 
 def refused(entry: ProducerEntry | None, batch: RecordBatch) -> ErrorCode:
     with pytest.raises(BrokerError) as raised:
-        check_append(entry, batch, from_client=True)
+        check_append(entry, batch)
     return ErrorCode(raised.value.code)
 
 
 def test_unknown_producer_may_start_at_any_sequence_and_epoch() -> None:
-    assert check_append(None, data(0), from_client=True) is None
-    assert check_append(None, data(815, epoch=3), from_client=True) is None
+    assert check_append(None, data(0)) is None
+    assert check_append(None, data(815, epoch=3)) is None
 
 
 def test_next_sequence_is_appended() -> None:
     entry = entry_of(data(0, 3))
-    assert check_append(entry, data(3), from_client=True) is None
+    assert check_append(entry, data(3)) is None
 
 
 @pytest.mark.parametrize("sequence", [1, 2, 4, 5, 100, MAX])
@@ -93,7 +93,7 @@ def test_last_five_batches_are_known_and_the_sixth_is_not() -> None:
     sent = [data(n * 2, 2, offset=n * 10) for n in range(6)]
     entry = entry_of(*sent)
     for n in range(1, 6):
-        assert check_append(entry, sent[n], from_client=True) == Duplicate(
+        assert check_append(entry, sent[n]) == Duplicate(
             base_offset=n * 10, last_offset=n * 10 + 1, timestamp_ms=1_000 + n * 10
         )
     assert refused(entry, sent[0]) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -109,8 +109,8 @@ def test_sequences_wrap_after_two_to_the_31() -> None:
     first = data(MAX - 2, 3, offset=10)
     entry = entry_of(first)
     assert entry.last_sequence == MAX
-    assert check_append(entry, data(0), from_client=True) is None
-    assert check_append(entry, first, from_client=True) == Duplicate(10, 12, 1_010)
+    assert check_append(entry, data(0)) is None
+    assert check_append(entry, first) == Duplicate(10, 12, 1_010)
 
 
 def test_sequences_of_one_batch_may_wrap() -> None:
@@ -118,8 +118,8 @@ def test_sequences_of_one_batch_may_wrap() -> None:
     entry = entry_of(across)
     assert entry.last_sequence == 1
     assert entry.batches[-1].first_sequence == MAX - 1
-    assert check_append(entry, data(2), from_client=True) is None
-    assert check_append(entry, across, from_client=True) == Duplicate(10, 13, 1_010)
+    assert check_append(entry, data(2)) is None
+    assert check_append(entry, across) == Duplicate(10, 13, 1_010)
 
 
 def test_older_epoch_is_fenced_even_when_it_resends() -> None:
@@ -131,7 +131,7 @@ def test_older_epoch_is_fenced_even_when_it_resends() -> None:
 
 def test_new_epoch_starts_at_sequence_zero() -> None:
     entry = entry_of(data(5, 2, epoch=1))
-    assert check_append(entry, data(0, epoch=2), from_client=True) is None
+    assert check_append(entry, data(0, epoch=2)) is None
     assert refused(entry, data(7, epoch=2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
@@ -143,26 +143,20 @@ def test_new_epoch_forgets_the_batches_of_the_former() -> None:
 def test_marker_of_a_new_epoch_lets_that_epoch_start_at_zero() -> None:
     entry = entry_of(data(0, 5, txn=True), marker(5, epoch=1))
     assert entry.batches == ()
-    assert check_append(entry, data(0, epoch=1, txn=True), from_client=True) is None
+    assert check_append(entry, data(0, epoch=1, txn=True)) is None
     assert refused(entry, data(5, epoch=1, txn=True)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_marker_of_the_same_epoch_keeps_the_sequences() -> None:
     entry = entry_of(data(0, 5, txn=True), marker(5))
-    assert check_append(entry, data(5, txn=True), from_client=True) is None
+    assert check_append(entry, data(5, txn=True)) is None
 
 
 def test_batch_outside_of_the_open_transaction_is_refused() -> None:
     entry = entry_of(data(0, txn=True))
     assert refused(entry, data(1)) is ErrorCode.INVALID_TXN_STATE
     assert refused(entry, data(0, epoch=1)) is ErrorCode.INVALID_TXN_STATE
-    assert check_append(entry, data(1, txn=True), from_client=True) is None
-
-
-def test_replicated_batches_are_not_checked() -> None:
-    entry = entry_of(data(0, 5, epoch=4))
-    for batch in (data(99, epoch=4), data(0, epoch=1), data(0, 5, epoch=4)):
-        assert check_append(entry, batch, from_client=False) is None
+    assert check_append(entry, data(1, txn=True)) is None
 
 
 def test_coordinators_are_fenced_by_producer_epoch_and_coordinator_epoch() -> None:
@@ -204,8 +198,8 @@ def test_failed_append_leaves_the_resend_acceptable() -> None:
     states = ProducerStates()
     states.apply(data(0))
     failed = data(1)
-    assert check_append(states.entries[7], failed, from_client=True) is None
-    assert check_append(states.entries[7], failed, from_client=True) is None
+    assert check_append(states.entries[7], failed) is None
+    assert check_append(states.entries[7], failed) is None
 
 
 def test_batches_without_a_producer_only_move_the_offset() -> None:
@@ -231,13 +225,13 @@ def test_last_stable_offset_waits_for_the_oldest_open_transaction() -> None:
     assert states.last_stable_offset(12) == 10
     assert states.last_stable_offset(5) == 5
     assert states.last_stable_offset(12, log_start_offset=11) == 11
-    assert states.apply(marker(12, pid=1)) == CompletedTransaction(1, 10, 12, False, 11)
+    assert states.apply(marker(12, pid=1)) is None
     assert first_unstable(states) == 10
     states.on_high_watermark(12)
     assert first_unstable(states) == 10
     states.on_high_watermark(13)
     assert first_unstable(states) == 11
-    assert states.apply(marker(13, pid=2, abort=True)) == CompletedTransaction(2, 11, 13, True, 14)
+    assert states.apply(marker(13, pid=2, abort=True)) == AbortedTransaction(2, 11, 13, 14)
     states.on_high_watermark(14)
     assert first_unstable(states) is None
     assert states.last_stable_offset(14) == 14
@@ -257,9 +251,8 @@ def test_transaction_keeps_its_start_when_the_epoch_rises_within_it() -> None:
     states.apply(data(0, offset=5, txn=True))
     states.apply(data(0, offset=6, txn=True, epoch=1))
     assert states.first_unstable_offset == 5
-    completed = states.apply(marker(7, epoch=1))
-    assert completed is not None
-    assert completed.first_offset == 5
+    aborted = states.apply(marker(7, epoch=1, abort=True))
+    assert aborted == AbortedTransaction(7, 5, 7, 8)
     states.check()
 
 
@@ -289,7 +282,7 @@ def test_deleting_the_head_keeps_the_producers() -> None:
     states.apply(marker(5))
     states.truncate_head(6)
     assert states.first_unstable_offset is None
-    assert check_append(states.entries[7], data(0, 5, txn=True), from_client=True) is not None
+    assert check_append(states.entries[7], data(0, 5, txn=True)) is not None
     states.truncate_head(50)
     assert states.last_map_offset == 50
 

@@ -122,7 +122,7 @@ def test_directory_of_kafka_opens(is_clean: bool) -> None:
     entry = log.producer_states.entries[1000]
     assert (entry.last_sequence, entry.current_txn_first_offset) == (8, 49)
     resent = parsed_data(producer_id=1000, producer_epoch=0, base_sequence=8, is_transactional=True)
-    assert check_append(entry, resent, from_client=True) == Duplicate(49, 49, 1_000)
+    assert check_append(entry, resent) == Duplicate(49, 49, 1_000)
 
 
 def test_directory_of_kafka_is_given_back_as_it_was() -> None:

@@ -54,7 +54,7 @@ def facts(log: Log) -> tuple[object, ...]:
         log.leader_epochs.entries,
         producer_facts(log),
         log.producer_states.first_unstable_offset,
-        aborted_transactions(log.segments, log.first_base_offset, log.end_offset),
+        aborted_transactions(log.segments, log.segments.base_offsets[0], log.end_offset),
         log.max_timestamp(),
         read_all(log),
     )
@@ -93,8 +93,8 @@ def written() -> tuple[dict[str, bytes], list[tuple[int, tuple[object, ...]]]]:
     ]
     for number, each in enumerate(batches):
         append(log, each, leader_epoch=number // 3)
-        states.append((len(log.segments), log.active.size, facts(log)))
-    log.active.write_indexes(is_last=False)
+        states.append((len(log.segments), log.segments.active.size, facts(log)))
+    log.segments.active.write_indexes(is_last=False)
     last = len(log.segments)
     ends = [(size, fact) for count, size, fact in states if count == last]
     before = [fact for count, _, fact in states if count < last][-1]
@@ -195,8 +195,8 @@ def test_only_segments_after_the_recovery_point_are_read() -> None:
     content[LAST_LOG] = whole[:-1]
     log = restored(content).open(recovery_point=LAST_BASE)
     assert log.end_offset == ENDS[-2][1][0]
-    assert log.first_base_offset == 0
-    assert log.size_bytes() > len(whole)
+    assert log.segments.base_offsets[0] == 0
+    assert log.segments.size_bytes() > len(whole)
     log = restored(content).open(recovery_point=0)
     assert (log.end_offset, len(log.segments)) == (0, 1)
 
@@ -232,7 +232,7 @@ def test_flipped_bit_in_a_header_truncates_the_log_there_unless_no_checksum_cove
         content[LAST_LOG] = bytes(torn)
         folder = restored(content)
         log = folder.open()
-        if log.size_bytes() == sum(map(len, log_files(CONTENT))):
+        if log.segments.size_bytes() == sum(map(len, log_files(CONTENT))):
             # Base offset and leader epoch may be anything; a base that cannot be is no batch.
             assert bit < 8 * 8 or 12 * 8 <= bit < 16 * 8, bit
             continue
@@ -266,7 +266,7 @@ def test_new_folder_becomes_an_empty_log_at_its_start_offset() -> None:
     for was_clean in (True, False):
         folder = LogFolder()
         log = folder.open(was_clean=was_clean, log_start_offset=7)
-        assert (log.log_start_offset, log.end_offset, log.recovery_point) == (7, 7, 7)
+        assert (log.log_start_offset, log.end_offset, log.flush_state.recovery_point) == (7, 7, 7)
         assert folder.files.list(FOLDER) == [
             names.file_name(7, suffix) for suffix in (".index", ".log", ".timeindex")
         ]
@@ -275,7 +275,7 @@ def test_new_folder_becomes_an_empty_log_at_its_start_offset() -> None:
 
 def test_start_of_the_log_is_kept_inside_its_first_segment() -> None:
     log = restored(dict(CONTENT)).open(log_start_offset=3)
-    assert (log.log_start_offset, log.first_base_offset) == (3, 0)
+    assert (log.log_start_offset, log.segments.base_offsets[0]) == (3, 0)
     assert log.leader_epochs.entries[0].start_offset == 3
 
 
@@ -290,7 +290,7 @@ def test_clean_stop_is_trusted_and_costs_few_operations() -> None:
     # last transaction index: its last entry, then all.
     assert folder.files.operations - before <= 13
     assert facts(log) == expected
-    assert log.recovery_point == log.end_offset
+    assert log.flush_state.recovery_point == log.end_offset
     before = folder.files.operations
     log.close(NOW_MS)
     assert folder.files.operations == before, "an idle log is closed without touching the disk"
@@ -477,15 +477,15 @@ def test_flush_moves_the_recovery_point_just_inside_the_active_segment() -> None
     append(log, *[batch(each) for each in range(5)])
     assert log.unflushed_messages() == 5
     flush(log)
-    assert (log.recovery_point, log.unflushed_messages()) == (4, 0)
+    assert (log.flush_state.recovery_point, log.unflushed_messages()) == (4, 0)
     log.roll(now_ms=NOW_MS)
-    assert log.is_flush_due(now_ms=NOW_MS)
+    assert log.flush_state.is_due(log.end_offset, log.config, NOW_MS)
     flush(log)
-    assert log.recovery_point == 5
-    assert not log.is_flush_due(now_ms=NOW_MS)
+    assert log.flush_state.recovery_point == 5
+    assert not log.flush_state.is_due(log.end_offset, log.config, NOW_MS)
     log.config = LogConfig(flush_messages=2, flush_ms=1_000)
     append(log, batch(1))
-    assert not log.is_flush_due(now_ms=NOW_MS)
-    assert log.is_flush_due(now_ms=NOW_MS + 1_000)
+    assert not log.flush_state.is_due(log.end_offset, log.config, NOW_MS)
+    assert log.flush_state.is_due(log.end_offset, log.config, NOW_MS + 1_000)
     append(log, batch(1))
-    assert log.is_flush_due(now_ms=NOW_MS)
+    assert log.flush_state.is_due(log.end_offset, log.config, NOW_MS)

@@ -82,7 +82,7 @@ def test_log_opens_beside_what_is_not_a_file_and_goes_on(
         log,
         *(batch(each, producer_id=7, producer_epoch=0, base_sequence=each) for each in range(9)),
     )
-    base_offset = FREE_BASE if is_free else log.base_offsets[-1]
+    base_offset = FREE_BASE if is_free else log.segments.base_offsets[-1]
     flush(log)
     log.close(NOW_MS)
     path = tmp_path / names.file_name(base_offset, suffix)

@@ -105,7 +105,7 @@ def write(config: LogConfig, steps: list[Step], *, rising: bool) -> Written:
             flush(log)
             written.durable = {segment.handle.path: segment.size for segment in log.segments}
         if step.is_saved:
-            written.recovery_point = log.recovery_point
+            written.recovery_point = log.flush_state.recovery_point
     log.abandon()
     return written
 
@@ -177,7 +177,7 @@ def check_all(written: Written, config: LogConfig, *, rising: bool) -> Log:
         if rising:
             log.check()
         log.close(NOW_MS)
-        written.recovery_point = log.recovery_point
+        written.recovery_point = log.flush_state.recovery_point
     return folder.open(was_clean=True)
 
 
@@ -188,7 +188,7 @@ def test_killed_process_loses_no_batch(
     written = write(before, steps, rising=rising)
     total = sum(map(len, log_files(written.folder.files).values()))
     log = check_all(written, after, rising=rising)
-    assert log.size_bytes() == total, "every batch was in the kernel"
+    assert log.segments.size_bytes() == total, "every batch was in the kernel"
     again = batch(base_offset=log.end_offset, leader_epoch=9)
     log.append_as_follower(again.view, now_ms=NOW_MS)
     assert read_all(log).endswith(bytes(again.view))
@@ -254,7 +254,7 @@ def test_epochs_of_batches_that_compaction_removed_stay_with_their_first_offsets
         for offset, epoch in ((0, 1), (130, 5), (131, 5)):
             new_batch = batch(base_offset=offset, leader_epoch=epoch)
             log.append_as_follower(new_batch.view, now_ms=NOW_MS)
-        log.assign_epoch(5, 100)
+        log.head.epochs.assign(5, 100)
         log.abandon()
         log = folder.open()
         assert [tuple(entry) for entry in log.leader_epochs.entries] == [(1, 0), (5, 100)]

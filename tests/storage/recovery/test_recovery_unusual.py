@@ -27,7 +27,7 @@ def test_segment_that_a_crash_has_emptied_leaves_a_gap_that_is_reported() -> Non
     log = folder.open()
     log.check()
     assert log.end_offset == ENDS[-1][1][0]
-    assert log.base_offsets == BASES
+    assert log.segments.base_offsets == BASES
     gap = BASES[2] - BASES[1]
     assert [text for text in folder.warnings() if f"{gap} offsets are missing in 1 gaps" in text]
     assert log.segment_gap == (BASES[1], BASES[2])
@@ -59,7 +59,7 @@ def test_gaps_are_known_one_by_one_until_each_is_explained() -> None:
     log = restored(content).open()
     gaps = [(BASES[0], BASES[1]), (BASES[1], BASES[2])]
     assert log.segment_gap == gaps[0]
-    log.assign_epoch(log.leader_epochs.latest_epoch + 1, log.end_offset)
+    log.head.epochs.assign(log.leader_epochs.latest_epoch + 1, log.end_offset)
     assert log.segment_gap == gaps[0]
     log.gaps.explain(BASES[0] + 1)
     assert log.segment_gap == (BASES[0] + 1, BASES[1])
@@ -78,7 +78,7 @@ def test_missing_segment_in_the_middle_is_reported() -> None:
         folder = restored(content)
         log = folder.open(was_clean=was_clean)
         assert log.end_offset == ENDS[-1][1][0]
-        assert log.base_offsets == [base for base in BASES if base != BASES[1]]
+        assert log.segments.base_offsets == [base for base in BASES if base != BASES[1]]
         assert [text for text in folder.warnings() if "its segment has no .log file" in text]
 
 
@@ -102,7 +102,7 @@ def test_transaction_that_is_repeated_counts_once() -> None:
     log = folder.open()
     sent = batch(producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
     append(log, sent, marker(producer_id=7, is_commit=False))
-    path = log.active.handle.path
+    path = log.segments.active.handle.path
     content = folder.files.read(path)
     folder.files.replace(path, content + content)
     log = folder.open()
@@ -125,7 +125,7 @@ def test_offsets_that_repeat_earlier_ones_are_kept_and_never_assigned_again() ->
     file.close()
     for start in ("killed", "stopped", "killed"):
         log = folder.open(was_clean=start == "stopped")
-        assert (log.size_bytes(), log.end_offset) == (size, 5)
+        assert (log.segments.size_bytes(), log.end_offset) == (size, 5)
         for offset in range(5):
             piece = log.read(offset, 1, up_to_offset=5)
             assert piece is not None
@@ -149,7 +149,7 @@ def test_offsets_far_above_the_base_of_their_segment_are_kept() -> None:
     file.close()
     for was_clean in (False, True):
         log = folder.open(was_clean=was_clean)
-        assert (log.size_bytes(), log.end_offset) == (size, far + 2)
+        assert (log.segments.size_bytes(), log.end_offset) == (size, far + 2)
         for start_offset, base_offset in ((0, 0), (1, 1), (2, far), (far, far), (far + 1, far + 1)):
             piece = log.read(start_offset, 1, up_to_offset=far + 2)
             assert piece is not None
@@ -204,5 +204,9 @@ def test_file_whose_name_is_too_great_for_records_is_no_segment(was_clean: bool)
 def test_log_without_a_record_begins_at_its_start() -> None:
     content = {names.file_name(3, names.LOG): b"", names.file_name(9, names.LOG): b""}
     log = restored(content).open(log_start_offset=5_000)
-    assert (log.log_start_offset, log.end_offset, log.base_offsets) == (5_000, 5_000, [5_000])
+    assert (log.log_start_offset, log.end_offset, log.segments.base_offsets) == (
+        5_000,
+        5_000,
+        [5_000],
+    )
     log.check()

@@ -51,7 +51,7 @@ def test_files_of_unfinished_cleanings_and_deletions_are_removed() -> None:
     put(folder, names.file_name(0, names.OFFSET_INDEX) + names.CLEANED, b"")
     put(folder, log_name(99, names.DELETED), b"rubbish")
     log = folder.open(was_clean=True)
-    assert log.base_offsets == [0, 4, 8, 12]
+    assert log.segments.base_offsets == [0, 4, 8, 12]
     assert not [name for name in folder.files.list(FOLDER) if name.count(".") > 1]
 
 
@@ -71,7 +71,9 @@ def test_finished_cleaning_takes_the_place_of_the_segments_that_are_gone(
     put(folder, names.file_name(0, names.TIME_INDEX) + names.SWAP, b"")
     set_aside(folder, gone)
     log = folder.open(was_clean=was_clean)
-    assert log.base_offsets == [base for base in (0, 4, 8, 12) if base == 0 or base not in gone]
+    assert log.segments.base_offsets == [
+        base for base in (0, 4, 8, 12) if base == 0 or base not in gone
+    ]
     kept = cleaned(1, 5, 7) if gone == (0, 4) else cleaned(1)
     assert log.segments[0].size == len(kept)
     assert read_all(log)[: len(kept)] == kept
@@ -156,7 +158,7 @@ def test_segment_that_an_interrupted_start_of_kafka_left_is_replaced_with_a_warn
     put(folder, log_name(0, names.SWAP), cleaned(1, 5, 7, 9))
     folder.files.remove(f"{FOLDER}/{log_name(4)}")
     log = folder.open(was_clean=True)
-    assert log.base_offsets == [0, 8, 12]
+    assert log.segments.base_offsets == [0, 8, 12]
     assert folder.files.read(f"{FOLDER}/{log_name(0)}") == cleaned(1, 5, 7)
     assert folder.warnings() == ["replaces segments (0): none has offset 7"]
 
@@ -176,7 +178,7 @@ def test_swap_of_an_unfinished_split_is_dropped() -> None:
     put(folder, log_name(4, names.CLEANED), cleaned(4))
     put(folder, log_name(8, names.SWAP), cleaned(8))
     log = folder.open(was_clean=True)
-    assert log.base_offsets == [0, 4, 8, 12]
+    assert log.segments.base_offsets == [0, 4, 8, 12]
     assert log.segments[2].size == 4 * SIZE
 
 
@@ -198,7 +200,7 @@ def test_crash_at_any_step_is_finished_by_the_next_start() -> None:
         folder.files._failures.clear()
         log = folder.open()
         log.check()
-        assert log.base_offsets == [0, 8, 12], number
+        assert log.segments.base_offsets == [0, 8, 12], number
         assert read_all(log)[: 3 * SIZE] == cleaned(1, 5, 7)
         if not was_refused:
             break
@@ -238,7 +240,7 @@ def test_damaged_swap_replaces_no_segment(
         # Not what an interrupted cleaning leaves: what is there stays all the same.
         folder.files.remove(f"{FOLDER}/{log_name(base_offset)}")
     log = folder.open(was_clean=was_clean, recovery_point=14)
-    assert log.base_offsets == [each for each in (0, 4, 8, 12) if each not in gone]
+    assert log.segments.base_offsets == [each for each in (0, 4, 8, 12) if each not in gone]
     if not gone:
         assert read_all(log) == former
     assert not [name for name in folder.files.list(FOLDER) if name.endswith(names.SWAP)]
@@ -259,7 +261,7 @@ def test_damaged_swap_is_used_when_what_it_was_made_of_is_gone(
     put(folder, log_name(0, names.SWAP), data)
     set_aside(folder, gone)
     log = folder.open(was_clean=True, recovery_point=14)
-    assert log.base_offsets == [0, *(base for base in (4, 8, 12) if base not in gone)]
+    assert log.segments.base_offsets == [0, *(base for base in (4, 8, 12) if base not in gone)]
     assert folder.files.read(f"{FOLDER}/{log_name(0)}") in (data, data[:SIZE])
     is_used_whole = folder.files.read(f"{FOLDER}/{log_name(0)}") == data
     assert is_used_whole or gone == (0,)
@@ -277,7 +279,9 @@ def test_swaps_of_a_split(flaw: str) -> None:
     if flaw != "old segment":
         set_aside(folder, (4,))
     log = folder.open(was_clean=True)
-    assert log.base_offsets == ([0, 4, 8, 12] if flaw == "old segment" else [0, 4, 6, 8, 12])
+    assert log.segments.base_offsets == (
+        [0, 4, 8, 12] if flaw == "old segment" else [0, 4, 6, 8, 12]
+    )
     assert len(folder.warnings()) == (flaw == "flawed")
     assert not [name for name in folder.files.list(FOLDER) if name.endswith(names.SWAP)]
 
@@ -289,7 +293,7 @@ def test_second_swap_of_a_split_is_used_when_the_first_has_its_name_already() ->
     put(folder, names.file_name(4, names.TIME_INDEX) + names.SWAP, b"\0" * 7 + b"\5" + b"\0\0\0\1")
     put(folder, log_name(6, names.SWAP), cleaned(6, 7))
     log = folder.open(was_clean=True)
-    assert log.base_offsets == [0, 4, 6, 8, 12]
+    assert log.segments.base_offsets == [0, 4, 6, 8, 12]
     log.segments[1].load_indexes()
     assert log.segments[1].indexes.times.newest == (5, 5)
 
@@ -300,6 +304,6 @@ def test_swap_stays_beside_an_unfinished_file_when_what_it_was_made_of_is_gone()
     put(folder, log_name(4, names.SWAP), cleaned(4, 6))
     folder.files.remove(f"{FOLDER}/{log_name(4)}")
     log = folder.open(was_clean=True)
-    assert log.base_offsets == [0, 4, 8, 12]
+    assert log.segments.base_offsets == [0, 4, 8, 12]
     assert folder.files.read(f"{FOLDER}/{log_name(4)}") == cleaned(4, 6)
     assert not [name for name in folder.files.list(FOLDER) if name.count(".") > 1]

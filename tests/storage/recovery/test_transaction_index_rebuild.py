@@ -81,7 +81,7 @@ def test_history_has_aborted_transactions_that_begin_in_earlier_segments() -> No
     folder, log = written()
     stored = indexes_of(folder)
     assert len(stored) > 4
-    bases = log.base_offsets
+    bases = log.segments.base_offsets
     assert any(
         entry[2] < base
         for base, data in stored.items()
@@ -105,7 +105,7 @@ def test_deleted_transaction_indexes_of_any_segment_are_rebuilt(
     was_clean: bool, suffixes: tuple[str, ...], with_snapshots: bool
 ) -> None:
     folder, log = written()
-    expected, bases = aborted_of(log), log.base_offsets
+    expected, bases = aborted_of(log), log.segments.base_offsets
     stored, end_offset = indexes_of(folder), log.end_offset
     for chosen in ([bases[0]], [bases[3]], bases[2:5], [bases[-2]], [bases[-1]], bases[::2], bases):
         folder, _ = written()

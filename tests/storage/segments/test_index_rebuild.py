@@ -18,6 +18,7 @@ from odradek.storage.indexes.index_file import IndexUnready
 from odradek.storage.log.log import Log
 from odradek.storage.log.lookup_budget import LookupBudget, TooLong
 from odradek.storage.log.reading import RecordPosition
+from odradek.storage.log.retention import delete_old_segments
 from odradek.storage.log.time_lookup import Outdated, TimeLookup
 from odradek.storage.log_config import LogConfig
 from odradek.storage.segments import segment
@@ -154,7 +155,7 @@ def test_lookup_in_an_unusable_index_waits_until_it_is_rebuilt(
     if damage is not shift_all:
         log.advance_high_watermark(COUNT)
         with pytest.raises(IndexUnready):
-            log.delete_old_segments(now_ms=NOW_MS * 2)
+            delete_old_segments(log, now_ms=NOW_MS * 2)
     assert len(rebuilds.jobs) == 1, "however often it was asked for"
     assert (log.end_offset, len(log.segments)) == (COUNT, 3), "nothing was cut"
     assert read_one(log, 200) == everything[200 * SIZE : 201 * SIZE]
@@ -175,7 +176,7 @@ def test_indexes_of_the_active_segment_are_rebuilt_while_it_is_appended_to(
 ) -> None:
     folder, log = filled(IN_USE)
     rebuilds = Rebuilds(folder).watch()
-    log.active.write_indexes(is_last=False)
+    log.segments.active.write_indexes(is_last=False)
     folder.files.open(INDEX).truncate(0)
     with pytest.raises(IndexUnready):
         read_one(log, 1)
@@ -204,7 +205,7 @@ def test_rebuild_runs_again_when_much_was_appended_meanwhile(
     monkeypatch.setattr("odradek.storage.segments.index_rebuild.REST_BYTES_MAX", 3 * SIZE)
     folder, log = filled(IN_USE)
     rebuilds = Rebuilds(folder).watch()
-    log.active.write_indexes(is_last=False)
+    log.segments.active.write_indexes(is_last=False)
     folder.files.open(INDEX).truncate(0)
     with pytest.raises(IndexUnready):
         read_one(log, 1)
@@ -233,7 +234,7 @@ def test_rebuild_changes_nothing_after_a_truncation_or_deletion() -> None:
         elif change == "deleted":
             log.advance_log_start(150)
             log.advance_high_watermark(COUNT)
-            log.delete_old_segments(now_ms=NOW_MS)
+            delete_old_segments(log, now_ms=NOW_MS)
         job.run(folder.files)
         if change == "offline":
             log.abandon()
@@ -296,7 +297,7 @@ def test_entries_too_far_apart_have_an_index_rebuilt_with_more_of_them(
 def test_index_files_that_lose_entries_under_a_running_broker_are_replaced() -> None:
     for how in ("removed", "emptied"):
         folder, log = filled(count=100)
-        log.active.write_indexes(is_last=False)
+        log.segments.active.write_indexes(is_last=False)
         if how == "removed":
             folder.files.remove(INDEX)
         else:
@@ -425,7 +426,7 @@ def test_search_over_removed_files_is_outdated() -> None:
     lookup = TimeLookup(log, NOW_MS + 125)
     log.advance_log_start(250)
     log.advance_high_watermark(COUNT)
-    log.delete_old_segments(now_ms=NOW_MS)
+    delete_old_segments(log, now_ms=NOW_MS)
     lookup.run(log.shared.files)
     lookup.finish()
     with pytest.raises(Outdated):

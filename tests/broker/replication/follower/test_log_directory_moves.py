@@ -18,6 +18,7 @@ from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.runtime.timers import TimingWheel
 from odradek.storage.files.names import LOG
 from odradek.storage.log.head import Appended
+from odradek.storage.log.retention import delete_old_segments
 from odradek.storage.log_config import LogConfig
 from tests.support.logs import NOW_MS, batch, read_all
 from tests.support.replicas import TOPIC_ID, Replicas
@@ -186,7 +187,7 @@ def test_log_that_starts_inside_a_batch_is_moved_with_the_whole_batch() -> None:
         partition.append([batch(*([NOW_MS] * 10))], NOW_MS)
     partition.log.advance_log_start(14)
     partition.log.roll(now_ms=0)
-    partition.log.delete_old_segments(now_ms=0)
+    delete_old_segments(partition.log, now_ms=0)
     moving.moves.move("orders", 0, moving.other(partition))
     moving.finish()
     log = partition.log
@@ -199,7 +200,7 @@ def test_log_that_starts_inside_a_batch_is_moved_with_the_whole_batch() -> None:
 def test_rate_bounds_the_bytes_in_a_second() -> None:
     moving = Moving(rate=1_000)
     partition = moving.lead(40)
-    size = partition.log.size_bytes()
+    size = partition.log.segments.size_bytes()
     began_ms = moving.replicas.clock.monotonic_ms()
     moving.moves.move("orders", 0, moving.other(partition))
     moving.finish()
@@ -356,7 +357,7 @@ def test_move_of_a_log_that_has_lost_its_last_records_before_an_empty_segment_en
     moving = Moving()
     partition = moving.lead(20)
     former = partition.log
-    last = former.base_offsets[-1]
+    last = former.segments.base_offsets[-1]
     stored, target = read_all(former, up_to_offset=last), moving.other(partition)
     former.roll(now_ms=NOW_MS)
     end_offset = former.end_offset

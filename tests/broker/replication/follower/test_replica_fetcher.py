@@ -42,6 +42,7 @@ from odradek.runtime.timers import TimingWheel
 from odradek.storage.directories.disk_jobs import DiskJob
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
+from tests.support.log_directories import retain
 from tests.support.logs import NOW_MS, batch, read_all
 from tests.support.replicas import TOPIC_ID, Replicas
 
@@ -451,7 +452,7 @@ def test_records_are_acknowledged_once_they_are_flushed(flush_messages: int) -> 
     assert bool(following.leader.requests) != is_held, "a request would acknowledge them"
     assert following.replicas.awaited == ([log] if is_held else [])
     if is_held:
-        flush = log.prepare_flush()
+        flush = log.flush_state.prepare(log.end_offset)
         flush.run()
         log.mark_flushed(flush.end_offset)
         following.run_deferred()
@@ -539,7 +540,7 @@ def test_first_batch_that_contains_the_log_start_is_taken_whole() -> None:
     request = following.respond(data(records=first, log_start_offset=70, high_watermark=75))
     assert request.topics[0].partitions[0].fetch_offset == 70
     log = partition.log
-    assert (log.first_base_offset, log.log_start_offset, log.end_offset) == (65, 70, 75)
+    assert (log.segments.base_offsets[0], log.log_start_offset, log.end_offset) == (65, 70, 75)
     log.check()
 
 
@@ -576,7 +577,7 @@ def test_retention_deletes_the_segments_of_a_follower_below_its_high_watermark()
     following.replicas.config = LogConfig(segment_bytes=400, retention_bytes=400)
     partition: Partition = following.replicas.follow()
     following.respond(data(records=memoryview(records(0, 20)), high_watermark=15))
-    following.replicas.stored.upkeep.delete_old_segments(now_ms=0)
+    retain(following.replicas.stored.upkeep, now_ms=0)
     log = partition.log
     assert 0 < log.log_start_offset <= 15
     (requested,) = following.respond().topics[0].partitions
@@ -642,7 +643,7 @@ def test_in_sync_replica_with_a_gap_asks_its_leader_before_anything_is_truncated
     partition = following.replicas.follow()
     following.respond(data(records=memoryview(records(0, 12)), high_watermark=12))
     log = partition.log
-    start_offset, end_offset = log.base_offsets[1:3]
+    start_offset, end_offset = log.segments.base_offsets[1:3]
     following.replicas.files.replace(f"{log.directory}/{start_offset:020d}.log", b"")
     following.replicas.restart(is_clean=False)
     again = Following(replicas=following.replicas)
