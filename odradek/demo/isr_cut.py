@@ -26,8 +26,11 @@ from odradek.tools.cluster.command import (
     broker_settings,
     free_ports,
 )
-from odradek.tools.cluster.readiness import brokers_know_each_other
-from odradek.tools.cluster.supervised import SupervisedProcess, run_processes
+from odradek.tools.cluster.supervised import (
+    SupervisedProcess,
+    brokers_know_each_other,
+    run_processes,
+)
 from odradek.tools.console.library import library
 
 BROKERS: Final = 3

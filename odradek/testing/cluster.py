@@ -206,7 +206,7 @@ class Cluster(KafkaHandle):
         )
 
     def _wait_until_known(self) -> None:
-        from odradek.tools.cluster.readiness import brokers_know_each_other
+        from odradek.tools.cluster.supervised import brokers_know_each_other
 
         addresses = [broker.bootstrap_servers for broker in self.brokers]
         security = self.client_security()

@@ -110,7 +110,7 @@ def read_flags(tool: str) -> tuple[Flag, ...]:
     flags = []
     for owner, name, value, meaning in read_rows(__file__, "options.tsv"):
         if owner == tool:
-            is_optional = value.startswith("[")
+            is_optional = value.startswith("[") and value.endswith("]")
             flags.append(
                 Flag(name, meaning, (value[1:-1] if is_optional else value) or None, is_optional)
             )

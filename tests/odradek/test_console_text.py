@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.tools.console.consumer.deserializers import (
-    PACKAGE,
+from odradek.tools.console.consumer.formatters import (
+    SERIALIZATION,
     double_text,
     find_deserializer,
+    find_formatter,
     float_text,
 )
-from odradek.tools.console.consumer.formatters import find_formatter
 from odradek.tools.console.consumer.internal_topics import STORED_FORMATTERS
 from odradek.tools.console.errors import ConsoleError
+from odradek.tools.console.producer.command import parse_options, producer_properties
 from odradek.tools.console.producer.line_reader import LineReader, LineRecord, lines_of
-from odradek.tools.console.producer.options import parse_options, producer_properties
 from odradek.tools.console.properties import PRODUCER, check_properties, for_library, parse_pairs
 from odradek.tools.java_patterns import compile_java_pattern
 
@@ -69,14 +69,14 @@ def test_text_of_a_float_parses_to_the_same_float(value: float) -> None:
 
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_longs_are_printed_as_decimal_numbers(number: int) -> None:
-    deserialize = find_deserializer(f"{PACKAGE}LongDeserializer", {}, is_key=True)
+    deserialize = find_deserializer(f"{SERIALIZATION}LongDeserializer", {}, is_key=True)
     assert deserialize(number.to_bytes(8, "big", signed=True)) == str(number).encode()
 
 
 @given(st.binary())
 def test_bytes_are_printed_unchanged(data: bytes) -> None:
     """Java prints the address of the array."""
-    deserialize = find_deserializer(f"{PACKAGE}ByteArrayDeserializer", {}, is_key=False)
+    deserialize = find_deserializer(f"{SERIALIZATION}ByteArrayDeserializer", {}, is_key=False)
     assert deserialize(data) == data
 
 

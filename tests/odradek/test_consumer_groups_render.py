@@ -7,8 +7,7 @@ import pytest
 from odradek.protocol.messages.find_coordinator import Coordinator
 from odradek.protocol.messages.list_groups import ListedGroup
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.tools.consumer_groups.queries import Description, Member
-from odradek.tools.consumer_groups.render import (
+from odradek.tools.consumer_groups.describe import (
     OffsetRow,
     assignment_text,
     deletions_table,
@@ -18,6 +17,7 @@ from odradek.tools.consumer_groups.render import (
     plans_table,
     state_table,
 )
+from odradek.tools.consumer_groups.queries import Description, Member
 
 T0 = TopicPartition("t", 0)
 MEMBER = Member("client-1", None, "client", "/127.0.0.1", [T0])

@@ -1,10 +1,18 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from odradek.tools.canary import command as canary
+from odradek.tools.lag import command as lag
 from odradek.tools.options import Flag, OptionsError, help_text, scan
+from odradek.tools.steering import rebalance, rolling_restart, top
+from odradek.tools.steering.execution import STALL_TIMEOUT_MS
+from odradek.tools.steering.goals import SOFT_GOALS
+from odradek.web_console import command as console
 
 FLAGS = (
     Flag("list", "Print names."),
@@ -104,3 +112,29 @@ def test_help_has_a_line_for_every_option() -> None:
     lines = help_text(FLAGS).splitlines()
     assert [line.split()[0] for line in lines] == ["--list", "--partitions", "--topic"]
     assert all(len(line) <= 100 for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("flags", "name", "default"),
+    [
+        (canary.FLAGS, "topic", canary.TOPIC),
+        (canary.FLAGS, "interval-ms", canary.INTERVAL_MS),
+        (canary.FLAGS, "timeout-ms", canary.TIMEOUT_MS),
+        (canary.FLAGS, "summary-interval-ms", canary.SUMMARY_INTERVAL_MS),
+        (console.FLAGS, "listen", console.DEFAULT_LISTEN),
+        (lag.FLAGS, "minutes", lag.MINUTES),
+        (lag.FLAGS, "interval-ms", lag.INTERVAL_MS),
+        (lag.FLAGS, "cluster", lag.CLUSTER),
+        (rebalance.FLAGS, "batch", rebalance.BATCH),
+        (rebalance.FLAGS, "stall-timeout-ms", STALL_TIMEOUT_MS),
+        (rebalance.FLAGS, "goals", ",".join(SOFT_GOALS)),
+        (rebalance.FLAGS, "sample-ms", rebalance.SAMPLE_MS),
+        (rolling_restart.FLAGS, "timeout-ms", rolling_restart.TIMEOUT_MS),
+        (top.FLAGS, "interval-ms", top.INTERVAL_MS),
+    ],
+)
+def test_default_in_the_help_is_the_one_that_is_used(
+    flags: Sequence[Flag], name: str, default: object
+) -> None:
+    (flag,) = [flag for flag in flags if flag.name == name]
+    assert f"(default: {default})" in flag.meaning

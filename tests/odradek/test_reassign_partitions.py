@@ -12,7 +12,7 @@ from odradek.controller.image.image import BrokerImage
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.errors import ToolError
 from odradek.tools.reassign_partitions.cluster import OngoingReassignment
-from odradek.tools.reassign_partitions.generate import propose
+from odradek.tools.reassign_partitions.command import propose
 from odradek.tools.reassign_partitions.log_dir_moves import LogDirState
 from odradek.tools.reassign_partitions.plan import (
     TopicPartitionReplica,

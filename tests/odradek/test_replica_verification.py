@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.tools.replica_verification.comparison import Batch, Fetched, Lag, compare, largest_lag
+from odradek.tools.replica_verification import Batch, Fetched, Lag, compare, largest_lag
 from tests.odradek.cluster_tools import our_tool
 from tests.odradek.replica_verification import NAME
 

@@ -57,7 +57,7 @@ WITHOUT_USER: Final = {
     "pipeline/report/progress.py:Progress.onQueryProgress": "called by Spark",
     "pipeline/report/progress.py:Progress.onQueryIdle": "called by Spark",
     "pipeline/report/progress.py:Progress.onQueryTerminated": "called by Spark",
-    "odradek/tools/console/producer/standard_input.py:_InterruptibleFile.readinto": (
+    "odradek/tools/console/producer/line_reader.py:_InterruptibleFile.readinto": (
         "called by io.BufferedReader"
     ),
 }

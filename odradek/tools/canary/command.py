@@ -19,13 +19,13 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from odradek.broker.monitoring.exposition import PROMETHEUS
-from odradek.tools.canary.measurements import BrokerMeasurements, Change, Probe, metrics
+from odradek.tools.canary.measurements import BrokerMeasurements, Probe, metrics
 from odradek.tools.canary.prober import Prober
 from odradek.tools.canary.topic import CanaryCluster, CanaryTopic
 from odradek.tools.client import Client
 from odradek.tools.errors import ToolError
 from odradek.tools.notifications import NOTIFY_FLAGS, open_notifier
-from odradek.tools.options import CLIENT_FLAGS, Flag, Options, positive_number
+from odradek.tools.options import CLIENT_FLAGS, Options, positive_number, read_flags
 from odradek.tools.page_server import ToolPage, open_page_server
 from odradek.tools.run_command import run_with_client
 
@@ -41,20 +41,7 @@ THREADS_MAX: Final = 64
 NOT_AVAILABLE: Final = 3
 CHANGE: Final = "change"
 
-FLAGS: Final = (
-    *CLIENT_FLAGS,
-    Flag("topic", f"The topic, which is created (default: {TOPIC}).", "name"),
-    Flag("interval-ms", f"Time between two records to a broker (default: {INTERVAL_MS}).", "ms"),
-    Flag("timeout-ms", f"How long a request may take (default: {TIMEOUT_MS}).", "ms"),
-    Flag(
-        "summary-interval-ms",
-        f"Time between two summaries (default: {SUMMARY_INTERVAL_MS}).",
-        "ms",
-    ),
-    Flag("rounds", "End after as many intervals (default: never).", "count"),
-    *NOTIFY_FLAGS,
-    Flag("listen", "Serve /metrics and /status on HOST:PORT or PORT of 127.0.0.1.", "addr"),
-)
+FLAGS: Final = (*CLIENT_FLAGS, *NOTIFY_FLAGS, *read_flags("canary"))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -221,7 +208,13 @@ class Canary:
                 broker = self._brokers[broker_id] = BrokerMeasurements(broker_id)
             change = broker.add(probe)
         if change is not None:
-            self._say(CHANGE, **_change_json(change))
+            self._say(
+                CHANGE,
+                broker=change.broker_id,
+                available=change.is_available,
+                reason=change.reason,
+                failed_probes=change.failed_probes,
+            )
         return probe.error is not None
 
     def _summarize(self) -> None:
@@ -241,12 +234,3 @@ class Canary:
                 rows = [self._brokers[broker_id].as_json() for broker_id in sorted(self._brokers)]
                 return ToolPage(200, "application/json", json.dumps(rows).encode())
         return ToolPage(404, "text/plain", b"/metrics and /status\n")
-
-
-def _change_json(change: Change) -> dict[str, Any]:
-    return {
-        "broker": change.broker_id,
-        "available": change.is_available,
-        "reason": change.reason,
-        "failed_probes": change.failed_probes,
-    }

@@ -14,13 +14,16 @@ import argparse
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.launcher import module_command
 from odradek.tools.arguments import add_override
+
+if TYPE_CHECKING:
+    from odradek.tools.cluster.supervised import SupervisedProcess
 
 HOST: Final = "127.0.0.1"
 BROKERS_MAX: Final = 20
@@ -125,6 +128,17 @@ def broker_settings(
     }
 
 
+def broker_process(
+    properties: Path, environment: Mapping[str, str] | None = None
+) -> SupervisedProcess:
+    """A broker with a settings file; its number is in the name of the file."""
+    from odradek.tools.cluster.supervised import SupervisedProcess
+
+    number = properties.stem.rpartition("-")[2]
+    command = module_command("odradek", "start", str(properties))
+    return SupervisedProcess(f"broker {number}", command, ready=READY, environment=environment)
+
+
 def broker_command(settings: dict[str, str], overrides: Sequence[str]) -> list[str]:
     """The command line of a broker without a settings file."""
     # The file overrides what `odradek start` assumes without one.
@@ -136,8 +150,12 @@ def broker_command(settings: dict[str, str], overrides: Sequence[str]) -> list[s
 
 def main(arguments: Sequence[str]) -> int:
     options = build_parser().parse_args(list(arguments))
-    from odradek.tools.cluster.readiness import brokers_know_each_other
-    from odradek.tools.cluster.supervised import SupervisedProcess, report, supervise
+    from odradek.tools.cluster.supervised import (
+        SupervisedProcess,
+        brokers_know_each_other,
+        report,
+        supervise,
+    )
 
     ports, zookeeper_port = ports_of(options.port, options.zookeeper_port, options.brokers)
     if ports[-1] > 65_535:

@@ -14,11 +14,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from odradek.launcher import module_command
 from odradek.runtime.java_properties import parse_properties
-from odradek.tools.cluster.command import READY
-from odradek.tools.cluster.readiness import brokers_know_each_other
-from odradek.tools.cluster.supervised import SupervisedProcess, report, supervise
+from odradek.tools.cluster.command import broker_process
+from odradek.tools.cluster.supervised import (
+    SupervisedProcess,
+    brokers_know_each_other,
+    report,
+    supervise,
+)
 
 JARS: Final = ("/usr/share/java/zookeeper.jar", "/usr/share/java/slf4j-simple.jar")
 ZOOKEEPER_READY: Final = r"Peer state changed: (leading|following) - broadcast"
@@ -46,13 +49,6 @@ def zookeeper_process(configuration: Path) -> SupervisedProcess:
         ready=ZOOKEEPER_READY,
         log=folder / "zookeeper.log",
     )
-
-
-def broker_process(properties: Path) -> SupervisedProcess:
-    """A broker with a settings file."""
-    number = properties.stem.rpartition("-")[2]
-    command = module_command("odradek", "start", str(properties))
-    return SupervisedProcess(f"broker {number}", command, ready=READY)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -27,7 +27,6 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Final, NamedTuple
 
-from odradek.launcher import module_command
 from odradek.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -40,11 +39,10 @@ from odradek.tools.acls.queries import create_acls
 from odradek.tools.client import ClientError
 from odradek.tools.client_config import new_client
 from odradek.tools.cluster.certificates import CertificateAuthority
-from odradek.tools.cluster.command import READY
-from odradek.tools.cluster.readiness import brokers_know_each_other
+from odradek.tools.cluster.command import broker_process
 from odradek.tools.cluster.supervised import (
-    SupervisedProcess,
     SupervisionError,
+    brokers_know_each_other,
     report,
     supervise,
 )
@@ -274,16 +272,6 @@ def _store(files: SecureFiles) -> int:
     return 0
 
 
-def broker_process(properties: Path, jaas: Path) -> SupervisedProcess:
-    """A broker with a settings file, and the users of its listeners."""
-    return SupervisedProcess(
-        f"broker {properties.stem.rpartition('-')[2]}",
-        module_command("odradek", "start", str(properties)),
-        ready=READY,
-        environment={"KAFKA_OPTS": f"-Djava.security.auth.login.config={jaas}"},
-    )
-
-
 def main(arguments: Sequence[str]) -> int:
     folder, *action = Path(arguments[0]), *arguments[1:]
     try:
@@ -294,12 +282,13 @@ def main(arguments: Sequence[str]) -> int:
     if action:
         return 0 if action == ["write"] else _store(files)
     first, *others = files.brokers
+    environment = {"KAFKA_OPTS": f"-Djava.security.auth.login.config={files.jaas}"}
     bootstrap = ",".join(files.addresses(0))
     cluster = SecureCluster(files)
     return supervise(
         lambda: (
-            [broker_process(first, files.jaas)],
-            [broker_process(other, files.jaas) for other in others],
+            [broker_process(first, environment)],
+            [broker_process(other, environment) for other in others],
         ),
         is_ready=cluster.is_ready,
         ready_line=f"odradek cluster is ready on {bootstrap}; authority, users and passwords in "

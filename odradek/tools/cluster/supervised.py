@@ -16,7 +16,13 @@ import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from odradek.tools.client import Client, ClientError
+
+if TYPE_CHECKING:
+    from odradek.tools.security.client_security import ClientSecurity
 
 STOP_TIMEOUT_S: Final = 60.0
 SHORT_STOP_TIMEOUT_S: Final = 8.0
@@ -314,3 +320,25 @@ async def _unless_stopped(works: Sequence[ProcessWork], stopping: asyncio.Event)
         for waiting in (*tasks, stopped, done):
             waiting.cancel()
         await asyncio.gather(*tasks, stopped, done, return_exceptions=True)
+
+
+TIMEOUT_MS: Final = 2_000
+
+
+def brokers_know_each_other(
+    addresses: Sequence[str], security: ClientSecurity | None = None
+) -> bool:
+    """Ask each broker; an address that does not respond counts as one that does not know."""
+    return all(_knows_all(address, len(addresses), security) for address in addresses)
+
+
+def _knows_all(address: str, count: int, security: ClientSecurity | None) -> bool:
+    try:
+        client = Client(address, timeout_ms=TIMEOUT_MS, security=security)
+        try:
+            response = client.any_broker(MetadataRequest(topics=[]), MetadataResponse)
+        finally:
+            client.close()
+    except ClientError:
+        return False
+    return len(response.brokers) == count and response.controller_id >= 0

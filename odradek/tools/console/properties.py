@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from odradek.bounded_files import read_rows
 from odradek.tools.client_config import (
     PLAINTEXT,
     SECURITY_PROTOCOL,
@@ -34,83 +35,27 @@ class Number(NamedTuple):
     lowest: int = 0
 
 
-SECURITY_PROPERTIES: Final = (
-    "sasl.mechanism",
-    "sasl.jaas.config",
-    "sasl.oauthbearer.token.endpoint.url",
-    "sasl.login.callback.handler.class",
-    "sasl.login.connect.timeout.ms",
-    "sasl.login.read.timeout.ms",
-    "ssl.cipher.suites",
-    "ssl.enabled.protocols",
-    "ssl.endpoint.identification.algorithm",
-    "ssl.key.password",
-    "ssl.keystore.certificate.chain",
-    "ssl.keystore.key",
-    "ssl.keystore.location",
-    "ssl.keystore.password",
-    "ssl.keystore.type",
-    "ssl.truststore.certificates",
-    "ssl.truststore.location",
-    "ssl.truststore.password",
-    "ssl.truststore.type",
-)
-"""Read by `ClientSecurity`."""
+def _rule(text: str) -> Number | tuple[str, ...] | None:
+    kind, _, lowest = text.partition(" ")
+    if kind in _LARGEST:
+        return Number(_LARGEST[kind], int(lowest or 0))
+    return tuple(text.split("|")) if text else None
+
+
 BOOLEAN: Final = ("true", "false")
-_INT, _LONG, _BUFFER = Number(), Number(INT64_MAX), Number(lowest=-1)
-_BOTH: Final = {
-    "client.id": None,
-    "bootstrap.servers": None,
-    SECURITY_PROTOCOL: ("SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT"),
-    **dict.fromkeys(SECURITY_PROPERTIES),
-    "client.dns.lookup": ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
-    "reconnect.backoff.ms": _LONG,
-    "reconnect.backoff.max.ms": _LONG,
-    "retry.backoff.ms": _LONG,
-    "retry.backoff.max.ms": _LONG,
-    "connections.max.idle.ms": Number(INT64_MAX, -INT64_MAX),
-    "request.timeout.ms": _INT,
-    "metadata.max.age.ms": _LONG,
-    "send.buffer.bytes": _BUFFER,
-    "receive.buffer.bytes": _BUFFER,
-}
+_LARGEST: Final = {"int": INT32_MAX, "long": INT64_MAX}
+_ROWS: Final = read_rows(__file__, "properties.tsv")
+"""Client, value and name of each property.
+
+A value: `int` or `long` with the lowest one, 0 unless it is said; words; or empty, for any text.
+"""
+SECURITY_PROPERTIES: Final = tuple(name for client, _, name in _ROWS if client == "security")
+"""Read by `ClientSecurity`."""
 KNOWN: Final[Mapping[str, Mapping[str, Number | tuple[str, ...] | None]]] = {
-    PRODUCER: {
-        **_BOTH,
-        "acks": ("all", "-1", "0", "1"),
-        "compression.type": ("none", "gzip", "snappy", "lz4", "zstd"),
-        "linger.ms": _LONG,
-        "batch.size": _INT,
-        "buffer.memory": _LONG,
-        "max.block.ms": _LONG,
-        "max.request.size": _INT,
-        "delivery.timeout.ms": _INT,
-        "retries": _INT,
-        "enable.idempotence": BOOLEAN,
-        "max.in.flight.requests.per.connection": Number(lowest=1),
-    },
-    CONSUMER: {
-        **_BOTH,
-        "group.id": None,
-        "group.instance.id": None,
-        "group.protocol": None,
-        "auto.offset.reset": ("latest", "earliest", "none"),
-        "isolation.level": ("read_committed", "read_uncommitted"),
-        "enable.auto.commit": BOOLEAN,
-        "auto.commit.interval.ms": _INT,
-        "session.timeout.ms": _INT,
-        "heartbeat.interval.ms": _INT,
-        "max.poll.interval.ms": Number(lowest=1),
-        "partition.assignment.strategy": None,
-        "fetch.min.bytes": _INT,
-        "fetch.max.bytes": _INT,
-        "fetch.max.wait.ms": _INT,
-        "max.partition.fetch.bytes": _INT,
-        "check.crcs": BOOLEAN,
-        "allow.auto.create.topics": BOOLEAN,
-        "exclude.internal.topics": BOOLEAN,
-        "client.rack": None,
-    },
+    kind: {
+        name: _rule(value) for client, value, name in _ROWS if client in ("both", "security", kind)
+    }
+    for kind in (PRODUCER, CONSUMER)
 }
 """Rule of each property's value: an integer, one of these words, or (None) any text."""
 TOOL_PROPERTIES: Final = (

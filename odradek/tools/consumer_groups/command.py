@@ -16,7 +16,13 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client, ClientError
 from odradek.tools.client_config import new_client, read_client_config
-from odradek.tools.consumer_groups.describe import describe_groups, print_error
+from odradek.tools.consumer_groups.describe import (
+    deletions_table,
+    describe_groups,
+    groups_table,
+    plans_table,
+    print_error,
+)
 from odradek.tools.consumer_groups.group_offsets import delete_groups, delete_offsets
 from odradek.tools.consumer_groups.options import FLAGS, TIMEOUT_MS, parse_options, usage
 from odradek.tools.consumer_groups.plan_csv import export_plans
@@ -27,7 +33,6 @@ from odradek.tools.consumer_groups.queries import (
     canonical_name,
     list_groups,
 )
-from odradek.tools.consumer_groups.render import deletions_table, groups_table, plans_table
 from odradek.tools.consumer_groups.reset import parse_scope, reset_offsets
 from odradek.tools.errors import KafkaError, ToolError, refused
 from odradek.tools.options import INT32_MAX, INT64_MAX, Options, OptionsError

@@ -69,6 +69,11 @@ def committed_offsets_of(
     }
 
 
+def lag_of(offsets: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
+    """Records after the committed offsets, of partitions whose end is known."""
+    return sum(max(0, ends[key] - offset) for key, offset in offsets.items() if key in ends)
+
+
 def committed_of(
     client: Client, groups: Iterable[str]
 ) -> dict[str, dict[TopicPartition, OffsetWithMetadata] | KafkaError]:

@@ -28,7 +28,7 @@ from odradek.tools.lag.history import OFFSETS_TOPIC, committed_since, with_lags
 from odradek.tools.lag.http_pages import CachedVerdicts, group_json, http_page
 from odradek.tools.library_client import open_client as open_library_client
 from odradek.tools.notifications import NOTIFY_FLAGS, Notifier, open_notifier
-from odradek.tools.options import CLIENT_FLAGS, Flag, Options, positive_number
+from odradek.tools.options import CLIENT_FLAGS, Options, positive_number, read_flags
 from odradek.tools.page_server import open_page_server
 from odradek.tools.partition_offsets import list_offsets
 from odradek.tools.run_command import run_with_client
@@ -44,19 +44,7 @@ WATCH_S: Final = 30.0
 """Between two looks for --notify."""
 COLUMNS: Final = ("GROUP", "STATUS", "TOTAL-LAG", "TOPIC", "PARTITION", "LAG", "LAST-COMMIT")
 
-FLAGS: Final = (
-    *CLIENT_FLAGS,
-    Flag("group", "Only this group (may be repeated).", "group"),
-    Flag("minutes", f"How far back commits are read (default: {MINUTES}).", "minutes"),
-    Flag("interval-ms", f"Commits closer together count once (default: {INTERVAL_MS}).", "ms"),
-    *NOTIFY_FLAGS,
-    Flag("json", "Print JSON as Burrow's /lag has it, a group a line."),
-    Flag("check", "Exit with 3 when a group is not OK."),
-    Flag("listen", "Serve the verdicts as Burrow does, on HOST:PORT or PORT of 127.0.0.1.", "addr"),
-    Flag(
-        "cluster", f"The name of the cluster for --listen and --json (default: {CLUSTER}).", "name"
-    ),
-)
+FLAGS: Final = (*CLIENT_FLAGS, *NOTIFY_FLAGS, *read_flags("lag"))
 
 
 def main(arguments: Sequence[str]) -> int:

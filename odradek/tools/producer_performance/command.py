@@ -25,8 +25,8 @@ from odradek.tools.console.errors import (
     exception_of,
     run_uncaught,
 )
+from odradek.tools.console.library import missing_topic_reason
 from odradek.tools.console.properties import PRODUCER, load_properties
-from odradek.tools.console.topic_lookup import missing_topic_reason
 from odradek.tools.library_client import LastStatistics, open_client
 from odradek.tools.producer_performance import payloads
 from odradek.tools.producer_performance.statistics import Statistics

@@ -74,8 +74,12 @@ def alter_reassignments(
         ReassignableTopic(
             name=name,
             partitions=[
-                ReassignablePartition(partition_index=index, replicas=_list(targets, name, index))
+                ReassignablePartition(
+                    partition_index=index,
+                    replicas=None if target is None else list(target),
+                )
                 for index in indexes
+                for target in (targets[TopicPartition(name, index)],)
             ],
         )
         for name, indexes in by_topic(sorted(targets)).items()
@@ -94,13 +98,6 @@ def alter_reassignments(
         for partition in topic.partitions
         if partition.error_code
     }
-
-
-def _list(
-    targets: Mapping[TopicPartition, Sequence[int] | None], name: str, index: int
-) -> list[int] | None:
-    replicas = targets[TopicPartition(name, index)]
-    return None if replicas is None else list(replicas)
 
 
 def find_replicas(client: Client, topics: Iterable[str]) -> dict[str, dict[int, list[int]]]:

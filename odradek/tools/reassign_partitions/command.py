@@ -7,14 +7,19 @@ Source: Kafka 3.9's ReassignPartitionsCommand.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from odradek.controller.decide.placement import place
+from odradek.controller.image.image import BrokerImage
+from odradek.protocol.errors import BrokerError
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.tools import options as command_line
 from odradek.tools.client import Client
 from odradek.tools.errors import ToolError, partition_text
 from odradek.tools.json_files import read_text
-from odradek.tools.options import INT64_MAX, Options, OptionsError
+from odradek.tools.options import INT64_MAX, Options, OptionsError, action_of, read_flags, require
 from odradek.tools.reassign_partitions.cluster import (
     OngoingReassignment,
     alter_reassignments,
@@ -22,15 +27,17 @@ from odradek.tools.reassign_partitions.cluster import (
     list_reassignments,
     live_brokers,
     replicas_of_partitions,
+    replicas_of_topics,
 )
-from odradek.tools.reassign_partitions.generate import generate
 from odradek.tools.reassign_partitions.log_dir_moves import TerseError, find_states, move_replicas
-from odradek.tools.reassign_partitions.options import FLAGS, parse_options
 from odradek.tools.reassign_partitions.plan import (
     ReassignmentPlan,
+    ReplicaAssignment,
     check_executable,
     format_assignment,
+    parse_brokers,
     parse_plan,
+    parse_topics,
 )
 from odradek.tools.reassign_partitions.throttles import (
     clear_throttles,
@@ -39,6 +46,40 @@ from odradek.tools.reassign_partitions.throttles import (
     throttle_moves,
 )
 from odradek.tools.run_command import client_of, run_command
+
+WHAT_IT_DOES: Final = "This tool helps to move topic partitions between replicas."
+
+FLAGS: Final = (*command_line.CLIENT_FLAGS, *read_flags("reassign-partitions"))
+REQUIRED: Final = {
+    "generate": ("topics-to-move-json-file", "broker-list"),
+    "execute": ("reassignment-json-file",),
+    "verify": ("reassignment-json-file",),
+    "cancel": ("reassignment-json-file",),
+    "list": (),
+}
+PERMITTED: Final = {
+    "generate": ("disable-rack-aware",),
+    "execute": ("additional", "throttle", "replica-alter-log-dirs-throttle", "timeout"),
+    "verify": ("preserve-throttles",),
+    "cancel": ("preserve-throttles", "timeout"),
+    "list": (),
+}
+
+
+def parse_options(arguments: Sequence[str]) -> Options:
+    options = command_line.parse(FLAGS, arguments, WHAT_IT_DOES)
+    action = action_of(options, REQUIRED)
+    if not options.has("bootstrap-server"):
+        raise OptionsError("Please specify --bootstrap-server", shows_help=True)
+    require(options, *REQUIRED[action])
+    allowed = (action, "bootstrap-server", "command-config", *REQUIRED[action], *PERMITTED[action])
+    for name in options.names:
+        if name not in allowed:
+            raise OptionsError(
+                f'Option "[{name}]" can\'t be used with action "[{action}]"', shows_help=True
+            )
+    return options
+
 
 TIMEOUT_MS: Final = 10_000
 ALREADY_MOVING: Final = (
@@ -214,3 +255,56 @@ def cancel(client: Client, options: Options) -> None:
         print("None of the specified partition moves are active.", end="")
     if not options.has("preserve-throttles"):
         clear_throttles(client, plan)
+
+
+def generate(client: Client, options: Options) -> None:
+    """Print the present and a new placement.
+
+    raises  OptionsError, ToolError
+    """
+    text = read_text(options.required("topics-to-move-json-file"))
+    ids = parse_brokers(options.required("broker-list"))
+    current = replicas_of_topics(client, parse_topics(text))
+    is_rack_aware = not options.has("disable-rack-aware")
+    chosen = [
+        BrokerImage(broker, -1, (), rack if is_rack_aware else None)
+        for broker, rack in live_brokers(client).items()
+        if broker in ids
+    ]
+    if len(dict.fromkeys(broker.rack is None for broker in chosen)) > 1:
+        raise ToolError(
+            "Not all brokers have rack information. Add --disable-rack-aware in command line to "
+            "make replica assignment without rack information."
+        )
+    proposed = propose(current, chosen)
+    print(f"Current partition replica assignment\n{format_assignment(current)}\n")
+    print(f"Proposed partition reassignment configuration\n{format_assignment(proposed)}")
+
+
+def propose(
+    current: ReplicaAssignment, brokers: list[BrokerImage]
+) -> dict[TopicPartition, list[int]]:
+    """Place all partitions of the topics, each with its number of replicas, as if they were new.
+
+    raises  ToolError
+    """
+    counts: dict[str, int] = {}
+    factors: dict[str, int] = {}
+    for partition, replicas in current.items():
+        counts[partition.topic] = counts.get(partition.topic, 0) + 1
+        factors.setdefault(partition.topic, len(replicas))
+    proposed: dict[TopicPartition, list[int]] = {}
+    for topic, count in counts.items():
+        try:
+            placement = place(
+                brokers,
+                partitions=count,
+                replication_factor=factors[topic],
+                start=random.randrange(max(1, len(brokers))),
+                shift=random.randrange(max(1, len(brokers))),
+            )
+        except BrokerError as error:
+            raise ToolError(error.message or "") from error
+        for index, chosen in placement.items():
+            proposed[TopicPartition(topic, index)] = list(chosen)
+    return proposed

@@ -16,7 +16,7 @@ from odradek.tools.client import Client
 from odradek.tools.cluster_status.queries import MIN_ISR, TOPIC, config_values
 from odradek.tools.cluster_status.render import partition_names
 from odradek.tools.errors import ToolError
-from odradek.tools.options import CLIENT_FLAGS, Flag, Options, OptionsError
+from odradek.tools.options import CLIENT_FLAGS, Options, OptionsError, read_flags
 from odradek.tools.run_command import run_with_client
 from odradek.tools.steering.cluster_model import ClusterModel, ModelBroker
 from odradek.tools.steering.cluster_queries import (
@@ -26,27 +26,19 @@ from odradek.tools.steering.cluster_queries import (
     read_cluster,
     read_disks,
 )
-from odradek.tools.steering.execution import ExecutionLimits, PlanExecution
+from odradek.tools.steering.execution import ExecutionLimits, PlanExecution, report
 from odradek.tools.steering.plan_render import plan_lines
 from odradek.tools.steering.proposal import RebalanceProposal, propose_drain
 from odradek.tools.steering.rebalance import (
     EXECUTION_FLAGS,
     execution_limits,
-    report,
     stopped_by_signals,
 )
 
 WHAT_IT_DOES: Final = (
     "This tool moves leaders and replicas off a broker: odradek drain BROKER --execute"
 )
-FLAGS: Final = (
-    *CLIENT_FLAGS,
-    *EXECUTION_FLAGS,
-    Flag("broker", "The broker; its id may also be the first word.", "id"),
-    Flag("leaders-only", "Move leaders, and leave the replicas: before a restart."),
-    Flag("dry-run", "Print the plan and change nothing (the default)."),
-    Flag("execute", "Print the plan, then move leaders and replicas."),
-)
+FLAGS: Final = (*CLIENT_FLAGS, *EXECUTION_FLAGS, *read_flags("drain"))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -61,14 +53,14 @@ def _act(client: Client, options: Options) -> None:
     if options.has("dry-run") and options.has("execute"):
         raise OptionsError("--dry-run and --execute exclude each other")
     limits = execution_limits(options)
-    is_executed = options.has("execute")
+    execution = limits if options.has("execute") else None
     state = read_state(client, broker)
     with stopped_by_signals():
         if options.has("leaders-only"):
             check_leaves_enough(client, state.partitions, broker)
-            move_leaders(client, state, broker, limits, is_executed=is_executed)
+            move_leaders(client, state, broker, execution)
         else:
-            drain(client, state, broker, limits, is_executed=is_executed)
+            drain(client, state, broker, execution)
 
 
 def read_state(client: Client, broker: int) -> ClusterState:
@@ -102,7 +94,14 @@ def check_leaves_enough(client: Client, statuses: Statuses, broker: int) -> None
             f"{len(alone)} partitions have no other replica in sync ({partition_names(alone)}): "
             f"they have no leader without broker {broker}"
         )
-    few = below_min_isr(statuses, read_min_isr(client, statuses), broker)
+    topics = sorted({partition.topic for partition in statuses})
+    min_isr = config_values(client.any(), TOPIC, topics, MIN_ISR)
+    few = [
+        partition
+        for partition, status in statuses.items()
+        if broker in status.isr
+        and len(status.isr) - 1 < min(int(min_isr.get(partition.topic, "1")), len(status.replicas))
+    ]
     if few:
         raise ToolError(
             f"{len(few)} partitions would be under min.insync.replicas without broker {broker}: "
@@ -110,80 +109,59 @@ def check_leaves_enough(client: Client, statuses: Statuses, broker: int) -> None
         )
 
 
-def read_min_isr(client: Client, statuses: Statuses) -> dict[str, int]:
-    """min.insync.replicas by topic.
-
-    raises  ToolError
-    """
-    topics = sorted({partition.topic for partition in statuses})
-    values = config_values(client.any(), TOPIC, topics, MIN_ISR)
-    return {topic: int(value) for topic, value in values.items()}
-
-
 def move_leaders(
-    client: Client,
-    state: ClusterState,
-    broker: int,
-    limits: ExecutionLimits,
-    *,
-    is_executed: bool,
+    client: Client, state: ClusterState, broker: int, limits: ExecutionLimits | None
 ) -> None:
     """Let others lead what the broker leads, where they can; their order of replicas changes.
 
+    limits  None: print the plan and change nothing
     raises  ToolError; KeyboardInterrupt when it is stopped
     """
     targets = leaders_off(state.model, state.partitions, broker)
     led = [partition for partition, status in state.partitions.items() if status.leader == broker]
     for line in plan_lines(state.model, RebalanceProposal(targets, (), ())):
         print(line)
-    if not is_executed:
+    if limits is None:
         return
     # Nothing is copied: all can change at once.
     at_once = limits._replace(batch=len(targets) + 1)
-    PlanExecution(client, state, targets, at_once, report, {*targets, *led}).run()
+    PlanExecution(client, state, targets, at_once, {*targets, *led}).run()
     alone = without_other_leader(state.partitions, broker)
     wait_until_left(client, broker, alone, of_replicas=False)
     report(f"Broker {broker} leads nothing" if not alone else f"Left: {partition_names(alone)}")
 
 
-def drain(
-    client: Client,
-    state: ClusterState,
-    broker: int,
-    limits: ExecutionLimits,
-    *,
-    is_executed: bool,
-) -> None:
+def drain(client: Client, state: ClusterState, broker: int, limits: ExecutionLimits | None) -> None:
     """Move leaders, then replicas.
 
+    limits  None: print the plan and change nothing
     raises  ToolError; KeyboardInterrupt when it is stopped
     """
     proposal = propose_drain(state.model, [broker])
-    lagging = lagging_others(
-        {
-            partition: status
-            for partition, status in state.partitions.items()
-            if partition not in state.ongoing
-        },
-        broker,
-    )
+    lagging = [
+        partition
+        for partition, status in state.partitions.items()
+        if partition not in state.ongoing
+        and broker in status.replicas
+        and set(status.replicas) - set(status.isr) - {broker}
+    ]
     if lagging:
         raise ToolError(
             f"{len(lagging)} partitions have other replicas that are not in sync "
             f"({partition_names(lagging)}): nothing is moved"
         )
-    if not is_executed:
+    if limits is None:
         for line in plan_lines(state.model, proposal):
             print(line)
         return
     leads = any(status.leader == broker for status in state.partitions.values())
     if leads or leaders_off(state.model, state.partitions, broker):
-        move_leaders(client, state, broker, limits, is_executed=True)
+        move_leaders(client, state, broker, limits)
         state = read_state(client, broker)
         proposal = propose_drain(state.model, [broker])
     for line in plan_lines(state.model, proposal):
         print(line, flush=True)
-    PlanExecution(client, state, proposal.targets, limits, report, proposal.targets).run()
+    PlanExecution(client, state, proposal.targets, limits, proposal.targets).run()
     wait_until_left(client, broker, (), of_replicas=True)
     report(f"Broker {broker} leads nothing and holds nothing")
 
@@ -249,28 +227,4 @@ def without_other_leader(statuses: Statuses, broker: int) -> list[TopicPartition
         partition
         for partition, status in statuses.items()
         if broker in status.replicas and not set(status.isr) - {broker}
-    ]
-
-
-def below_min_isr(
-    statuses: Statuses, min_isr: Mapping[str, int], broker: int
-) -> list[TopicPartition]:
-    """Partitions that take no records with acks=all while the broker is away.
-
-    min_isr  by topic
-    """
-    return [
-        partition
-        for partition, status in statuses.items()
-        if broker in status.isr
-        and len(status.isr) - 1 < min(min_isr.get(partition.topic, 1), len(status.replicas))
-    ]
-
-
-def lagging_others(statuses: Statuses, broker: int) -> list[TopicPartition]:
-    """Partitions of the broker with another replica that is not in sync."""
-    return [
-        partition
-        for partition, status in statuses.items()
-        if broker in status.replicas and set(status.replicas) - set(status.isr) - {broker}
     ]

@@ -8,7 +8,7 @@ Source: Cruise Control's Executor; KIP-455 (reassignments), KIP-73 (throttles).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -42,6 +42,11 @@ STOP_TIMEOUT_MS: Final = 5_000
 """Bounds the wait for each response to a plan that is stopped, perhaps since a broker is frozen."""
 
 
+def report(line: str) -> None:
+    """Print a line at once."""
+    print(line, flush=True)
+
+
 class ExecutionLimits(NamedTuple):
     """How fast a plan may go."""
 
@@ -59,16 +64,11 @@ class PlanExecution:
         state: ClusterState,
         targets: ReplicaAssignment,
         limits: ExecutionLimits,
-        report: Callable[[str], None],
         elected: Iterable[TopicPartition],
     ) -> None:
-        """
-        report   is given a line for people
-        elected  partitions whose preferred leaders are elected at the end, where others lead
-        """
+        """elected  partitions whose preferred leaders are elected at the end, where others lead"""
         self._client = client
         self._limits = limits
-        self._report = report
         self._targets = {partition: tuple(target) for partition, target in targets.items()}
         self._ongoing = state.ongoing
         self._partitions = state.partitions
@@ -120,14 +120,14 @@ class PlanExecution:
         self._client.close()
         self._client.set_timeout(STOP_TIMEOUT_MS)
         try:
-            cancel_reassignments(self._client, self._report, self._moving)
+            cancel_reassignments(self._client, self._moving)
             self._remove_throttles()
         except ToolError as error:
-            self._report(f"Not undone: {error}; `odradek rebalance --cancel` does it later")
+            report(f"Not undone: {error}; `odradek rebalance --cancel` does it later")
 
     def _remove_throttles(self) -> None:
         topics = {partition.topic for partition in self._all}
-        remove_throttles(self._client, topics, self._report)
+        remove_throttles(self._client, topics)
 
     def _throttle(self) -> None:
         if self._limits.throttle is None or not any(self._added.values()):
@@ -135,7 +135,7 @@ class PlanExecution:
         replicas = {partition: self._partitions[partition].replicas for partition in self._targets}
         moves = moves_of(self._ongoing, self._targets, replicas)
         throttle_moves(self._client, moves, self._limits.throttle)
-        self._report(f"The inter-broker throttle limit was set to {self._limits.throttle} B/s")
+        report(f"The inter-broker throttle limit was set to {self._limits.throttle} B/s")
 
     def _move(self) -> None:
         started_s = progressed_s = time.monotonic()
@@ -151,7 +151,7 @@ class PlanExecution:
                 copied = self._copied_bytes()
             except ClientError as error:
                 # A broker went away; the others, or the next controller, are asked again.
-                self._report(f"{error}; trying again")
+                report(f"{error}; trying again")
                 self._client.close()
                 time.sleep(POLL_S)
                 continue
@@ -171,7 +171,7 @@ class PlanExecution:
             is_done = not self._waiting and not self._moving
             if is_done or now_s - reported_s >= REPORT_S:
                 reported_s = now_s
-                self._report(progress.line())
+                report(progress.line())
             if is_done:
                 return
             time.sleep(POLL_S)
@@ -257,12 +257,11 @@ class PlanExecution:
             )
 
         self._client.retry(is_seen)
-        lead_by_preferred(self._client, self._report, self._elected)
+        lead_by_preferred(self._client, self._elected)
 
 
 def lead_by_preferred(
     client: Client,
-    report: Callable[[str], None],
     partitions: Iterable[TopicPartition],
 ) -> None:
     """Elect the preferred leader where another one leads and the preferred one is in sync.
@@ -284,7 +283,6 @@ def lead_by_preferred(
 
 def cancel_reassignments(
     client: Client,
-    report: Callable[[str], None],
     partitions: Iterable[TopicPartition] | None = None,
 ) -> list[TopicPartition]:
     """Cancel reassignments that are under way, and wait until they are; returns them.
@@ -310,7 +308,7 @@ def cancel_reassignments(
     return current
 
 
-def remove_throttles(client: Client, topics: Iterable[str], report: Callable[[str], None]) -> None:
+def remove_throttles(client: Client, topics: Iterable[str]) -> None:
     """Delete the throttles of reassignments from topics, and from the brokers that do it.
 
     raises  ToolError

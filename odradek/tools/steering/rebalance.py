@@ -21,10 +21,10 @@ from odradek.tools.errors import ToolError
 from odradek.tools.options import (
     CLIENT_FLAGS,
     INT64_MAX,
-    Flag,
     Options,
     OptionsError,
     positive_number,
+    read_flags,
 )
 from odradek.tools.run_command import run_with_client
 from odradek.tools.steering.cluster_queries import (
@@ -51,30 +51,8 @@ BATCH: Final = 10
 RATE_GOALS: Final = ("bytes-in", "leader-bytes-in")
 MODES: Final = ("dry-run", "execute", "cancel")
 
-EXECUTION_FLAGS: Final = (
-    Flag("throttle", "Bytes a second that a broker may copy (default: unbounded).", "B/s"),
-    Flag("batch", f"Partitions that move at a time (default: {BATCH}).", "number"),
-    Flag(
-        "stall-timeout-ms",
-        f"End when nothing has been copied for so long (default: {STALL_TIMEOUT_MS}).",
-        "ms",
-    ),
-)
-FLAGS: Final = (
-    *CLIENT_FLAGS,
-    *EXECUTION_FLAGS,
-    Flag("dry-run", "Print the plan and change nothing (the default)."),
-    Flag("execute", "Print the plan, then move replicas and leaders."),
-    Flag("cancel", "Cancel all reassignments that are under way, and delete their throttles."),
-    Flag(
-        "goals",
-        f"Only these goals, whose order is fixed (default: {','.join(SOFT_GOALS)}). Racks and "
-        "the capacity of brokers are always heeded.",
-        "name,name",
-    ),
-    Flag("exclude-topics", "Topics that are not moved: a regular expression.", "pattern"),
-    Flag("sample-ms", f"How long rates are measured (default: {SAMPLE_MS}).", "ms"),
-)
+EXECUTION_FLAGS: Final = read_flags("plan execution")
+FLAGS: Final = (*CLIENT_FLAGS, *EXECUTION_FLAGS, *read_flags("rebalance"))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -95,7 +73,11 @@ def _act(client: Client, options: Options) -> None:
     if not any(goal in goals for goal in RATE_GOALS):
         sample_ms = 0
     state = read_cluster(client, sample_ms=sample_ms, exclude=exclude)
-    check_registered(state)
+    if state.missing:
+        raise ToolError(
+            f"brokers {', '.join(map(str, state.missing))} have replicas and are not registered: "
+            "start them, or move their replicas with `odradek drain`"
+        )
     proposal = propose(state.model, goals)
     if state.ongoing:
         print(f"Under way: {partition_names(sorted(state.ongoing))}")
@@ -106,13 +88,8 @@ def _act(client: Client, options: Options) -> None:
     check_in_sync(client, state)
     with stopped_by_signals():
         elected = [row.partition for row in state.model.partitions if not row.is_excluded]
-        PlanExecution(client, state, proposal.targets, limits, report, elected).run()
+        PlanExecution(client, state, proposal.targets, limits, elected).run()
     print("Done")
-
-
-def report(line: str) -> None:
-    """Print a line at once."""
-    print(line, flush=True)
 
 
 def execution_limits(options: Options) -> ExecutionLimits:
@@ -144,16 +121,6 @@ def parse_pattern(options: Options) -> re.Pattern[str] | None:
         raise OptionsError(f"--exclude-topics: '{text}' is not a pattern: {error}") from error
 
 
-def check_registered(state: ClusterState) -> None:
-    """raises  ToolError"""
-    if state.missing:
-        ids = ", ".join(map(str, state.missing))
-        raise ToolError(
-            f"brokers {ids} have replicas and are not registered: start them, or move their "
-            "replicas with `odradek drain`"
-        )
-
-
 def check_in_sync(client: Client, state: ClusterState) -> None:
     """Refuse to move replicas while others are not in sync.
 
@@ -181,10 +148,10 @@ def cancel(client: Client) -> None:
 
     raises  ToolError
     """
-    if not cancel_reassignments(client, report):
+    if not cancel_reassignments(client):
         print("No partition reassignments found.")
     topics = [topic.name for topic in client.metadata().topics if topic.name is not None]
-    remove_throttles(client, topics, report)
+    remove_throttles(client, topics)
     print("Throttles deleted")
 
 

@@ -24,34 +24,25 @@ from odradek.protocol.messages.metadata import (
 from odradek.tools.client import BrokerConnection, Client, ClientError
 from odradek.tools.cluster_status.render import partition_names
 from odradek.tools.errors import ToolError
-from odradek.tools.options import CLIENT_FLAGS, Flag, Options, OptionsError, positive_number
+from odradek.tools.options import (
+    CLIENT_FLAGS,
+    Options,
+    OptionsError,
+    positive_number,
+    read_flags,
+)
 from odradek.tools.run_command import run_with_client
 from odradek.tools.steering.cluster_queries import partition_statuses, read_metadata
 from odradek.tools.steering.drain import check_leaves_enough
-from odradek.tools.steering.execution import lead_by_preferred
-from odradek.tools.steering.rebalance import report, stopped_by_signals
+from odradek.tools.steering.execution import lead_by_preferred, report
+from odradek.tools.steering.rebalance import stopped_by_signals
 
 WHAT_IT_DOES: Final = "This tool restarts the brokers of a cluster one after the other."
 TIMEOUT_MS: Final = 600_000
 RESPONSE_TIMEOUT_MS: Final = 5_000
 POLL_S: Final = 0.5
-FLAGS: Final = (
-    *CLIENT_FLAGS,
-    Flag(
-        "command",
-        "What restarts a broker, for the shell, with {id}, {host}, {port} and {rack}: "
-        "'ssh {host} systemctl restart odradek'.",
-        "command",
-    ),
-    Flag("brokers", "Only these brokers (default: all).", "id,id"),
-    Flag("dry-run", "Print the commands in their order, and run none."),
-    Flag(
-        "timeout-ms",
-        "How long a command may run, and how long a broker and its replicas may take to come back "
-        f"(default: {TIMEOUT_MS}).",
-        "ms",
-    ),
-)
+FLAGS: Final = (*CLIENT_FLAGS, *read_flags("rolling-restart"))
+FIELDS: Final = ("id", "host", "port", "rack")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -59,8 +50,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _act(client: Client, options: Options) -> None:
-    template = options.value("command")
-    assert template is not None, "the option is required"
+    template = options.required("command")
     if not template.strip():
         raise OptionsError("--command: an empty command restarts no broker")
     try:
@@ -134,7 +124,7 @@ class RollingRestart:
                 for partition, status in partition_statuses(metadata).items()
                 if status.replicas[0] == node_id
             ]
-            lead_by_preferred(self._client, report, preferred)
+            lead_by_preferred(self._client, preferred)
             elapsed_s = time.monotonic() - started_s
             report(f"broker {node_id} is back, all replicas are in sync ({elapsed_s:.1f} s)")
             remaining.remove(node_id)
@@ -201,9 +191,6 @@ def serves(connection: BrokerConnection) -> bool:
     except ClientError:
         return False
     return True
-
-
-FIELDS: Final = ("id", "host", "port", "rack")
 
 
 def next_broker(remaining: Collection[int], controller: int) -> int:

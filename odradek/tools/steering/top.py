@@ -20,10 +20,10 @@ from odradek.protocol.messages.list_offsets import LATEST_TIMESTAMP
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
 from odradek.tools.cluster_status.render import partition_names, size_text
-from odradek.tools.consumer_groups.group_offsets import committed_offsets_of
+from odradek.tools.consumer_groups.group_offsets import committed_offsets_of, lag_of
 from odradek.tools.consumer_groups.queries import list_groups
 from odradek.tools.errors import KafkaError, ToolError
-from odradek.tools.options import CLIENT_FLAGS, Flag, Options, positive_number
+from odradek.tools.options import CLIENT_FLAGS, Options, positive_number, read_flags
 from odradek.tools.partition_offsets import list_offsets
 from odradek.tools.run_command import run_with_client
 from odradek.tools.steering.cluster_queries import (
@@ -42,11 +42,7 @@ INTERVAL_MS: Final = 2_000
 RESPONSE_TIMEOUT_MS: Final = 5_000
 KEY_POLL_MS: Final = 100
 HELP_LINE: Final = "q: quit   s: sort brokers by {}"
-FLAGS: Final = (
-    *CLIENT_FLAGS,
-    Flag("once", "Print the page once, after two samples."),
-    Flag("interval-ms", f"The time between samples (default: {INTERVAL_MS}).", "ms"),
-)
+FLAGS: Final = (*CLIENT_FLAGS, *read_flags("top"))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -132,12 +128,7 @@ def read_lags(client: Client, ends: Mapping[TopicPartition, int]) -> dict[str, i
     names = [group.group_id for group in list_groups(client)]
     lags: dict[str, int | None] = {}
     for group, offsets in committed_offsets_of(client, names).items() if names else ():
-        if isinstance(offsets, KafkaError):
-            lags[group] = None
-        else:
-            lags[group] = sum(
-                max(0, ends[key] - offset) for key, offset in offsets.items() if key in ends
-            )
+        lags[group] = None if isinstance(offsets, KafkaError) else lag_of(offsets, ends)
     return lags
 
 

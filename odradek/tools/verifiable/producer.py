@@ -20,9 +20,9 @@ from typing import Any, Final
 from odradek.tools.argument_parser import ArgumentParser, int32, int64, run_parsed
 from odradek.tools.arguments import add_arguments
 from odradek.tools.console.errors import ConsoleError, exception_of, run_uncaught
+from odradek.tools.console.library import missing_topic_reason
 from odradek.tools.console.properties import PRODUCER, load_properties
 from odradek.tools.console.stop import Stop, stopped_by_signals
-from odradek.tools.console.topic_lookup import missing_topic_reason
 from odradek.tools.library_client import open_client
 
 POLL_S: Final = 0.1

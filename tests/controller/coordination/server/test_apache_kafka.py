@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
 )
 from kazoo.client import KazooClient
 
-from odradek.tools.cluster.readiness import brokers_know_each_other
+from odradek.tools.cluster.supervised import brokers_know_each_other
 from tests.support.apache import apache_kafka
 from tests.support.compacted import wait_until
 from tests.support.tree_server import tree_server

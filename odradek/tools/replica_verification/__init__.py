@@ -1,1 +1,0 @@
-"""`odradek replica-verification`: compare the replicas of partitions."""
