@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import signal
+import socket
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from types import FrameType
+from typing import Any, Final
 
 import anyio.to_thread
 import jinja2
+import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -32,10 +36,14 @@ from odradek.web_console.records.decoding import Schemas
 from odradek.web_console.records.query import parse_query
 from odradek.web_console.sampling import ClusterSampler
 from odradek.web_console.views.access import access_view
-from odradek.web_console.views.brokers import broker_view, brokers_view
+from odradek.web_console.views.brokers import (
+    broker_view,
+    brokers_view,
+    clusters_view,
+    overview_view,
+)
 from odradek.web_console.views.groups import group_view, groups_view
 from odradek.web_console.views.metadata import find_topic, read_metadata
-from odradek.web_console.views.overview import clusters_view, overview_view
 from odradek.web_console.views.topics import (
     topic_change_view,
     topic_configs_view,
@@ -56,26 +64,20 @@ View = Callable[[ShownCluster, PageArguments], dict[str, Any]]
 """Makes what a page shows, in a thread; raises ToolError."""
 
 
-class ClusterPage(NamedTuple):
-    """A page of a cluster."""
-
-    path: str
-    """After the name of the cluster."""
-    template: str
-    view: View
-
-
-PAGES: Final = (
-    ClusterPage("/brokers", "brokers.html", brokers_view),
-    ClusterPage("/brokers/{broker}", "broker.html", broker_view),
-    ClusterPage("/topics", "topics.html", topics_view),
-    ClusterPage("/topics/{topic}", "topic.html", topic_view),
-    ClusterPage("/topics/{topic}/configs", "topic_configs.html", topic_configs_view),
-    ClusterPage("/topics/{topic}/change", "topic_change.html", topic_change_view),
-    ClusterPage("/groups", "groups.html", groups_view),
-    ClusterPage("/access", "access.html", access_view),
-    ClusterPage("/group", "group.html", group_view),
+PAGES: Final[Sequence[tuple[str, str, View]]] = (
+    ("/brokers", "brokers.html", brokers_view),
+    ("/brokers/{broker}", "broker.html", broker_view),
+    ("/topics", "topics.html", topics_view),
+    ("/topics/{topic}", "topic.html", topic_view),
+    ("/topics/{topic}/configs", "topic_configs.html", topic_configs_view),
+    ("/topics/{topic}/change", "topic_change.html", topic_change_view),
+    ("/groups", "groups.html", groups_view),
+    ("/access", "access.html", access_view),
+    ("/group", "group.html", group_view),
 )
+"""The pages of a cluster: path after the name of the cluster, template and view."""
+
+RouteHandler = Callable[[Request], Awaitable[Response]]
 
 
 class Console:
@@ -114,20 +116,19 @@ class Console:
             *self._three("/clusters", "clusters.html", self._clusters_content),
             *self._three("/clusters/{cluster}", "overview.html", self._overview_content),
         ]
-        for page in PAGES:
-            path = "/clusters/{cluster}" + page.path
-            routes += self._three(path, page.template, partial(self._content, page.view))
         cluster = "/clusters/{cluster}"
+        for path, template, view in PAGES:
+            routes += self._three(cluster + path, template, partial(self._content, view))
         records = f"{cluster}/topics/{{topic}}/records"
         return [
             *routes,
             Route(records, self._records),
-            Route(f"/api{records}", self._records_json),
-            Route(f"/stream{records}", self._records_stream),
+            Route(f"/api{records}", with_json_errors(self._records_json)),
+            Route(f"/stream{records}", with_json_errors(self._records_stream)),
             Route(f"{cluster}/changes/{{kind}}", self._preview, methods=["POST"]),
             Route(f"{cluster}/confirm", self._confirm, methods=["POST"]),
             *self._three(f"{records}/{{partition}}/{{offset}}", "record.html", self._record),
-            Route(f"{records}/{{partition}}/{{offset}}/raw", self._raw),
+            Route(f"{records}/{{partition}}/{{offset}}/raw", with_json_errors(self._raw)),
         ]
 
     def end_streams(self) -> None:
@@ -147,18 +148,10 @@ class Console:
         """A page as HTML, as JSON, and live."""
 
         async def html(request: Request) -> Response:
-            try:
-                values, status = await content(request), 200
-            except ToolError as error:
-                values, status = {"trouble": str(error)}, status_of(error)
-                return self._page(request, "trouble.html", values, status)
-            return self._page(request, template, values)
+            return self._page(request, template, await content(request))
 
         async def as_json(request: Request) -> Response:
-            try:
-                return JSONResponse(await content(request))
-            except ToolError as error:
-                return JSONResponse({"error": str(error)}, status_of(error))
+            return JSONResponse(await content(request))
 
         async def live(request: Request) -> Response:
             async def render() -> str:
@@ -166,31 +159,35 @@ class Console:
 
             return self._streams.respond(content_events(request, self._streams, render))
 
-        return [Route(path, html), Route(f"/api{path}", as_json), Route(f"/live{path}", live)]
+        return [
+            Route(path, html),
+            Route(f"/api{path}", with_json_errors(as_json)),
+            Route(f"/live{path}", live),
+        ]
+
+    async def trouble_page(self, request: Request, error: Exception) -> Response:
+        """The page in place of the one that a ToolError has prevented, also of a change."""
+        template, status = "trouble.html", status_of(error)
+        if request.method == "POST":
+            template, status = "refused.html", 503 if isinstance(error, ClientError) else 400
+        if isinstance(error, ChangeRefused):
+            status = 403
+        return self._page(request, template, {"trouble": str(error)}, status)
 
     async def _records(self, request: Request) -> Response:
-        try:
-            cluster, arguments = self._cluster(request), arguments_of(request)
-            parse_query(arguments)
-            metadata = await anyio.to_thread.run_sync(read_metadata, cluster)
-            topic = find_topic(metadata, arguments.required("topic"))
-        except ToolError as error:
-            return self._page(request, "trouble.html", {"trouble": str(error)}, status_of(error))
+        cluster, arguments = self._cluster(request), arguments_of(request)
+        parse_query(arguments)
+        metadata = await anyio.to_thread.run_sync(read_metadata, cluster)
+        topic = find_topic(metadata, arguments.required("topic"))
         return self._page(request, "records.html", {"partitions": len(topic.partitions)})
 
     async def _records_json(self, request: Request) -> Response:
-        try:
-            query = parse_query(arguments_of(request))
-            return await self._searches.as_json(self._cluster(request), query)
-        except ToolError as error:
-            return JSONResponse({"error": str(error)}, status_of(error))
+        query = parse_query(arguments_of(request))
+        return await self._searches.as_json(self._cluster(request), query)
 
     async def _records_stream(self, request: Request) -> Response:
-        try:
-            query = parse_query(arguments_of(request))
-            cluster = self._cluster(request)
-        except ToolError as error:
-            return JSONResponse({"error": str(error)}, status_of(error))
+        query = parse_query(arguments_of(request))
+        cluster = self._cluster(request)
         formats = {"key_format": query.key_format, "value_format": query.value_format}
 
         def render(request: Request, rows: list[dict[str, Any]]) -> str:
@@ -203,31 +200,15 @@ class Console:
         return await self._searches.one_content(self._cluster(request), arguments_of(request))
 
     async def _preview(self, request: Request) -> Response:
-        return await self._change(request, "change_preview.html", self._changes.preview)
+        values = await self._changes.preview(request, self._cluster(request))
+        return self._page(request, "change_preview.html", values)
 
     async def _confirm(self, request: Request) -> Response:
-        return await self._change(request, "change_done.html", self._changes.confirm)
-
-    async def _change(
-        self,
-        request: Request,
-        template: str,
-        act: Callable[[Request, ShownCluster], Awaitable[dict[str, Any]]],
-    ) -> Response:
-        try:
-            values = await act(request, self._cluster(request))
-        except ChangeRefused as error:
-            return self._page(request, "refused.html", {"trouble": str(error)}, 403)
-        except ToolError as error:
-            status = 503 if isinstance(error, ClientError) else 400
-            return self._page(request, "refused.html", {"trouble": str(error)}, status)
-        return self._page(request, template, values)
+        values = await self._changes.confirm(request, self._cluster(request))
+        return self._page(request, "change_done.html", values)
 
     async def _raw(self, request: Request) -> Response:
-        try:
-            return await self._searches.raw(self._cluster(request), arguments_of(request))
-        except ToolError as error:
-            return JSONResponse({"error": str(error)}, status_of(error))
+        return await self._searches.raw(self._cluster(request), arguments_of(request))
 
     def _page(
         self, request: Request, template: str, values: Mapping[str, Any], status: int = 200
@@ -280,12 +261,8 @@ class Console:
         cluster = self._cluster(request)
         sampler = self._samplers[cluster.name]
         sampler.watch()
-        content = await anyio.to_thread.run_sync(overview_view, cluster, sampler.history)
-        return {
-            **content,
-            "sample_cost_ms": round(sampler.cost_s * 1000),
-            "sample_interval_s": round(sampler.interval_s, 1),
-        }
+        content = await anyio.to_thread.run_sync(overview_view, cluster)
+        return {**content, **sampler.content()}
 
 
 class NoSuchCluster(ToolError):
@@ -295,6 +272,18 @@ class NoSuchCluster(ToolError):
 def arguments_of(request: Request) -> PageArguments:
     """The arguments in the query and in the path, which overrides."""
     return PageArguments({**request.query_params, **request.path_params})
+
+
+def with_json_errors(handler: RouteHandler) -> RouteHandler:
+    """A route whose errors are JSON, and not a page."""
+
+    async def response(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except ToolError as error:
+            return JSONResponse({"error": str(error)}, status_of(error))
+
+    return response
 
 
 def status_of(error: Exception) -> int:
@@ -323,5 +312,25 @@ def new_application(console: Console, hosts: Collection[str], users: Users | Non
     return Starlette(
         routes=console.routes(),
         middleware=[Middleware(Guard, hosts=hosts, users=users)],
+        exception_handlers={ToolError: console.trouble_page},
         lifespan=lifespan,
     )
+
+
+class ConsoleServer(uvicorn.Server):
+    """Ends with exit code 0 after a signal, and at once after a second SIGINT; live pages end
+    first."""
+
+    def __init__(self, config: uvicorn.Config, console: Console) -> None:
+        super().__init__(config)
+        self._console = console
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        # The library sends itself the signal again when all is closed.
+        if self.should_exit and sig == signal.SIGINT:
+            self.force_exit = True
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._console.end_streams()
+        await super().shutdown(sockets)

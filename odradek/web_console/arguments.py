@@ -1,9 +1,9 @@
-"""The arguments of a page: what its path and its query say, checked."""
+"""The arguments of a page, checked: what its path and its query say; and rows by pages."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from odradek.bounded_parsing import UnreadableText, parse_integer
 from odradek.tools.errors import ToolError
@@ -69,3 +69,21 @@ class PageArguments:
     def page(self) -> int:
         """The number of a page of rows, from 1."""
         return self.number("page", 1, 1, PAGES_MAX)
+
+
+class PageOfRows(NamedTuple):
+    """A part of some rows, and where it is."""
+
+    rows: list[Any]
+    page: int
+    """From 1; never after the last one."""
+    pages: int
+    total: int
+    """The number of all rows."""
+
+
+def page_of(rows: Sequence[Any], page: int, size: int = PAGE_ROWS) -> PageOfRows:
+    """The rows of a page; the last one instead of one that does not exist."""
+    pages = max(1, -(-len(rows) // size))
+    page = min(page, pages)
+    return PageOfRows(list(rows[(page - 1) * size : page * size]), page, pages, len(rows))

@@ -17,13 +17,11 @@ from odradek.extras import missing_library
 from odradek.tools.client_config import read_client_config
 from odradek.tools.errors import ToolError
 from odradek.tools.options import (
-    BOOTSTRAP_SERVER,
-    COMMAND_CONFIG,
     HELP_FLAGS,
-    Flag,
     Options,
     OptionsError,
     parse,
+    read_flags,
     require,
 )
 from odradek.tools.run_command import run_command
@@ -39,34 +37,7 @@ USERS_BYTES_MAX: Final = 1 << 20
 SHUTDOWN_S: Final = 1
 """Live pages are closed after it."""
 CONNECTIONS_MAX: Final = 200
-FLAGS: Final = (
-    BOOTSTRAP_SERVER._replace(
-        meaning="Addresses of brokers of a cluster; NAME= before them gives it a name "
-        "(may be repeated).",
-        value="[name=]host:port,host:port",
-    ),
-    COMMAND_CONFIG._replace(
-        meaning="A properties file for the connection to the brokers; NAME= before it: of one "
-        "cluster (may be repeated).",
-        value="[name=]file",
-    ),
-    Flag("listen", f"Address of the console (default: {DEFAULT_LISTEN}).", "host:port"),
-    Flag(
-        "users", "A file of name:hash lines (bcrypt, as `htpasswd -B`) of who may use it.", "file"
-    ),
-    Flag("allowed-host", "A name under which browsers reach it (may be repeated).", "name"),
-    Flag(
-        "schema-registry",
-        "The URL of a schema registry; NAME= before it: of one cluster (may be repeated).  "
-        "Credentials: basic.auth.user.info in the --command-config.",
-        "[name=]url",
-    ),
-    Flag("tls-certificate", "A PEM file: serve https.", "file"),
-    Flag("tls-key", "The key of the certificate, unless it is in the same file.", "file"),
-    Flag("allow-changes", "Let users produce and change what is in the clusters."),
-    Flag("insecure", "Serve others than this machine although there are no --users."),
-    *HELP_FLAGS,
-)
+FLAGS: Final = (*HELP_FLAGS, *read_flags("console"))
 _NAMED: Final = re.compile(r"([A-Za-z0-9._-]+)=(.*)", re.DOTALL)
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -85,9 +56,8 @@ def _act(options: Options) -> int:
     try:
         import uvicorn
 
-        from odradek.web_console.application import Console, new_application
+        from odradek.web_console.application import Console, ConsoleServer, new_application
         from odradek.web_console.cluster import ShownCluster
-        from odradek.web_console.server import ConsoleServer
     except ModuleNotFoundError as error:
         raise ToolError(missing_library(error.name or "of the console", "console")) from error
     users = _users(options)
@@ -99,7 +69,9 @@ def _act(options: Options) -> int:
     if options.has("tls-key") and not options.has("tls-certificate"):
         raise OptionsError("--tls-key needs --tls-certificate")
     allowed_hosts = _allowed_hosts(options)
-    configs = _configs(options)
+    configs = {
+        name: read_client_config(path) for name, path in _named(options, "command-config").items()
+    }
     clusters = [
         ShownCluster(name, bootstrap, {**configs.get("", {}), **configs.get(name, {})})
         for name, bootstrap in _clusters(options).items()
@@ -194,29 +166,18 @@ def _clusters(options: Options) -> dict[str, str]:
     return clusters
 
 
-def _configs(options: Options) -> dict[str, dict[str, str]]:
-    """Properties by name of the cluster; without a name: of all.
-
-    raises  ClientError
-    """
-    configs: dict[str, dict[str, str]] = {}
-    for text in options.values("command-config"):
-        match = _NAMED.fullmatch(text)
-        name, path = match.groups() if match else ("", text)
-        configs[name] = read_client_config(path)
-    return configs
+def _named(options: Options, flag: str) -> dict[str, str]:
+    """The values of a flag by name of the cluster; without a name: of all."""
+    matches = [(_NAMED.fullmatch(text), text) for text in options.values(flag)]
+    return {match[1] if match else "": match[2] if match else text for match, text in matches}
 
 
 def _registries(options: Options, clusters: Sequence[ShownCluster]) -> dict[str, SchemaRegistry]:
     """Registries by name of the cluster.
 
-    raises  OptionsError, ClientError
+    raises  ClientError
     """
-    urls: dict[str, str] = {}
-    for text in options.values("schema-registry"):
-        match = _NAMED.fullmatch(text)
-        name, url = match.groups() if match else ("", text)
-        urls[name] = url
+    urls = _named(options, "schema-registry")
     if not urls:
         return {}
     from odradek.web_console.records.registry import SchemaRegistry

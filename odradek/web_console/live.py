@@ -17,9 +17,14 @@ from odradek.tools.errors import ToolError
 INTERVAL_S: Final = 2.0
 INTERVAL_MAX_S: Final = 10.0
 COST_SHARE: Final = 0.2
-"""The share of the time that making a page may take: a slow page is made less often."""
+"""The share of the time that a page or a sample may take: what is slow is done less often."""
 KEEP_ALIVE_S: Final = 15.0
 STREAMS_MAX: Final = 64
+
+
+def interval_s(cost_s: float) -> float:
+    """The pause after something that took so long."""
+    return min(max(INTERVAL_S, cost_s / COST_SHARE), INTERVAL_MAX_S)
 
 
 def event(name: str, data: object) -> bytes:
@@ -93,5 +98,4 @@ async def content_events(
         if time.monotonic() - sent_at_s >= KEEP_ALIVE_S:
             yield b": \n\n"
             sent_at_s = time.monotonic()
-        cost_s = time.monotonic() - started_s
-        await streams.pause(min(max(INTERVAL_S, cost_s / COST_SHARE), INTERVAL_MAX_S))
+        await streams.pause(interval_s(time.monotonic() - started_s))

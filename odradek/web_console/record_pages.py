@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -14,17 +14,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from odradek.protocol.errors import ErrorCode
-from odradek.tools.client import Client, ClientError
+from odradek.tools.client import ClientError
 from odradek.tools.errors import ToolError, refused
 from odradek.web_console.arguments import PageArgumentError, PageArguments
 from odradek.web_console.cluster import ShownCluster
 from odradek.web_console.live import Streams, event
 from odradek.web_console.records.decoding import Schemas, TextDecoder
-from odradek.web_console.records.filters import new_filter
-from odradek.web_console.records.query import OFFSET, RecordQuery, parse_query
-from odradek.web_console.records.rows import full_row, row_of
+from odradek.web_console.records.query import OFFSET, RecordQuery, new_filter, parse_query
 from odradek.web_console.records.scan import RecordScan
-from odradek.web_console.records.shown_record import ShownRecord
+from odradek.web_console.records.shown_record import ShownRecord, full_row, row_of
 
 SCANS_MAX: Final = 4
 """Searches at once; each has a connection of its own to each leader."""
@@ -48,6 +46,27 @@ class RecordSearches:
         """What decodes the records that a query finds."""
         return TextDecoder(query.key_format, query.value_format, self._registries.get(cluster.name))
 
+    @asynccontextmanager
+    async def _scan(
+        self, cluster: ShownCluster, query: RecordQuery, decoder: TextDecoder
+    ) -> AsyncIterator[RecordScan]:
+        """A scan with a client of its own.
+
+        raises  ToolError
+        """
+        matches = new_filter(query, decoder)
+        slot = object()
+        try:
+            self._slots.acquire_on_behalf_of_nowait(slot)
+        except anyio.WouldBlock:
+            raise ClientError("the console searches for as many others as it may") from None
+        try:
+            with ExitStack() as stack:
+                client = await anyio.to_thread.run_sync(stack.enter_context, cluster.client())
+                yield await anyio.to_thread.run_sync(partial(RecordScan, client, query, matches))
+        finally:
+            self._slots.release_on_behalf_of(slot)
+
     async def events(
         self, request: Request, cluster: ShownCluster, query: RecordQuery, render: RenderRows
     ) -> AsyncGenerator[bytes, None]:
@@ -59,7 +78,7 @@ class RecordSearches:
         reported_s = 0.0
         count = 0
         try:
-            async with _OpenScan(self._slots, cluster, query, decoder) as scan:
+            async with self._scan(cluster, query, decoder) as scan:
                 while not (scan.is_done or self._streams.is_closing):
                     if await request.is_disconnected():
                         return
@@ -83,7 +102,7 @@ class RecordSearches:
         decoder = self.decoder(cluster, query)
         deadline_s = time.monotonic() + DEADLINE_S
         rows: list[dict[str, Any]] = []
-        async with _OpenScan(self._slots, cluster, query, decoder) as scan:
+        async with self._scan(cluster, query, decoder) as scan:
             while not scan.is_done and time.monotonic() < deadline_s:
                 records = await anyio.to_thread.run_sync(scan.step)
                 rows += await anyio.to_thread.run_sync(_rows, records, decoder)
@@ -110,7 +129,7 @@ class RecordSearches:
         if query.partition is None:
             raise PageArgumentError("'partition' is missing")
         decoder = self.decoder(cluster, query)
-        async with _OpenScan(self._slots, cluster, query, decoder) as scan:
+        async with self._scan(cluster, query, decoder) as scan:
             records: list[ShownRecord] = []
             while not records and not scan.is_done:
                 records = await anyio.to_thread.run_sync(scan.step)
@@ -150,42 +169,3 @@ def _rows(records: list[ShownRecord], decoder: TextDecoder) -> list[dict[str, An
 
 def _progress(scan: RecordScan, count: int) -> dict[str, int]:
     return {"scanned": scan.scanned, "total": scan.total, "shown": count}
-
-
-class _OpenScan:
-    """A scan with a client of its own, as an asynchronous context."""
-
-    def __init__(
-        self,
-        slots: anyio.CapacityLimiter,
-        cluster: ShownCluster,
-        query: RecordQuery,
-        decoder: TextDecoder,
-    ) -> None:
-        self._slots = slots
-        self._cluster = cluster
-        self._query = query
-        self._decoder = decoder
-        self._client: AbstractContextManager[Client] | None = None
-
-    async def __aenter__(self) -> RecordScan:
-        matches = new_filter(self._query, self._decoder)
-        try:
-            self._slots.acquire_on_behalf_of_nowait(self)
-        except anyio.WouldBlock:
-            raise ClientError("the console searches for as many others as it may") from None
-        try:
-            opening = self._cluster.client()
-            client = await anyio.to_thread.run_sync(opening.__enter__)
-            self._client = opening
-            return await anyio.to_thread.run_sync(partial(RecordScan, client, self._query, matches))
-        except BaseException as error:
-            await self.__aexit__(type(error), error, None)
-            raise
-
-    async def __aexit__(self, *error: Any) -> None:
-        try:
-            if self._client is not None:
-                self._client.__exit__(*error)
-        finally:
-            self._slots.release_on_behalf_of(self)

@@ -49,8 +49,8 @@ WITHOUT_USER: Final = {
     "broker/settings/broker_settings.py:BrokerSettings.of_listener": "TLS and SASL listeners",
     "protocol/stored/": "record types and versions of Kafka's stored formats",
     "broker/monitoring/http_listener.py:HttpConnection.data_received": "called by the event loop",
-    "odradek/web_console/server.py:ConsoleServer.handle_exit": "called by uvicorn",
-    "odradek/web_console/records/filters.py:LinearEnvironment.setup_function_extensions": (
+    "odradek/web_console/application.py:ConsoleServer.handle_exit": "called by uvicorn",
+    "odradek/web_console/records/query.py:LinearEnvironment.setup_function_extensions": (
         "called by the library of JSONPath"
     ),
     "pipeline/report/progress.py:Progress.onQueryStarted": "called by Spark",

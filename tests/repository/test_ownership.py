@@ -54,7 +54,7 @@ ALLOWED: Final = {
         "check_hostname maximum_version minimum_version"  # of `ssl`
     ),
     "odradek/tools/snapshot.py": "size",  # of `tarfile`
-    "odradek/web_console/records/filters.py": "log_errors",  # of re2
+    "odradek/web_console/records/query.py": "log_errors",  # of re2
     "pipeline/spark/java.py": "_gateway _jvm",  # of pyspark, which has no function that sets them
     "pipeline/jobs/sharing.py": "__cause__",
     "pipeline/registry/reading.py": "__annotations__",  # by which pyspark knows a function's types

@@ -14,7 +14,7 @@ from odradek.protocol.records.builder import build_batch
 from odradek.protocol.records.control import build_end_marker
 from odradek.protocol.records.record import Record
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.web_console.arguments import PageArgumentError, PageArguments
+from odradek.web_console.arguments import PageArgumentError, PageArguments, page_of
 from odradek.web_console.changes.planned_change import (
     PENDING_MAX,
     PENDING_MS,
@@ -22,11 +22,10 @@ from odradek.web_console.changes.planned_change import (
     PlannedChange,
 )
 from odradek.web_console.formats import number_text, time_text
-from odradek.web_console.rates import POINTS_MAX, OffsetSample, RateHistory
 from odradek.web_console.records.decoding import TextDecoder
 from odradek.web_console.records.query import parse_time
 from odradek.web_console.records.shown_record import TransactionMarks, records_of
-from odradek.web_console.views.paging import page_of
+from odradek.web_console.sampling import POINTS_MAX, OffsetSample, RateHistory
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 

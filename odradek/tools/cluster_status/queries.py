@@ -131,10 +131,11 @@ def _directories(client: Client, broker: MetadataResponseBroker) -> list[LogDire
         return str(error)
     if not response.results:
         return error_text(response.error_code)
-    return [_directory(result) for result in response.results]
+    return [directory_status(result) for result in response.results]
 
 
-def _directory(result: DescribeLogDirsResult) -> LogDirectoryStatus:
+def directory_status(result: DescribeLogDirsResult) -> LogDirectoryStatus:
+    """What a response says of a log directory."""
     sizes = [
         partition.partition_size_bytes for topic in result.topics for partition in topic.partitions
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Final
 
 from odradek.tools.acls.bindings import (
@@ -57,19 +56,19 @@ def plan_acl(_: ShownCluster, form: PageArguments) -> PlannedChange:
         "" if is_added else text,
         text if is_added else "",
     )
+
+    def apply(client: Client) -> list[str]:
+        (create_acls if is_added else delete_acls)(client, pattern, [rule])
+        return ["Added the entry." if is_added else "Removed the entry."]
+
     return PlannedChange(
         "acl",
         f"{'Add' if is_added else 'Remove'} an ACL",
         [line],
-        partial(_change_acl, is_added, pattern, rule),
+        apply,
         {"act": "add" if is_added else "remove", **pattern._asdict(), **rule._asdict()},
         BACK,
     )
-
-
-def _change_acl(is_added: bool, pattern: AclPattern, rule: AclRule, client: Client) -> list[str]:
-    (create_acls if is_added else delete_acls)(client, pattern, [rule])
-    return ["Added the entry." if is_added else "Removed the entry."]
 
 
 def plan_user(_: ShownCluster, form: PageArguments) -> PlannedChange:
@@ -83,25 +82,22 @@ def plan_user(_: ShownCluster, form: PageArguments) -> PlannedChange:
     password = form.raw("password")
     if is_added and not password:
         raise PageArgumentError("'password' is missing")
-    apply = partial(_set_password, user, mechanism, password)
+
+    def apply(client: Client) -> list[str]:
+        if is_added:
+            store_scram_credential(client, user, mechanism, password)
+            return [f"{user} can log in by {mechanism}."]
+        alter_credentials(client, user, {}, [mechanism])
+        return [f"{user} can no longer log in by {mechanism}."]
+
     return PlannedChange(
         "user",
         f"{'Set' if is_added else 'Delete'} the password of {user}",
         [PreviewLine(f"{user}, {mechanism}", "", "a new password" if is_added else "deleted")],
-        apply if is_added else partial(_delete_password, user, mechanism),
+        apply,
         {"act": "add" if is_added else "remove", "user": user, "mechanism": mechanism},
         BACK,
     )
-
-
-def _set_password(user: str, mechanism: str, password: str, client: Client) -> list[str]:
-    store_scram_credential(client, user, mechanism, password)
-    return [f"{user} can log in by {mechanism}."]
-
-
-def _delete_password(user: str, mechanism: str, client: Client) -> list[str]:
-    alter_credentials(client, user, {}, [mechanism])
-    return [f"{user} can no longer log in by {mechanism}."]
 
 
 def plan_quota(cluster: ShownCluster, form: PageArguments) -> PlannedChange:
@@ -125,11 +121,17 @@ def plan_quota(cluster: ShownCluster, form: PageArguments) -> PlannedChange:
     entries = cluster.call(lambda client: quota_entries(client, kinds, names))
     before = {row.key: row.value for entry in entries for row in entry.values}
     entity = ", ".join(f"{kind} {name}" for kind, name in given)
+
+    def apply(client: Client) -> list[str]:
+        added, deleted = ({quota: value}, []) if value else ({}, [quota])
+        alter_entity(client, kinds, names, added, deleted)
+        return [f"Changed {quota}."]
+
     return PlannedChange(
         "quota",
         f"Change a quota of {entity}",
         [PreviewLine(quota, str(before.get(quota, "none")), value or "none")],
-        partial(_change_quota, kinds, names, quota, value),
+        apply,
         {"entity": entity, "quota": quota, "value": value or None},
         BACK,
     )
@@ -141,10 +143,3 @@ def _is_finite(text: str) -> bool:
         return math.isfinite(float(text))
     except ValueError:
         return False
-
-
-def _change_quota(
-    kinds: list[str], names: list[str], quota: str, value: str, client: Client
-) -> list[str]:
-    alter_entity(client, kinds, names, {quota: value} if value else {}, [] if value else [quota])
-    return [f"Changed {quota}."]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
@@ -43,6 +42,13 @@ def plan_reset_offsets(cluster: ShownCluster, form: PageArguments) -> PlannedCha
     is_new, before, after = cluster.call(partial(_new_offsets, group, target, form))
     if not after:
         raise PageArgumentError("the group has no offsets; name a topic")
+
+    def apply(client: Client) -> list[str]:
+        if (_check_inactive(client, group) == DEAD) != is_new:
+            raise ToolError("the group was created or deleted after the preview: make it again")
+        commit_offsets(client, group, after)
+        return [f"Committed {len(after)} offsets."]
+
     lines = [
         PreviewLine(partition_text(key), str(before.get(key, "none")), str(offset))
         for key, offset in sorted(after.items())
@@ -51,7 +57,7 @@ def plan_reset_offsets(cluster: ShownCluster, form: PageArguments) -> PlannedCha
         "reset-offsets",
         f"Reset offsets of group {group}",
         lines,
-        partial(_commit, group, after, is_new),
+        apply,
         {"group": group, "to": target, "offsets": {partition_text(k): v for k, v in after.items()}},
         f"/group{query_text({'id': group})}",
         warning="The group does not exist: it is created with these offsets." if is_new else "",
@@ -105,19 +111,21 @@ def _check_inactive(client: Client, group: str) -> str:
     return description.state
 
 
-def _commit(
-    group: str, offsets: Mapping[TopicPartition, int], is_new: bool, client: Client
-) -> list[str]:
-    if (_check_inactive(client, group) == DEAD) != is_new:
-        raise ToolError("the group was created or deleted after the preview: make it again")
-    commit_offsets(client, group, offsets)
-    return [f"Committed {len(offsets)} offsets."]
-
-
 def plan_delete_group(cluster: ShownCluster, form: PageArguments) -> PlannedChange:
     """raises  ToolError"""
     group = form.required_raw("group")
-    offsets = cluster.call(partial(_offsets_of_inactive, group))
+
+    def read_offsets(client: Client) -> dict[TopicPartition, int]:
+        _check_inactive(client, group)
+        return committed_offsets(client, group)
+
+    def apply(client: Client) -> list[str]:
+        error = delete_groups(client, [group])[group]
+        if error is not None:
+            raise error
+        return ["Deleted the group."]
+
+    offsets = cluster.call(read_offsets)
     return PlannedChange(
         "delete-group",
         f"Delete group {group}",
@@ -125,20 +133,8 @@ def plan_delete_group(cluster: ShownCluster, form: PageArguments) -> PlannedChan
             PreviewLine(partition_text(key), str(offset), "")
             for key, offset in sorted(offsets.items())
         ],
-        partial(_delete, group),
+        apply,
         {"group": group},
         "/groups",
         warning="The offsets of the group are lost.",
     )
-
-
-def _offsets_of_inactive(group: str, client: Client) -> dict[TopicPartition, int]:
-    _check_inactive(client, group)
-    return committed_offsets(client, group)
-
-
-def _delete(group: str, client: Client) -> list[str]:
-    error = delete_groups(client, [group])[group]
-    if error is not None:
-        raise error
-    return ["Deleted the group."]

@@ -51,6 +51,11 @@ def plan_elect_preferred(cluster: ShownCluster, form: PageArguments) -> PlannedC
     }
     if not moved:
         raise PageArgumentError("the first replica leads each partition already")
+
+    def apply(client: Client) -> list[str]:
+        elect_preferred(client, sorted(moved))
+        return [f"Elected the leaders of {len(moved)} partitions."]
+
     return PlannedChange(
         "elect-preferred",
         f"Elect preferred leaders{f' of {name}' if name else ''}",
@@ -58,15 +63,10 @@ def plan_elect_preferred(cluster: ShownCluster, form: PageArguments) -> PlannedC
             PreviewLine(partition_text(key), f"leader {before}", f"leader {after}")
             for key, (before, after) in sorted(moved.items())
         ],
-        partial(_elect, sorted(moved)),
+        apply,
         {"partitions": [partition_text(key) for key in sorted(moved)]},
         f"/topics/{path_part(name)}" if name else "/brokers",
     )
-
-
-def _elect(partitions: Sequence[TopicPartition], client: Client) -> list[str]:
-    elect_preferred(client, partitions)
-    return [f"Elected the leaders of {len(partitions)} partitions."]
 
 
 def plan_reassign(cluster: ShownCluster, form: PageArguments) -> PlannedChange:
@@ -165,6 +165,17 @@ def plan_delete_throttles(cluster: ShownCluster, form: PageArguments) -> Planned
     if not throttles:
         raise PageArgumentError("the topic has no throttle")
     is_alone = moving <= {name}
+
+    def apply(client: Client) -> list[str]:
+        alter(client, Resource(TOPIC, name), {}, (LEADER_REPLICAS, FOLLOWER_REPLICAS))
+        if not is_alone:
+            return ["Deleted the throttle; the rates of brokers stay, since other topics move."]
+        brokers = sorted(broker.node_id for broker in client.metadata([]).brokers)
+        failures = delete_rates(client, brokers, RATES)
+        return ["Deleted the throttle."] + [
+            f"The rate of broker {broker} is left: {error}" for broker, error in failures.items()
+        ]
+
     lines = [PreviewLine(config, value, "none") for config, value in throttles.items()]
     if is_alone:
         lines += [PreviewLine(rate, "of each broker", "none") for rate in RATES]
@@ -172,7 +183,7 @@ def plan_delete_throttles(cluster: ShownCluster, form: PageArguments) -> Planned
         "delete-throttles",
         f"Delete the throttle of {name}",
         lines,
-        partial(_delete_throttles, name, is_alone),
+        apply,
         {"topic": name},
         f"/topics/{path_part(name)}",
         warning="Its reassignments are under way, and are not bounded then."
@@ -189,14 +200,3 @@ def _read_throttles(topic: str, client: Client) -> tuple[dict[str, str], set[str
     }
     present = {config: value for config, value in throttles.items() if value}
     return present, {key.topic for key in list_reassignments(client)}
-
-
-def _delete_throttles(topic: str, is_alone: bool, client: Client) -> list[str]:
-    alter(client, Resource(TOPIC, topic), {}, (LEADER_REPLICAS, FOLLOWER_REPLICAS))
-    if not is_alone:
-        return ["Deleted the throttle; the rates of brokers stay, since other topics move."]
-    brokers = sorted(broker.node_id for broker in client.metadata([]).brokers)
-    failures = delete_rates(client, brokers, RATES)
-    return ["Deleted the throttle."] + [
-        f"The rate of broker {broker} is left: {error}" for broker, error in failures.items()
-    ]

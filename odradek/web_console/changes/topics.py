@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any, Final
 
 from odradek.bounded_parsing import UnreadableText, parse_integer
-from odradek.protocol.messages.create_topics import CreatableTopic
 from odradek.tools.client import Client
 from odradek.tools.configs.resources import BROKER, TOPIC, Resource, alter, describe
 from odradek.tools.console.errors import ConsoleError
@@ -37,7 +36,7 @@ def plan_create_topic(cluster: ShownCluster, form: PageArguments) -> PlannedChan
         form.number("replication", -1, -1, 1_000),
         configs=_pairs(form.raw("configs"), "="),
     )
-    cluster.call(partial(_create_topic, topic, True))
+    cluster.call(lambda client: check(*create_topics(client, [topic], validate_only=True)))
     lines = [PreviewLine("topic", "", topic.name)]
     lines += [
         PreviewLine(what, "", str(value) if value >= 0 else "the default of the cluster")
@@ -47,40 +46,40 @@ def plan_create_topic(cluster: ShownCluster, form: PageArguments) -> PlannedChan
         )
     ]
     lines += [PreviewLine(config.name, "", config.value or "") for config in topic.configs]
+
+    def apply(client: Client) -> list[str]:
+        check(*create_topics(client, [topic]))
+        return [f"Created topic {topic.name}."]
+
     return PlannedChange(
         "create-topic",
         f"Create topic {topic.name}",
         lines,
-        partial(_create_topic, topic, False),
+        apply,
         {"topic": topic.name, "partitions": topic.num_partitions},
         f"/topics/{path_part(topic.name)}",
     )
-
-
-def _create_topic(topic: CreatableTopic, validate_only: bool, client: Client) -> list[str]:
-    check(*create_topics(client, [topic], validate_only=validate_only))
-    return [f"Created topic {topic.name}."]
 
 
 def plan_delete_topic(cluster: ShownCluster, form: PageArguments) -> PlannedChange:
     """raises  ToolError"""
     name = form.required("topic")
     topic = find_topic(read_metadata(cluster), name)
+
+    def apply(client: Client) -> list[str]:
+        check(*delete_topics(client, [name]))
+        return [f"Deleted topic {name}."]
+
     return PlannedChange(
         "delete-topic",
         f"Delete topic {name}",
         [PreviewLine("partitions", str(len(topic.partitions)), "")],
-        partial(_delete_topic, name),
+        apply,
         {"topic": name},
         "/topics",
         warning="All records of the topic are lost.",
         typed=name,
     )
-
-
-def _delete_topic(name: str, client: Client) -> list[str]:
-    check(*delete_topics(client, [name]))
-    return [f"Deleted topic {name}."]
 
 
 def plan_alter_config(cluster: ShownCluster, form: PageArguments) -> PlannedChange:
@@ -101,20 +100,20 @@ def plan_alter_config(cluster: ShownCluster, form: PageArguments) -> PlannedChan
     value = form.raw("value")
     before = "[hidden]" if entry.is_sensitive else entry.value or ""
     after = "[hidden]" if entry.is_sensitive else value
+
+    def apply(client: Client) -> list[str]:
+        added, deleted = ({}, [config]) if is_deleted else ({config: value}, [])
+        alter(client, resource, added, deleted)
+        return [f"Changed {config}."]
+
     return PlannedChange(
         "alter-config",
         f"Change {config} of {kind} {name}",
         [PreviewLine(config, before, "the default" if is_deleted else after)],
-        partial(_alter_config, resource, config, None if is_deleted else value),
+        apply,
         {kind: name, "config": config, "value": None if is_deleted else after},
         f"/topics/{path_part(name)}/configs" if kind == "topic" else f"/brokers/{name}",
     )
-
-
-def _alter_config(resource: Resource, config: str, value: str | None, client: Client) -> list[str]:
-    added = {} if value is None else {config: value}
-    alter(client, resource, added, [config] if value is None else [])
-    return [f"Changed {config}."]
 
 
 def plan_produce(cluster: ShownCluster, form: PageArguments) -> PlannedChange:

@@ -54,12 +54,6 @@ class TextDecoder:
     def value(self, data: bytes, *, is_pretty: bool = False) -> DecodedText:
         return self._decode(data, self._value_format, is_pretty)
 
-    def key_text(self, data: bytes) -> str:
-        return self.key(data).text
-
-    def value_text(self, data: bytes) -> str:
-        return self.value(data).text
-
     def value_data(self, data: bytes) -> Any:
         """The value of a document.
 
@@ -67,7 +61,7 @@ class TextDecoder:
         """
         if self.is_framed(data) and self._schemas is not None:
             return self._schemas.decode(data)[1]
-        return _parse(data)
+        return parse_document(data)
 
     def is_framed(self, data: bytes) -> bool:
         """Whether a registry may have the schema of the data."""
@@ -81,7 +75,7 @@ class TextDecoder:
                 case "text":
                     return DecodedText(data.decode("utf-8", "replace"), "text")
                 case "json":
-                    return DecodedText(_json_text(_parse(data), is_pretty), "json")
+                    return DecodedText(_json_text(parse_document(data), is_pretty), "json")
                 case "registry":
                     return self._by_schema(data, is_pretty)
             return self._guess(data, is_pretty)
@@ -106,7 +100,7 @@ class TextDecoder:
             return DecodedText(hex_text(data), "hex")
         if text[:1] in ("{", "["):
             try:
-                value = _parse(data)
+                value = parse_document(data)
             except Undecodable:
                 pass
             else:
@@ -116,7 +110,8 @@ class TextDecoder:
         return DecodedText(text, "text")
 
 
-def _parse(data: bytes) -> Any:
+def parse_document(data: bytes) -> Any:
+    """The value of a text of JSON; raises  Undecodable."""
     try:
         return parse_json(data, bytes_max=JSON_BYTES_MAX)
     except UnreadableText as error:

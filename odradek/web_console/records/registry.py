@@ -19,9 +19,9 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 from google.protobuf.message import DecodeError
 
-from odradek.bounded_parsing import UnreadableText, parse_json
+from odradek.bounded_parsing import parse_json
 from odradek.tools.client import ClientError
-from odradek.web_console.records.decoding import FRAME_BYTES, JSON_BYTES_MAX, Undecodable
+from odradek.web_console.records.decoding import FRAME_BYTES, Undecodable, parse_document
 
 READERS_MAX: Final = 500
 FAILED_S: Final = 10.0
@@ -103,7 +103,7 @@ class SchemaRegistry:
                     _plain(fastavro.schemaless_reader(io.BytesIO(data), parsed, None)),
                 )
             case "JSON":
-                return lambda data: ("json-schema", _json(data))
+                return lambda data: ("json-schema", parse_document(data))
             case "PROTOBUF":
                 return self._protobuf_reader(schema_id, schema)
             case kind:
@@ -186,13 +186,6 @@ def _zigzag(data: bytes, place: int) -> tuple[int, int]:
         if byte < 0x80:
             return value >> 1, place
     raise Undecodable("an index of the message has too many bytes")
-
-
-def _json(data: bytes) -> Any:
-    try:
-        return parse_json(data, bytes_max=JSON_BYTES_MAX)
-    except UnreadableText as error:
-        raise Undecodable(f"not JSON: {error}") from None
 
 
 def _plain(value: Any) -> Any:

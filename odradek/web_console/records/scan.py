@@ -25,8 +25,15 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import BrokerConnection, Client
 from odradek.tools.errors import check, refused
 from odradek.tools.partition_offsets import NO_OFFSET, leaders_of, list_offsets, offsets_at
-from odradek.web_console.records.filters import Matches
-from odradek.web_console.records.query import BEGINNING, LAST, NEW, OFFSET, TIME, RecordQuery
+from odradek.web_console.records.query import (
+    BEGINNING,
+    LAST,
+    NEW,
+    OFFSET,
+    TIME,
+    Matches,
+    RecordQuery,
+)
 from odradek.web_console.records.shown_record import ShownRecord, TransactionMarks, records_of
 
 CONSUMER: Final = -1

@@ -16,9 +16,8 @@ from odradek.tools.configs.options import CLIENTS, IPS, USERS
 from odradek.tools.configs.quotas import quota_entries
 from odradek.tools.configs.scram_credentials import MECHANISMS
 from odradek.tools.errors import KafkaError, refused
-from odradek.web_console.arguments import PageArguments
+from odradek.web_console.arguments import PageArguments, page_of
 from odradek.web_console.cluster import ShownCluster
-from odradek.web_console.views.paging import page_of
 
 SHAPES = ((USERS,), (CLIENTS,), (USERS, CLIENTS), (IPS,))
 """Types of entities that quotas may be for."""

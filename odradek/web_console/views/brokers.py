@@ -1,16 +1,19 @@
-"""The brokers of a cluster, and one of them with its configs."""
+"""All clusters, the home page of one, its brokers, and one of them with its configs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.metadata import MetadataResponse
-from odradek.tools.errors import refused
+from odradek.tools.cluster_status.render import LogDirectoryStatus
+from odradek.tools.configs.resources import BROKER
+from odradek.tools.errors import ToolError, refused
 from odradek.web_console.arguments import PageArguments
 from odradek.web_console.cluster import ShownCluster
-from odradek.web_console.views.configs import BROKER, read_configs
-from odradek.web_console.views.metadata import read_log_directories, read_metadata
+from odradek.web_console.views.metadata import read_configs, read_log_directories, read_metadata
+from odradek.web_console.views.topics import health
 
 
 def brokers_view(cluster: ShownCluster, _: PageArguments) -> dict[str, Any]:
@@ -56,11 +59,19 @@ def broker_rows(cluster: ShownCluster, metadata: MetadataResponse) -> list[dict[
                 "in_sync": in_sync.get(node_id, 0),
                 "directories": []
                 if isinstance(known_directories, str)
-                else [directory._asdict() for directory in known_directories],
+                else [_directory(status) for status in known_directories],
                 "directories_error": known_directories if is_unknown else None,
             }
         )
     return rows
+
+
+def _directory(status: LogDirectoryStatus) -> dict[str, Any]:
+    """Sizes of its volume that the broker does not say are None."""
+    row = status._asdict()
+    for name in ("total_bytes", "usable_bytes"):
+        row[name] = None if row[name] < 0 else row[name]
+    return row
 
 
 def missing_brokers(metadata: MetadataResponse) -> list[int]:
@@ -83,3 +94,35 @@ def broker_view(cluster: ShownCluster, arguments: PageArguments) -> dict[str, An
     if not rows:
         raise refused(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no broker {node_id}")
     return {"broker": rows[0], "configs": read_configs(cluster, BROKER, str(node_id))}
+
+
+def clusters_view(clusters: Sequence[ShownCluster]) -> dict[str, Any]:
+    """A row for each cluster, or why it is not known."""
+    rows = []
+    for cluster in clusters:
+        row: dict[str, Any] = {
+            "name": cluster.name,
+            "bootstrap": cluster.bootstrap,
+            "error": None,
+            "health": None,
+        }
+        try:
+            metadata = read_metadata(cluster)
+        except ToolError as error:
+            row["error"] = str(error)
+        else:
+            row |= {
+                "cluster_id": metadata.cluster_id,
+                "controller_id": metadata.controller_id,
+                "health": health(metadata),
+            }
+        rows.append(row)
+    return {"rows": rows}
+
+
+def overview_view(cluster: ShownCluster) -> dict[str, Any]:
+    """raises  ToolError"""
+    return {
+        **brokers_view(cluster, PageArguments({})),
+        "health": health(read_metadata(cluster)),
+    }

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from odradek.protocol.messages.list_groups import ListedGroup
 from odradek.protocol.messages.list_offsets import LATEST_TIMESTAMP
 from odradek.protocol.messages.metadata import MetadataResponse
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
-from odradek.tools.consumer_groups.group_offsets import committed_offsets, committed_offsets_of
+from odradek.tools.consumer_groups.group_offsets import (
+    committed_offsets,
+    committed_offsets_of,
+    lag_of,
+)
 from odradek.tools.consumer_groups.queries import Description, describe, list_groups
 from odradek.tools.errors import KafkaError
 from odradek.tools.partition_offsets import list_offsets
-from odradek.web_console.arguments import PageArguments
+from odradek.web_console.arguments import PageArguments, page_of
 from odradek.web_console.cluster import ShownCluster
 from odradek.web_console.views.metadata import read_metadata
-from odradek.web_console.views.paging import page_of
 
-GROUPS_AGE_S = 1.0
+GROUPS_AGE_S: Final = 1.0
+MEMBERS_MAX: Final = 200
+"""Members that a page shows."""
 
 
 def read_groups(cluster: ShownCluster) -> list[ListedGroup]:
@@ -79,11 +84,6 @@ def _ask_figures(
     return figures
 
 
-def lag_of(offsets: dict[TopicPartition, int], ends: dict[TopicPartition, int]) -> int:
-    """Records after the committed offsets, of partitions whose end is known."""
-    return sum(max(0, ends[key] - offset) for key, offset in offsets.items() if key in ends)
-
-
 def ends_of(
     client: Client, metadata: MetadataResponse, keys: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int]:
@@ -98,8 +98,7 @@ def ends_of(
         for row in topic.partitions
         if row.leader_id in live
     }
-    asked = sorted(key for key in keys if key in led)
-    return list_offsets(client, asked, LATEST_TIMESTAMP) if asked else {}
+    return list_offsets(client, [key for key in keys if key in led], LATEST_TIMESTAMP)
 
 
 def group_view(cluster: ShownCluster, arguments: PageArguments) -> dict[str, Any]:
@@ -149,10 +148,6 @@ def group_view(cluster: ShownCluster, arguments: PageArguments) -> dict[str, Any
         "members_count": len(description.members),
         "partitions": {**page._asdict(), "rows": rows},
     }
-
-
-MEMBERS_MAX = 200
-"""Members that a page shows."""
 
 
 def _ask_group(

@@ -1,11 +1,16 @@
-"""What all pages read: the metadata of a cluster and the log directories of its brokers."""
+"""What all pages read: metadata, log directories and configs; configs with their sources."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 from odradek.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -16,29 +21,20 @@ from odradek.protocol.messages.metadata import (
 )
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client, ClientError
-from odradek.tools.errors import error_text, refused
+from odradek.tools.cluster_status.queries import directory_status
+from odradek.tools.cluster_status.render import LogDirectoryStatus
+from odradek.tools.configs.resources import SOURCES, TOPIC
+from odradek.tools.errors import check, error_text, refused
 from odradek.web_console.cluster import ShownCluster
 
 METADATA_AGE_S: Final = 1.0
 LOG_DIRS_AGE_S: Final = 10.0
 
 
-class DirectoryShown(NamedTuple):
-    """A log directory of a broker."""
-
-    path: str
-    error: str | None
-    replicas: int
-    logs_bytes: int
-    total_bytes: int | None
-    """The size of its volume; None: the broker does not say."""
-    usable_bytes: int | None
-
-
 class DirectoriesShown(NamedTuple):
     """The log directories of all brokers."""
 
-    by_broker: dict[int, list[DirectoryShown] | str]
+    by_broker: dict[int, list[LogDirectoryStatus] | str]
     """Or why they are not known."""
     sizes: dict[TopicPartition, int]
     """The size in bytes of the largest replica."""
@@ -77,7 +73,7 @@ def read_log_directories(cluster: ShownCluster, age_s: float = LOG_DIRS_AGE_S) -
 
 
 def _ask_log_directories(metadata: MetadataResponse, client: Client) -> DirectoriesShown:
-    by_broker: dict[int, list[DirectoryShown] | str] = {}
+    by_broker: dict[int, list[LogDirectoryStatus] | str] = {}
     sizes: dict[TopicPartition, int] = {}
     for broker in metadata.brokers:
         try:
@@ -90,24 +86,46 @@ def _ask_log_directories(metadata: MetadataResponse, client: Client) -> Director
         if response.error_code:
             by_broker[broker.node_id] = error_text(response.error_code)
             continue
-        directories = []
+        by_broker[broker.node_id] = [directory_status(result) for result in response.results]
         for result in response.results:
-            logs_bytes = replicas = 0
             for topic in result.topics:
                 for row in topic.partitions:
-                    replicas += 1
-                    logs_bytes += row.partition_size_bytes
                     key = TopicPartition(topic.name, row.partition_index)
                     sizes[key] = max(sizes.get(key, 0), row.partition_size_bytes)
-            directories.append(
-                DirectoryShown(
-                    path=result.log_dir,
-                    error=error_text(result.error_code) if result.error_code else None,
-                    replicas=replicas,
-                    logs_bytes=logs_bytes,
-                    total_bytes=result.total_bytes if result.total_bytes >= 0 else None,
-                    usable_bytes=result.usable_bytes if result.usable_bytes >= 0 else None,
-                )
-            )
-        by_broker[broker.node_id] = directories
     return DirectoriesShown(by_broker, sizes)
+
+
+HIDDEN: Final = "[hidden]"
+OWN_SOURCES: Final = ("DYNAMIC_TOPIC_CONFIG", "DYNAMIC_BROKER_CONFIG")
+DEFAULT_SOURCE: Final = 5
+
+
+def read_configs(cluster: ShownCluster, kind: int, name: str) -> list[dict[str, Any]]:
+    """The configs of a resource: those that were set first, then by name.
+
+    kind    BROKER or TOPIC
+    raises  ToolError
+    """
+
+    def ask(client: Client) -> DescribeConfigsResponse:
+        connection = client.any() if kind == TOPIC else client.broker(int(name))
+        resource = DescribeConfigsResource(
+            resource_type=kind, resource_name=name, configuration_keys=None
+        )
+        request = DescribeConfigsRequest(resources=[resource])
+        return connection.request(request, DescribeConfigsResponse)
+
+    (result,) = cluster.call(ask).results
+    check(result)
+    rows = [
+        {
+            "name": row.name,
+            "value": HIDDEN if row.is_sensitive else row.value,
+            "source": SOURCES.get(row.config_source, "UNKNOWN"),
+            "is_read_only": row.read_only,
+            "is_sensitive": row.is_sensitive,
+            "is_default": row.config_source == DEFAULT_SOURCE,
+        }
+        for row in result.configs
+    ]
+    return sorted(rows, key=lambda row: (row["source"] not in OWN_SOURCES, row["name"]))

@@ -9,17 +9,17 @@ from odradek.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TI
 from odradek.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
+from odradek.tools.configs.resources import TOPIC
 from odradek.tools.partition_offsets import list_offsets
 from odradek.tools.reassign_partitions.cluster import list_reassignments
-from odradek.web_console.arguments import PageArguments
+from odradek.web_console.arguments import PageArguments, page_of
 from odradek.web_console.cluster import ShownCluster
-from odradek.web_console.views.configs import TOPIC, read_configs
 from odradek.web_console.views.metadata import (
     find_topic,
+    read_configs,
     read_log_directories,
     read_metadata,
 )
-from odradek.web_console.views.paging import page_of
 
 SORTS: Final = ("name", "partitions", "size", "unhealthy")
 
@@ -57,20 +57,14 @@ def topics_view(cluster: ShownCluster, arguments: PageArguments) -> dict[str, An
         for row in topic.partitions
         if row.leader_id in live
     ]
-    counts = cluster.call(partial(_count_offsets, keys)) if keys else {}
+    starts, ends = cluster.call(partial(_read_ranges, keys))
+    counts: dict[str, int] = {}
+    for key in keys:
+        # The number of records, or more.
+        counts[key.topic] = counts.get(key.topic, 0) + ends[key] - starts[key]
     for shown in page.rows:
         shown["records_max"] = counts.get(shown["name"], 0)
     return {"topics": page._asdict(), "query": query, "sort": sort, "internal": shows_internal}
-
-
-def _count_offsets(keys: list[TopicPartition], client: Client) -> dict[str, int]:
-    """By topic: offsets between start and end, which is the number of records or more."""
-    starts = list_offsets(client, keys, EARLIEST_TIMESTAMP)
-    ends = list_offsets(client, keys, LATEST_TIMESTAMP)
-    counts: dict[str, int] = {}
-    for key in keys:
-        counts[key.topic] = counts.get(key.topic, 0) + ends[key] - starts[key]
-    return counts
 
 
 def topic_row(
@@ -103,10 +97,7 @@ def topic_view(cluster: ShownCluster, arguments: PageArguments) -> dict[str, Any
     page = page_of(rows, arguments.page())
     live = {broker.node_id for broker in metadata.brokers}
     keys = [TopicPartition(name, row.partition_index) for row in page.rows if row.leader_id in live]
-    starts: dict[TopicPartition, int] = {}
-    ends: dict[TopicPartition, int] = {}
-    if keys:
-        starts, ends = cluster.call(partial(_read_ranges, keys))
+    starts, ends = cluster.call(partial(_read_ranges, keys))
     partitions = []
     for row in page.rows:
         key = TopicPartition(name, row.partition_index)
