@@ -87,6 +87,7 @@ def test_wheel_has_licence_type_marker_and_data_files(wheel: Path) -> None:
         "broker/settings/definitions.tsv",
         "demo/pipeline/payments.toml",
         "tools/arguments.tsv",
+        "tools/console/properties.tsv",
         "tools/error_texts.tsv",
     }
     assert {f"odradek/{name}" for name in data} <= names

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Final
 from uuid import UUID
 
+from odradek.tools.arguments import APPEND, add_arguments
 from odradek.tools.backup.backup_run import BackupRun, read_manifest
 from odradek.tools.backup.live_logs import LogReader
 from odradek.tools.backup.manifest import BackupError, Manifest
@@ -26,30 +27,7 @@ from odradek.tools.run import run_tool
 VERIFY: Final = "verify"
 
 
-def add_place(parser: argparse.ArgumentParser, name: str) -> None:
-    """The option that says where the backup is."""
-    parser.add_argument(
-        f"--{name}",
-        dest="place",
-        metavar="PLACE",
-        required=True,
-        help="a folder, or s3://bucket/prefix",
-    )
-
-
-def add_cluster(parser: argparse.ArgumentParser, *, is_required: bool) -> None:
-    """The options by which a cluster is reached."""
-    parser.add_argument(
-        "--bootstrap-server",
-        metavar="HOST:PORT",
-        required=is_required,
-        help="addresses of brokers of the cluster",
-    )
-    parser.add_argument(
-        "--command-config",
-        metavar="FILE",
-        help="a properties file for the connection to the brokers",
-    )
+PLACE: Final = {"dest": "place"}
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -60,26 +38,7 @@ def build_parser() -> argparse.ArgumentParser:
         "`odradek backup verify --from PLACE` checks a backup; a topic of the name verify "
         "follows after `--`.",
     )
-    parser.add_argument("topics", metavar="TOPIC", nargs="*", help="a topic")
-    parser.add_argument("--all", action="store_true", help="all topics that are not internal")
-    add_place(parser, "to")
-    add_cluster(parser, is_required=True)
-    parser.add_argument(
-        "--group",
-        action="append",
-        metavar="GROUP",
-        help="keep the committed offsets of this group (may be repeated; default: all groups)",
-    )
-    parser.add_argument(
-        "--incremental",
-        action="store_true",
-        help="add to the backup in PLACE what is new since; begin one when there is none",
-    )
-    parser.add_argument(
-        "--replace",
-        action="store_true",
-        help="with --incremental: back up from its start what was created again or truncated",
-    )
+    add_arguments(parser, "backup", {"topics": {"nargs": "*"}, "--to": PLACE, "--group": APPEND})
     return parser
 
 
@@ -90,8 +49,7 @@ def build_verify_parser() -> argparse.ArgumentParser:
         description="Check every file and every batch of a backup; with --bootstrap-server, also "
         "that the topics of a cluster have the same records at the same offsets.",
     )
-    add_place(parser, "from")
-    add_cluster(parser, is_required=False)
+    add_arguments(parser, "stored backup", {"--from": PLACE})
     return parser
 
 

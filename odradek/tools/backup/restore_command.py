@@ -23,8 +23,9 @@ from typing import Final
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.tools.arguments import APPEND, add_arguments
 from odradek.tools.backup.backup_run import read_manifest
-from odradek.tools.backup.command import add_cluster, add_place, report_errors
+from odradek.tools.backup.command import PLACE, report_errors
 from odradek.tools.backup.manifest import BackupError, Manifest, TopicBackup
 from odradek.tools.backup.stores import Store, open_store
 from odradek.tools.client import Client
@@ -44,25 +45,8 @@ def build_parser() -> argparse.ArgumentParser:
         "--bootstrap-server, stop the brokers, run it with --to-log-dirs for each of them, start "
         "them, and run it with --bootstrap-server again.",
     )
-    add_place(parser, "from")
-    add_cluster(parser, is_required=False)
-    parser.add_argument(
-        "--to-log-dirs",
-        metavar="DIRS",
-        help="log.dirs of a stopped broker, separated by commas: write the logs that belong there",
-    )
-    parser.add_argument(
-        "--topic",
-        action="append",
-        metavar="TOPIC",
-        help="only this topic (may be repeated; default: all of the backup)",
-    )
-    parser.add_argument(
-        "--replication-factor",
-        type=int,
-        metavar="COUNT",
-        help="of the new topics (default: that of the backup, at most the number of brokers)",
-    )
+    add_arguments(parser, "stored backup", {"--from": PLACE})
+    add_arguments(parser, "restore", {"--topic": APPEND, "--replication-factor": int})
     return parser
 
 

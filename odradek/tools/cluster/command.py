@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from odradek.launcher import module_command
-from odradek.tools.arguments import add_override
+from odradek.tools.arguments import add_arguments, add_override
 
 if TYPE_CHECKING:
     from odradek.tools.cluster.supervised import SupervisedProcess
@@ -42,33 +42,15 @@ def build_parser() -> argparse.ArgumentParser:
         description="Start brokers on this machine that form a cluster, without a ZooKeeper: for "
         "development and tests.  Ctrl-C stops all of them.",
     )
-    parser.add_argument(
-        "--brokers",
-        type=_count,
-        default=BROKERS_DEFAULT,
-        metavar="N",
-        help=f"how many (default: {BROKERS_DEFAULT})",
-    )
-    parser.add_argument(
-        "--data",
-        type=Path,
-        default=Path("data", "cluster"),
-        metavar="DIR",
-        help="folder of their data, with a folder for each broker (default: data/cluster)",
-    )
-    parser.add_argument(
-        "--port",
-        type=_port,
-        default=PORT_DEFAULT,
-        help="port of broker 0; each further broker has the next one; 0 takes free ones "
-        f"(default: {PORT_DEFAULT})",
-    )
-    parser.add_argument(
-        "--zookeeper-port",
-        type=_port,
-        metavar="PORT",
-        help="port on which broker 0 serves the coordination (default: "
-        f"{ZOOKEEPER_PORT_DEFAULT}, or a free one with --port 0)",
+    add_arguments(
+        parser,
+        "cluster",
+        {
+            "--brokers": {"type": _count, "default": BROKERS_DEFAULT},
+            "--data": {"type": Path, "default": Path("data", "cluster")},
+            "--port": {"type": _port, "default": PORT_DEFAULT},
+            "--zookeeper-port": _port,
+        },
     )
     add_override(parser, "a setting for all brokers; may be repeated")
     return parser

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from odradek.tools.arguments import add_arguments
 from odradek.tools.client import Client
 from odradek.tools.client_config import open_client
 from odradek.tools.cluster_status.queries import TOPIC, config_values
@@ -42,40 +43,23 @@ def build_parser() -> argparse.ArgumentParser:
         prog="odradek advise", description="Say what a topic or a cluster needs, and why."
     )
     commands = parser.add_subparsers(dest="command", required=True)
+    rate = {"type": _positive, "default": PARTITION_RATE}
     partitions = commands.add_parser("partitions", help="how many partitions a topic needs")
+    add_arguments(
+        partitions,
+        "advise partitions",
+        {
+            "--target-rate": _positive,
+            "--consumer-rate": rate,
+            "--producer-rate": rate,
+            "--growth": {"type": _factor, "default": GROWTH},
+            "--group-size": {"type": _positive, "default": 1},
+            "--replication-factor": {"type": _positive, "default": 3},
+            "--brokers": _positive,
+        },
+    )
     disk = commands.add_parser("disk", help="when disks are full")
-    growth = "how much more is written later, since keys move when partitions are added"
-    for command, name, kind, default, metavar, meaning in (
-        (partitions, "target-rate", _positive, None, "B/s", "what is written"),
-        (partitions, "consumer-rate", _positive, PARTITION_RATE, "B/s",
-         "what one consumer processes (default: 10 MiB/s)"),
-        (partitions, "producer-rate", _positive, PARTITION_RATE, "B/s",
-         "what one partition takes (default: 10 MiB/s)"),
-        (partitions, "growth", _factor, GROWTH, "FACTOR", f"{growth} (default: {GROWTH:g})"),
-        (partitions, "group-size", _positive, 1, "N", "consumers of a group"),
-        (partitions, "replication-factor", _positive, 3, "N", "(default: 3)"),
-        (partitions, "brokers", _positive, None, "N", "how many there are"),
-        (disk, "sample-ms", _positive, SAMPLE_MS, "MS",
-         f"how long growth is measured (default: {SAMPLE_MS})"),
-    ):  # fmt: skip
-        command.add_argument(
-            f"--{name}",
-            type=kind,
-            default=default,
-            metavar=metavar,
-            help=meaning,
-            required=name == "target-rate",
-        )
-    for command in (partitions, disk):
-        command.add_argument(
-            "--bootstrap-server",
-            required=command is disk,
-            metavar="HOST:PORT,...",
-            help="addresses of brokers of the cluster",
-        )
-        command.add_argument(
-            "--command-config", metavar="FILE", help="a properties file for the connection"
-        )
+    add_arguments(disk, "advise disk", {"--sample-ms": {"type": _positive, "default": SAMPLE_MS}})
     return parser
 
 
