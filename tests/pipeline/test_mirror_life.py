@@ -137,7 +137,14 @@ def test_failure_of_a_mirror_is_its_last_line(tmp_path: Path) -> None:
         send(east.address, "taken", [Sent(0, b"v")])
         path = tmp_path / "my.toml"
         path.write_text(
-            file(east.address, west.address, name="taken", pattern="taken", mode="stream")
+            file(
+                *(east.address, west.address),
+                name="taken",
+                pattern="taken",
+                mode="stream",
+                # Without one Spark looks for records all the time: ten seconds of a processor.
+                more='trigger = "1 second"',
+            )
         )
         with mirror_process(path) as process:
             process.wait_for_line(r"^taken: batch \d+", timeout_s=START_TIMEOUT_S)
