@@ -84,7 +84,9 @@ def _main(parsed: argparse.Namespace) -> int:
             return _check(document, parsed)
         if parsed.command in ("explain", "preview"):
             return _inspect(pipeline_of(document), parsed, [])
-        return _run(pipeline_of(document, parsed.mode), parsed)
+        from odradek.pipeline.jobs.lifecycle import run_file
+
+        return run_file(pipeline_of(document, parsed.mode), parsed.file, _choices(parsed))
 
 
 def _check(document: Document, parsed: argparse.Namespace) -> int:
@@ -183,15 +185,9 @@ def _counts(pipeline: PipelineSpec) -> str:
     return ", ".join(f"{n} {name}" if n == 1 else f"{n} {name}s" for name, n in counts.items())
 
 
-def _port(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= PORT_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 1 to {PORT_MAX}")
-    return int(text)
-
-
-def _rows(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or not 1 <= int(text[:9]) <= ROWS_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {ROWS_MAX}")
+def _number(text: str, most: int, what: str = "number") -> int:
+    if not text.isascii() or not text.isdecimal() or not 1 <= int(text[:20]) <= most:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a {what} from 1 to {most}")
     return int(text)
 
 
@@ -199,10 +195,10 @@ def _host_and_port(text: str) -> tuple[str, int]:
     """Parse `[HOST:]PORT`; an IPv6 address is in brackets."""
     host, colon, port = text.rpartition(":")
     if not colon:
-        return "127.0.0.1", _port(text)
+        return "127.0.0.1", _number(text, PORT_MAX, "port")
     if re.fullmatch(r"[A-Za-z0-9._-]+|\[[A-Fa-f0-9:.]+(%[A-Za-z0-9._-]+)?\]", host) is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not PORT, HOST:PORT or [IPV6]:PORT")
-    return host.strip("[]"), _port(port)
+    return host.strip("[]"), _number(port, PORT_MAX, "port")
 
 
 def _master(text: str) -> str:
@@ -234,7 +230,11 @@ def _looking(
     )
     preview.add_argument("file", type=Path)
     preview.add_argument(
-        "--rows", type=_rows, default=10, metavar="N", help="of each source; default: 10"
+        "--rows",
+        type=lambda text: _number(text, ROWS_MAX),
+        default=10,
+        metavar="N",
+        help="of each source; default: 10",
     )
     preview.add_argument("--step", metavar="NAME", help="print this source or step only")
     return [check, explain, preview]
@@ -294,12 +294,6 @@ def build_parser() -> argparse.ArgumentParser:
             help="a value instead of the file's, such as sinks.out.topic=orders; repeatable",
         )
     return parser
-
-
-def _run(pipeline: PipelineSpec, parsed: argparse.Namespace) -> int:
-    from odradek.pipeline.jobs.lifecycle import run_file
-
-    return run_file(pipeline, parsed.file, _choices(parsed))
 
 
 def _choices(parsed: argparse.Namespace) -> Choices:

@@ -120,12 +120,7 @@ class OffsetLog:
         path = self._checkpoint / "offsets" / str(number)
         # Without a file of checksums Hadoop does not compare any.
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-        temporary = path.with_name(f".{path.name}.new")
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write("\n".join(lines))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(path)
+        write_durably(path, "\n".join(lines))
 
     def _lines(self, number: int) -> list[str]:
         path = self._checkpoint / "offsets" / str(number)
@@ -136,6 +131,19 @@ class OffsetLog:
         if len(lines) <= HEADER_LINES or lines[0] != VERSION:
             raise UnknownLog(f"{path} has another format than {VERSION}")
         return lines
+
+
+def write_durably(path: Path, text: str) -> None:
+    """Replace a file of a checkpoint folder: after a crash it has the old text or the new one.
+
+    raises  OSError
+    """
+    temporary = path.with_name(f".{path.name}.new")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(path)
 
 
 def _offsets(line: str) -> LoggedOffsets | None:

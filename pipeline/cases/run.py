@@ -15,11 +15,11 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import ArrayType, BinaryType, DoubleType, FloatType, MapType, StructType
 
 from odradek.bounded_parsing import parse_json
 from odradek.pipeline.cases.compare import differences
-from odradek.pipeline.cases.formats import in_json
 from odradek.pipeline.jobs.built import Built
 from odradek.pipeline.jobs.given import GivenRowsError, read_given
 from odradek.pipeline.jobs.run import build_from
@@ -27,10 +27,12 @@ from odradek.pipeline.report.causes import error_line
 from odradek.pipeline.report.failures import PartFailed
 from odradek.pipeline.sinks.records import records as records_of
 from odradek.pipeline.sinks.records import value_columns
+from odradek.pipeline.spec.bounded_files import read_bytes
 from odradek.pipeline.spec.cases import Case, CaseFile, Row, batches_of, check_names, load_cases
 from odradek.pipeline.spec.document import Document, Outside, read_document, text_of
 from odradek.pipeline.spec.load import Mode, pipeline_of
 from odradek.pipeline.spec.model import PipelineSpec
+from odradek.pipeline.spec.parse_step import Parse
 from odradek.pipeline.spec.problems import SpecError
 from odradek.pipeline.spec.sinks import KafkaSink
 from odradek.pipeline.transforms.columns import column
@@ -120,7 +122,7 @@ def _run(
         source = tested.sources[name]
         return read_given(spark, source, batches, tested.pipeline, folder / "given" / name)
 
-    tested = in_json(spark, tested, pipeline_file.resolve().parent)
+    tested = _with_json(spark, tested, pipeline_file.resolve().parent)
     built = build_from(spark, tested, pipeline_file.resolve().parent, read)
     for name, rows in case.expected.items():
         expected = [row for batch in batches_of(rows, beside) for row in batch]
@@ -234,3 +236,52 @@ def _forget(spark: SparkSession, pipeline: PipelineSpec) -> None:
         spark.catalog.dropTempView(name)
     for name in (*names, *pipeline.sinks, *pipeline.dead_letter_steps()):
         spark.catalog.dropTempView(f"odradek_case_{name}")
+
+
+def _with_json(spark: SparkSession, pipeline: PipelineSpec, folder: Path) -> PipelineSpec:
+    """A pipeline with parse steps that read JSON where they read a registry's records, or Protobuf.
+
+    folder  of the pipeline file
+    raises  GivenRowsError for a step whose schema is in a registry only
+    """
+    steps = {
+        name: _step_in_json(spark, name, step, folder) if isinstance(step, Parse) else step
+        for name, step in pipeline.steps.items()
+    }
+    return pipeline.model_copy(update={"steps": steps})
+
+
+def _step_in_json(spark: SparkSession, name: str, step: Parse, folder: Path) -> Parse:
+    if step.registry is None and step.format != "protobuf":
+        return step
+    update: dict[str, Any] = {"registry": None}
+    if not step.is_text:
+        update |= {
+            "format": "json",
+            "row_schema": _ddl_of(spark, _avro_schema_of(name, step, folder)),
+        }
+    return step.model_copy(update=update)
+
+
+def _avro_schema_of(name: str, step: Parse, folder: Path) -> str:
+    """The Avro schema of a step."""
+    if step.descriptor is not None and step.message is not None:
+        # Imported here: most pipelines need none of its libraries.
+        from odradek.pipeline.registry.protobuf import BadDescriptor, avro_schema, message_type
+
+        try:
+            content = read_bytes(folder / step.descriptor)
+            return avro_schema(message_type(content, step.message).DESCRIPTOR)
+        except BadDescriptor as error:
+            raise GivenRowsError(f"steps.{name}: {step.descriptor}: {error}") from error
+    if step.row_schema is None:
+        raise GivenRowsError(f"steps.{name}: a test asks no registry: schema must be given")
+    return step.row_schema
+
+
+def _ddl_of(spark: SparkSession, schema: str) -> str:
+    """The columns as in CREATE TABLE."""
+    decoded = spark.range(0).select(from_avro(F.lit(None).cast("binary"), schema).alias("row"))
+    columns = decoded.schema["row"].dataType
+    assert isinstance(columns, StructType), "the Avro schema is a record's"
+    return columns.toDDL()

@@ -43,13 +43,18 @@ def check_clusters(
     deadline_s = time.monotonic() + timeout_s
     for name, cluster in clusters:
         while True:
-            refused = [_refusal(server.strip()) for server in cluster.bootstrap_servers.split(",")]
-            if None in refused:
+            reasons = _refusals(cluster)
+            if reasons is None:
                 break
             if time.monotonic() >= deadline_s:
-                reasons = "; ".join(reason for reason in refused if reason is not None)
                 raise Unreachable(f"{table}{name}: no broker responds: {reasons}")
             wait(0.2)
+
+
+def _refusals(cluster: Addressed) -> str | None:
+    """Why no broker of a cluster accepts a connection; None when one does."""
+    refused = [_refusal(server.strip()) for server in cluster.bootstrap_servers.split(",")]
+    return None if None in refused else "; ".join(reason for reason in refused if reason)
 
 
 def _refusal(address: str) -> str | None:
@@ -91,15 +96,14 @@ class AvailabilityReporter:
     def check(self) -> None:
         """Connect to every cluster once; costs two seconds for a broker that does not respond."""
         for name, cluster in self._clusters:
-            refused = [_refusal(server.strip()) for server in cluster.bootstrap_servers.split(",")]
-            self._note(name, None in refused)
+            why = _refusals(cluster)
+            self._note(name, why is None)
             since_s = self._away_since_s.get(name)
-            if None not in refused and since_s is None:
+            if why is not None and since_s is None:
                 self._away_since_s[name] = now_s = self._now_s()
                 clock = time.strftime("%H:%M:%S", time.localtime(now_s))
-                why = "; ".join(reason for reason in refused if reason is not None)
                 self._report(f"WARN cluster {name} is unavailable since {clock}: {why}")
-            elif None in refused and since_s is not None:
+            elif why is None and since_s is not None:
                 away_s = self._now_s() - self._away_since_s.pop(name)
                 self._report(f"cluster {name} is available again after {away_s:.0f} s")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path as FilePath
@@ -19,6 +18,7 @@ from odradek.pipeline.jobs.record_skipper import RecordSkipper
 from odradek.pipeline.jobs.restarts import Restarts
 from odradek.pipeline.jobs.sharing import SharedBatches, blamed, check_stateless, place_of
 from odradek.pipeline.jobs.topic_identities import TopicIdentities
+from odradek.pipeline.offset_log import write_durably
 from odradek.pipeline.report.causes import has_overflow, lacks_topic
 from odradek.pipeline.report.failures import PartFailed, part
 from odradek.pipeline.sinks.write import SinkQuery, start_writer, writer_of
@@ -201,12 +201,7 @@ def claim_folder(checkpoint: FilePath, mine: Mapping[str, object]) -> FilePath:
                     " again"
                 )
     else:
-        temporary = identity.with_suffix(".new")
-        with temporary.open("w") as file:
-            file.write(json.dumps(mine, indent=2) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(identity)
+        write_durably(identity, json.dumps(mine, indent=2) + "\n")
     return checkpoint
 
 

@@ -7,10 +7,9 @@ reads on in the middle of the new one.
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +18,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from odradek.bounded_parsing import parse_json
+from odradek.pipeline.offset_log import write_durably
 from odradek.pipeline.report.failures import PartFailed
 from odradek.pipeline.spec.model import PipelineSpec
 from odradek.pipeline.spec.sources import KafkaSource
@@ -89,7 +89,7 @@ class TopicIdentities:
             earlier = {topic: recorded[topic] for topic in sorted(topics) if topic in recorded}
             present.setdefault(source.cluster, {}).update(earlier | ids)
         if present != self._ids:
-            _write(self._checkpoint / FILE, present)
+            write_durably(self._checkpoint / FILE, json.dumps(present, indent=2) + "\n")
             self._ids = present
 
     def _described(self, cluster: str, topics: set[str]) -> dict[str, str]:
@@ -147,12 +147,3 @@ def _read(path: Path) -> dict[str, dict[str, str]]:
     except (OSError, ValueError):
         return {}
     return recorded if isinstance(recorded, dict) else {}
-
-
-def _write(path: Path, ids: Mapping[str, Mapping[str, str]]) -> None:
-    temporary = path.with_suffix(".new")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(json.dumps(ids, indent=2) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.rename(path)

@@ -23,8 +23,7 @@ from odradek.pipeline.mirror.clusters import (
     read_all,
 )
 from odradek.pipeline.mirror.formats import Checkpoint, FormatError, Heartbeat, OffsetSync
-from odradek.pipeline.mirror.groups import Checkpoints, advances, translated
-from odradek.pipeline.mirror.offsets import MirrorOffsets, Run
+from odradek.pipeline.mirror.offsets import Checkpoints, MirrorOffsets, Run, advances, translated
 from odradek.pipeline.mirror.write import Plan
 from odradek.pipeline.offset_log import OffsetRange
 from odradek.pipeline.spec.mirror import Mirror

@@ -20,6 +20,7 @@ from pyspark.sql.pandas.functions import pandas_udf
 
 from odradek.bounded_parsing import parse_json
 from odradek.pipeline.registry import frames
+from odradek.pipeline.registry.avro_schema import avro_text
 from odradek.pipeline.registry.client import NoSuchSchema, RegistryFailed, client_of
 from odradek.pipeline.registry.protobuf import (
     BadDescriptor,
@@ -28,7 +29,6 @@ from odradek.pipeline.registry.protobuf import (
     message_type,
     translator,
 )
-from odradek.pipeline.registry.references import avro_text
 from odradek.pipeline.spec.bounded_files import read_bytes
 from odradek.pipeline.spec.ends import Registry
 from odradek.pipeline.spec.parse_step import Parse

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from odradek.bounded_parsing import parse_json
 from odradek.pipeline.registry import frames
-from odradek.pipeline.registry.avro_schema import avro_schema_of
+from odradek.pipeline.registry.avro_schema import avro_schema_of, avro_text
 from odradek.pipeline.registry.client import (
     NoSuchSchema,
     RegistryClient,
@@ -36,7 +36,6 @@ from odradek.pipeline.registry.protobuf import (
     schemas,
 )
 from odradek.pipeline.registry.reading import descriptor_set_of
-from odradek.pipeline.registry.references import avro_text
 from odradek.pipeline.spec.ends import Registry
 from odradek.pipeline.spec.row_schema import BadSchema, avro_columns_of
 from odradek.pipeline.spec.sinks import KafkaSink

@@ -27,7 +27,7 @@ from odradek.bounded_parsing import (
 from odradek.controller.coordination.errors import CoordinationError
 from odradek.controller.znodes import admin_znodes, config_znodes, zk_data
 from odradek.controller.znodes.broker_znode import decode_broker
-from odradek.pipeline.registry.references import avro_text
+from odradek.pipeline.registry.avro_schema import avro_text
 from odradek.pipeline.spec.cases import batches_of
 from odradek.pipeline.spec.document import Outside, read_document, text_of
 from odradek.pipeline.spec.problems import SpecError

@@ -9,8 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.pipeline.mirror.formats import Checkpoint, FormatError, Heartbeat, OffsetSync
-from odradek.pipeline.mirror.groups import Checkpoints, advances, translated
-from odradek.pipeline.mirror.offsets import RUNS_MAX, MirrorOffsets, PartitionOffsets, Run, joined
+from odradek.pipeline.mirror.offsets import (
+    RUNS_MAX,
+    Checkpoints,
+    MirrorOffsets,
+    PartitionOffsets,
+    Run,
+    advances,
+    joined,
+    translated,
+)
 from odradek.pipeline.spec.replication_policy import (
     GROUPS_EXCLUDED,
     TOPICS_EXCLUDED,

@@ -25,9 +25,8 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 
 from odradek.pipeline.cases.report import assert_cases
 from odradek.pipeline.jobs import run
-from odradek.pipeline.registry.avro_schema import avro_schema_of
+from odradek.pipeline.registry.avro_schema import avro_schema_of, avro_text
 from odradek.pipeline.registry.client import RegistryClient
-from odradek.pipeline.registry.references import avro_text
 from odradek.pipeline.report.failures import PartFailed
 from odradek.pipeline.spec.document import Outside, read_document
 from odradek.pipeline.spec.ends import Registry
