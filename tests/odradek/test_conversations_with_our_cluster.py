@@ -19,6 +19,7 @@ from tests.odradek.replica_verification import (
     first_line,
     replicated,
 )
+from tests.support.compacted import wait_until
 from tests.support.transactional_workers import producer_of
 
 pytestmark = [pytest.mark.client, pytest.mark.timeout(900)]
@@ -207,6 +208,7 @@ def test_both_tools_describe_quotas_and_credentials_alike(
         alter(entity, "--add-config", quota)
     credential = "SCRAM-SHA-256=[iterations=8192,password=p],SCRAM-SHA-512=[password=p]"
     alter(["--user", "bob"], "--add-config", credential)
+    wait_for_credentials(cluster, "bob", are_stored=True)
     for entity in (
         *QUOTA_ENTITIES,
         *(["--entity-type", kind] for kind in ("users", "clients", "ips")),
@@ -223,3 +225,17 @@ def test_both_tools_describe_quotas_and_credentials_alike(
     for entity, quota in quotas:
         alter(entity, "--delete-config", quota.split("=")[0])
     alter(["--user", "bob"], "--delete-config", "SCRAM-SHA-256,SCRAM-SHA-512")
+    wait_for_credentials(cluster, "bob", are_stored=False)
+
+
+def wait_for_credentials(cluster: TestCluster, user: str, *, are_stored: bool) -> None:
+    """Wait until each broker has been notified of the credentials of a user, or of their end."""
+
+    def have_all_been_notified() -> bool:
+        return all(
+            bool(our_tool("configs", ["--bootstrap-server", address, *words]).output) == are_stored
+            for address in cluster.bootstrap.split(",")
+        )
+
+    words = ["--describe", "--user", user]
+    wait_until("all brokers are notified", have_all_been_notified)
