@@ -1,4 +1,4 @@
-"""The queue of the active controller: what brokers and clients ask of it, and what it is told of.
+"""The queue of the active controller: requests of brokers and clients, and events that it handles.
 
 All of it runs one procedure at a time, together with the registration and the election of this
 broker.  A request fails where this broker is not the active controller.  An event is dropped there.
