@@ -27,20 +27,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from odradek.controller.active.active_controller import ActiveController
 from odradek.controller.active.admin_requests import AdminRequests
 from odradek.controller.active.controller_requests import ControllerRequests, ControllerStep
-from odradek.controller.active.partition_states import (
-    UNCLEAN_KEY,
-    ControllerSettings,
-    is_true,
-)
+from odradek.controller.active.partition_states import UNCLEAN_KEY, ControllerSettings, is_true
 from odradek.controller.active.topic_admin import TopicAdmin
-from odradek.controller.coordination.errors import (
-    CoordinationError,
-)
+from odradek.controller.coordination.errors import CoordinationError
 from odradek.controller.coordination.session import (
     CoordinationSession,
     EventCallback,
@@ -54,11 +48,7 @@ from odradek.controller.image.control_requests import (
     ControlRequestSender,
     ControlResponse,
 )
-from odradek.controller.image.image import (
-    BrokerImage,
-    Endpoint,
-    Image,
-)
+from odradek.controller.image.image import BrokerImage, Endpoint, Image
 from odradek.controller.image.metadata_cache import MetadataCache
 from odradek.controller.membership.election import Won, elect, watch_controller
 from odradek.controller.membership.registration import (
@@ -88,10 +78,6 @@ from odradek.runtime.pending import Pending
 from odradek.runtime.randomness import Randomness
 from odradek.runtime.work import Defer, Procedure
 
-if TYPE_CHECKING:
-    pass
-
-T = TypeVar("T")
 Follower = TypeVar("Follower", bound=ChangeFollower)
 
 logger = logging.getLogger("odradek.controller")

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bench.rows import (
-    compaction,
-    footprint,
-    groups,
-    requests,
-    starting,
-    throughput,
-    transactions,
-)
+from bench.rows import compaction, footprint, groups, requests, starting, throughput, transactions
 
 ROWS: Final = (
     *throughput.ROWS,

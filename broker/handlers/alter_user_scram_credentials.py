@@ -28,11 +28,7 @@ from odradek.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from odradek.runtime.pending import Pending
-from odradek.runtime.scram_credential import (
-    ITERATIONS_MAX,
-    ITERATIONS_MIN,
-    credential_of,
-)
+from odradek.runtime.scram_credential import ITERATIONS_MAX, ITERATIONS_MIN, credential_of
 from odradek.runtime.work import pause
 
 MECHANISMS = {number: name for name, number in MECHANISM_TYPES.items()}

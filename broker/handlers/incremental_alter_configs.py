@@ -39,11 +39,7 @@ from odradek.broker.settings.alter import (
 from odradek.broker.settings.dynamic import DynamicSettings
 from odradek.broker.settings.load import make_settings, with_dynamic
 from odradek.broker.settings.password_encoder import encoded, encoding
-from odradek.controller.coordination.errors import (
-    ConnectionLoss,
-    CoordinationError,
-    StorageFailed,
-)
+from odradek.controller.coordination.errors import ConnectionLoss, CoordinationError, StorageFailed
 from odradek.controller.znodes.dynamic_configs import BROKERS
 from odradek.protocol.acl import CLUSTER_NAME
 from odradek.protocol.errors import BrokerError, ErrorCode

@@ -23,10 +23,7 @@ from odradek.broker.handlers.shared.cluster_action import (
 )
 from odradek.broker.handlers.shared.handler import Close, Context, Reply, top_level
 from odradek.broker.interbroker.wire.control_messages import update_metadata_value
-from odradek.protocol.messages.update_metadata import (
-    UpdateMetadataRequest,
-    UpdateMetadataResponse,
-)
+from odradek.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
 failed = top_level(UpdateMetadataResponse)
 """The error of the request, or none."""

@@ -17,11 +17,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from odradek.broker.interbroker.network_client import (
-    Disconnected,
-    NetworkClient,
-    NetworkClients,
-)
+from odradek.broker.interbroker.network_client import Disconnected, NetworkClient, NetworkClients
 from odradek.controller.image.control_requests import (
     ControlRequest,
     ControlResponse,

@@ -24,11 +24,7 @@ from odradek.protocol.api_keys import messages_of
 from odradek.protocol.compiler import decoder, encoder
 from odradek.protocol.decode_error import DecodeError
 from odradek.protocol.errors import BrokerError, ErrorCode
-from odradek.protocol.headers import (
-    ResponseHeader,
-    encode_request_header,
-    response_header_version,
-)
+from odradek.protocol.headers import ResponseHeader, encode_request_header, response_header_version
 from odradek.protocol.schema import schema_of
 from odradek.runtime.lent_memory import POISON
 from odradek.runtime.loop_watch import LoopWatch

@@ -13,13 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import add, sub
 from typing import Final, NamedTuple
 
-from odradek.broker.monitoring.exposition import (
-    Exposition,
-    Family,
-    counter,
-    label_text,
-    summary,
-)
+from odradek.broker.monitoring.exposition import Exposition, Family, counter, label_text, summary
 from odradek.broker.server.request_times import (
     BUCKET_COUNT,
     UNIT_SHIFT,

@@ -68,11 +68,7 @@ def build_login(
         return None
     # Imported only where brokers authenticate.
     from odradek.broker.security.sasl.sasl_client import make_login
-    from odradek.broker.settings.sasl import (
-        inter_broker_mechanism,
-        login_modules,
-        token_endpoint,
-    )
+    from odradek.broker.settings.sasl import inter_broker_mechanism, login_modules, token_endpoint
     from odradek.runtime.oauth_tokens import OAuthTokenError
 
     mechanism = inter_broker_mechanism(settings)

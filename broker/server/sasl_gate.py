@@ -21,11 +21,7 @@ from odradek.broker.security.sasl.authenticator import (
     SaslServerAuthenticator,
     SaslState,
 )
-from odradek.broker.security.sasl.sasl_server import (
-    SaslAuthenticationError,
-    SaslError,
-    SaslStep,
-)
+from odradek.broker.security.sasl.sasl_server import SaslAuthenticationError, SaslError, SaslStep
 from odradek.broker.server.call import Call
 from odradek.broker.server.connection import Connection, ServerContext
 from odradek.broker.server.dispatch import Dispatcher

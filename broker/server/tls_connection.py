@@ -13,13 +13,7 @@ from odradek.broker.security.kafka_principal import KafkaPrincipal
 from odradek.broker.security.tls.principal_mapper import NoMatchingRule
 from odradek.broker.security.tls.tls_transport import SENT_AT_ONCE, TlsTransport
 from odradek.broker.server.connection import Connection, ServerContext
-from odradek.broker.server.transmit import (
-    CUT,
-    Parts,
-    TransmitResult,
-    Transmitter,
-    is_in_memory,
-)
+from odradek.broker.server.transmit import CUT, Parts, TransmitResult, Transmitter, is_in_memory
 from odradek.protocol.frames import FrameReader
 
 RUN_BYTES_MAX: Final = 512 << 10

@@ -12,12 +12,7 @@ from typing import Final
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.listeners import SASL_PROTOCOLS
 from odradek.broker.settings.types import InvalidValueError
-from odradek.runtime.jaas import (
-    JaasError,
-    LoginModule,
-    parse_login_modules,
-    parse_sections,
-)
+from odradek.runtime.jaas import JaasError, LoginModule, parse_login_modules, parse_sections
 
 JAAS_CONFIG: Final = "sasl.jaas.config"
 JAAS_FILE: Final = "java.security.auth.login.config"

@@ -16,12 +16,7 @@ from odradek.broker.settings.dynamic import DynamicSettings
 from odradek.broker.settings.load import make_settings, with_dynamic
 from odradek.broker.settings.rules import Value
 from odradek.broker.settings.synonyms import TOPIC_SYNONYMS
-from odradek.broker.settings.types import (
-    LONG_MAX,
-    InvalidValueError,
-    SettingsError,
-    parse_value,
-)
+from odradek.broker.settings.types import LONG_MAX, InvalidValueError, SettingsError, parse_value
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.storage.log_config import LogConfig
 

@@ -11,12 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from odradek.controller.active.partition_states import PartitionStates
-from odradek.controller.decide.elections import (
-    ElectionType,
-    Strategy,
-    check_election,
-    no_candidate,
-)
+from odradek.controller.decide.elections import ElectionType, Strategy, check_election, no_candidate
 from odradek.controller.decide.rebalance import decide_rebalance
 from odradek.controller.image.control_requests import ControlBatch
 from odradek.controller.znodes.admin_znodes import PREFERRED_REPLICA_ELECTION, decode_partitions

@@ -12,12 +12,7 @@ from uuid import UUID
 
 from odradek.controller.coordination.errors import CoordinationError
 from odradek.controller.coordination.session import CoordinationSession, SetData
-from odradek.controller.image.image import (
-    BrokerImage,
-    PartitionImage,
-    PartitionState,
-    TopicImage,
-)
+from odradek.controller.image.image import BrokerImage, PartitionImage, PartitionState, TopicImage
 from odradek.controller.znodes import zk_data
 from odradek.controller.znodes.broker_znode import decode_broker
 from odradek.controller.znodes.fenced_writes import FencedWrites, read_all

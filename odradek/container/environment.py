@@ -27,12 +27,7 @@ from odradek.container.names import (
     setting_name,
 )
 from odradek.container.new_topics import NewTopic, new_topics
-from odradek.container.sasl import (
-    USER_VARIABLES,
-    NewScramUser,
-    jaas_settings,
-    scram_users,
-)
+from odradek.container.sasl import USER_VARIABLES, NewScramUser, jaas_settings, scram_users
 
 SECRETS: Final = "/etc/kafka/secrets/"
 BITNAMI_CERTIFICATES: Final = "/opt/bitnami/kafka/config/certs/"

@@ -14,10 +14,7 @@ from odradek.demo.claims import Claim, DemoError
 from odradek.demo.one_broker import run_demo
 from odradek.demo.read_back import read_all
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
+from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,

@@ -19,13 +19,7 @@ from odradek.demo.network import Network
 from odradek.demo.read_back import read_all
 from odradek.demo.scene import DemoCluster, Scene, TimedProducer
 from odradek.tools.client import ClientError
-from odradek.tools.cluster.command import (
-    HOST,
-    READY,
-    broker_command,
-    broker_settings,
-    free_ports,
-)
+from odradek.tools.cluster.command import HOST, READY, broker_command, broker_settings, free_ports
 from odradek.tools.cluster.supervised import (
     SupervisedProcess,
     brokers_know_each_other,

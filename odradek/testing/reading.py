@@ -30,11 +30,7 @@ from odradek.protocol.topic_partition import ZERO_UUID, TopicPartition
 from odradek.tools.client import BrokerConnection, Client, ClientError
 from odradek.tools.consumer_groups.group_offsets import committed_offsets
 from odradek.tools.errors import KafkaError, check, refused, timed_out
-from odradek.tools.partition_offsets import (
-    RETRIED,
-    list_offsets,
-    partitions_of,
-)
+from odradek.tools.partition_offsets import RETRIED, list_offsets, partitions_of
 from odradek.tools.topics.requests import create_topics, new_topic
 from odradek.tools.transactions.queries import list_transactions
 

@@ -16,11 +16,7 @@ from typing import Final, NamedTuple
 from odradek.broker.security.sasl.scram_users import MECHANISM_TYPES
 from odradek.controller.coordination.salvage import replace_all
 from odradek.controller.coordination.session import Create
-from odradek.controller.coordination.state_files import (
-    CoordinationDamaged,
-    find_files,
-    read_tree,
-)
+from odradek.controller.coordination.state_files import CoordinationDamaged, find_files, read_tree
 from odradek.controller.coordination.tree import Tree
 from odradek.controller.znodes.config_znodes import encode_config
 from odradek.controller.znodes.sanitizer import sanitized

@@ -16,14 +16,7 @@ from odradek.bounded_files import read_file, system_error_text
 from odradek.extras import missing_library
 from odradek.tools.client_config import read_client_config
 from odradek.tools.errors import ToolError
-from odradek.tools.options import (
-    HELP_FLAGS,
-    Options,
-    OptionsError,
-    parse,
-    read_flags,
-    require,
-)
+from odradek.tools.options import HELP_FLAGS, Options, OptionsError, parse, read_flags, require
 from odradek.tools.run_command import run_command
 
 if TYPE_CHECKING:

@@ -190,11 +190,7 @@ class Analysis:
         """The columns of the schema of a parse step."""
         if step.message is not None and step.descriptor is not None:
             # Imported here: most pipelines need none of its libraries.
-            from odradek.pipeline.registry.protobuf import (
-                BadDescriptor,
-                avro_schema,
-                message_type,
-            )
+            from odradek.pipeline.registry.protobuf import BadDescriptor, avro_schema, message_type
 
             try:
                 content = read_bytes(self.folder / step.descriptor)

@@ -19,11 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from odradek.pipeline.jobs.run import claim_folder
 from odradek.pipeline.mirror.clusters import ClusterFailed
-from odradek.pipeline.mirror.direct_reading import (
-    RANGE_SCHEMA,
-    rows_of,
-    write_ranges,
-)
+from odradek.pipeline.mirror.direct_reading import RANGE_SCHEMA, rows_of, write_ranges
 from odradek.pipeline.mirror.flow import Flow, TopicRecreatedError, Written
 from odradek.pipeline.mirror.offsets import Run
 from odradek.pipeline.mirror.write import INPUT_COLUMNS, OUTPUT_SCHEMA, Plan, WriteFailed, write

@@ -20,13 +20,7 @@ from odradek.pipeline.librdkafka import (
     read_partition,
 )
 from odradek.pipeline.mirror.offsets import PartitionKey
-from odradek.pipeline.mirror.write import (
-    GROUP,
-    Plan,
-    SourceRecord,
-    WriteFailed,
-    write_records,
-)
+from odradek.pipeline.mirror.write import GROUP, Plan, SourceRecord, WriteFailed, write_records
 from odradek.pipeline.offset_log import OffsetRange
 
 RANGE_SCHEMA: Final = "topic string, partition int, begin bigint, end bigint"

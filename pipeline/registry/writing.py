@@ -21,12 +21,7 @@ from pyspark.sql.types import StructType
 from odradek.bounded_parsing import parse_json
 from odradek.pipeline.registry import frames
 from odradek.pipeline.registry.avro_schema import avro_schema_of, avro_text
-from odradek.pipeline.registry.client import (
-    NoSuchSchema,
-    RegistryClient,
-    RegistryFailed,
-    client_of,
-)
+from odradek.pipeline.registry.client import NoSuchSchema, RegistryClient, RegistryFailed, client_of
 from odradek.pipeline.registry.frames import Encoding
 from odradek.pipeline.registry.protobuf import (
     BadDescriptor,

@@ -28,13 +28,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from odradek.pipeline.databases import (
-    DATABASES,
-    Merge,
-    create_table,
-    options_of,
-    quoted_name,
-)
+from odradek.pipeline.databases import DATABASES, Merge, create_table, options_of, quoted_name
 from odradek.pipeline.report.causes import first_line, java_messages
 from odradek.pipeline.spark.gateway import java
 from odradek.pipeline.spec.ends import without_options

@@ -24,9 +24,7 @@ from odradek.pipeline.spark.connectors import (
     packages,
     replaced,
 )
-from odradek.pipeline.spark.connectors import (
-    settings as connector_settings,
-)
+from odradek.pipeline.spark.connectors import settings as connector_settings
 from odradek.pipeline.spark.java import LaunchFailed, StartLog, end, launch
 from odradek.pipeline.spec.field_types import text_of_option
 

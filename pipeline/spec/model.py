@@ -15,15 +15,7 @@ from odradek.pipeline.spec.parse_step import Parse
 from odradek.pipeline.spec.producer_properties import client_fault
 from odradek.pipeline.spec.sinks import FileSink, KafkaSink, Restart, Sink, TableSink
 from odradek.pipeline.spec.sources import FileSource, KafkaSource, RateSource, Source
-from odradek.pipeline.spec.steps import (
-    Anomalies,
-    AnyStep,
-    Filter,
-    Join,
-    Python,
-    Sql,
-    WithWatermark,
-)
+from odradek.pipeline.spec.steps import Anomalies, AnyStep, Filter, Join, Python, Sql, WithWatermark
 
 REJECTS: Final = "_rejects"
 """Suffix of the name of the query that writes a step's dead letters."""

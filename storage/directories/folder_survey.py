@@ -13,12 +13,7 @@ from itertools import zip_longest
 from typing import Final
 from uuid import UUID
 
-from odradek.protocol.records.batch import (
-    BATCH_OVERHEAD,
-    MAGIC,
-    NO_PRODUCER_ID,
-    RecordBatch,
-)
+from odradek.protocol.records.batch import BATCH_OVERHEAD, MAGIC, NO_PRODUCER_ID, RecordBatch
 from odradek.runtime.files import FileSystem
 from odradek.storage.checkpoints.checkpoint_file import CorruptCheckpoint
 from odradek.storage.checkpoints.leader_epochs import (

@@ -32,15 +32,8 @@ from odradek.storage.checkpoints.meta_properties import (
 )
 from odradek.storage.checkpoints.partition_metadata import write_topic_id
 from odradek.storage.directories.directory_loading import LoadedDirectory, Loading, load_directory
-from odradek.storage.directories.disk_jobs import (
-    RemoveFolder,
-    SyncNewFolders,
-)
-from odradek.storage.directories.log_creation import (
-    LogCreation,
-    refuse_when_full,
-    storage_error,
-)
+from odradek.storage.directories.disk_jobs import RemoveFolder, SyncNewFolders
+from odradek.storage.directories.log_creation import LogCreation, refuse_when_full, storage_error
 from odradek.storage.directories.log_directory import LogDirectory
 from odradek.storage.directories.removals import Removals
 from odradek.storage.directories.replacements import interrupted_replacements, unique_of

@@ -14,12 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from odradek.runtime.files import FileSystem
-from odradek.storage.files.names import (
-    DELETE_FOLDER,
-    FUTURE_FOLDER,
-    folder_name,
-    parse_folder_name,
-)
+from odradek.storage.files.names import DELETE_FOLDER, FUTURE_FOLDER, folder_name, parse_folder_name
 
 
 def unique_of(folder: str) -> str:

@@ -23,11 +23,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from odradek.protocol.errors import BrokerError
-from odradek.storage.checkpoints.leader_epochs import (
-    LeaderEpochFileCache,
-    epoch_path,
-    read_epochs,
-)
+from odradek.storage.checkpoints.leader_epochs import LeaderEpochFileCache, epoch_path, read_epochs
 from odradek.storage.events import StorageEvent, summary
 from odradek.storage.files import names
 from odradek.storage.files.batch_scan import CorruptBatch, iterate_headers

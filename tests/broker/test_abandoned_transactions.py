@@ -18,14 +18,7 @@ from odradek.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from tests.support.broker_process import odradek_broker
-from tests.support.transactional_requests import (
-    Producer,
-    begin,
-    create_topics,
-    end,
-    produce,
-    until,
-)
+from tests.support.transactional_requests import Producer, begin, create_topics, end, produce, until
 from tests.support.wire import Wire
 
 CLEANUP: Final = "transaction.abort.timed.out.transaction.cleanup.interval.ms"

@@ -6,12 +6,7 @@ from pathlib import Path
 
 from tests.scripts.talk import Talk
 from tests.support.broker_process import BrokerProcess
-from tests.support.transaction_history import (
-    PARTITIONS,
-    SETTINGS,
-    TransactionHistory,
-    seen,
-)
+from tests.support.transaction_history import PARTITIONS, SETTINGS, TransactionHistory, seen
 
 
 def test_broker_killed_amid_transactions_shows_the_same_after_its_start(tmp_path: Path) -> None:

@@ -6,15 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.clients.contract import (
-    CODECS,
-    EARLIEST,
-    LATEST,
-    Client,
-    How,
-    at_offset,
-    at_time,
-)
+from tests.clients.contract import CODECS, EARLIEST, LATEST, Client, How, at_offset, at_time
 from tests.clients.libraries import NAMES
 from tests.clients.records import BASE_MS, STEP_MS, build_messages, expect
 

@@ -24,11 +24,7 @@ from tests.support import tool_cache
 from tests.support.broker_process import odradek_broker
 from tests.support.pauses import pause
 from tests.support.processes import LoggedProcess, pause_process
-from tests.support.transactional_workers import (
-    committed_values,
-    producer_of,
-    transactional_workers,
-)
+from tests.support.transactional_workers import committed_values, producer_of, transactional_workers
 from tests.support.wire import Wire
 
 LIBRARIES = [name for name in NAMES if name not in ("kcat", "kafka-go")]

@@ -10,9 +10,7 @@ from odradek.protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from odradek.protocol.messages.list_partition_reassignments import (
-    ListPartitionReassignmentsRequest,
-)
+from odradek.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from tests.support.broker_cluster import BrokerCluster, ClusterSilent
 from tests.support.wire import Wire
 

@@ -8,11 +8,7 @@ from time import monotonic
 import pytest
 
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
+from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.cluster.acknowledged import check, producing
 from tests.cluster.replicas import assert_identical
 from tests.support.broker_cluster import BrokerCluster, broker_cluster

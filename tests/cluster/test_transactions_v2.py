@@ -11,11 +11,7 @@ from tests.clients.program_client import ProgramClient
 from tests.clients.test_transactions import wait_for_state
 from tests.clients.test_transactions_v2 import NEWEST, epoch_of, values
 from tests.support.broker_cluster import BrokerCluster
-from tests.support.features import (
-    finalized_features,
-    update_transaction_version,
-    wait_for_level,
-)
+from tests.support.features import finalized_features, update_transaction_version, wait_for_level
 from tests.support.transactional_workers import committed_values
 from tests.support.wire import Wire
 

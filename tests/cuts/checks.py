@@ -12,13 +12,7 @@ from odradek.protocol.records.builder import build_batch
 from odradek.protocol.records.record import Record, decode_records
 from odradek.runtime.testing.memory_files import MemoryFileSystem
 from odradek.storage.checking.directories_check import check_directories
-from odradek.storage.checking.findings import (
-    EPOCH_FILE,
-    OFFSETS,
-    SNAPSHOT,
-    TOPIC_ID,
-    Severity,
-)
+from odradek.storage.checking.findings import EPOCH_FILE, OFFSETS, SNAPSHOT, TOPIC_ID, Severity
 from odradek.storage.files.names import SNAPSHOT as SNAPSHOT_SUFFIX
 from odradek.storage.files.names import folder_name
 from odradek.storage.log.head import Appended

@@ -8,12 +8,7 @@ from typing import Any
 
 import pytest
 
-from odradek.controller.coordination.session import (
-    Create,
-    Delete,
-    SetData,
-    ZkOperation,
-)
+from odradek.controller.coordination.session import Create, Delete, SetData, ZkOperation
 from odradek.controller.coordination.tree import TreeChange
 from odradek.controller.decide.elections import ElectionType
 from odradek.controller.decide.isr import AlterIsr

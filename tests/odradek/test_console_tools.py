@@ -32,13 +32,7 @@ from odradek.tools.console.properties import (
     for_library,
 )
 from odradek.tools.console.properties import PRODUCER as PRODUCER_KIND
-from tests.odradek.console_tools import (
-    CONSUMER,
-    PRODUCER,
-    ApacheTools,
-    our_command,
-    our_tool,
-)
+from tests.odradek.console_tools import CONSUMER, PRODUCER, ApacheTools, our_command, our_tool
 from tests.support.broker_process import odradek_broker
 from tests.support.processes import take_interrupts
 from tests.support.reference_codec import encode

@@ -14,13 +14,7 @@ import pytest
 from tests.odradek.cluster_tools import NAMES, TestCluster, our_tool, play, recorded
 from tests.odradek.comparison import comparable
 from tests.odradek.console_tools import ApacheTools
-from tests.odradek.replica_verification import (
-    BATCHES,
-    CRC_POSITION,
-    damage,
-    first_line,
-    replicated,
-)
+from tests.odradek.replica_verification import BATCHES, CRC_POSITION, damage, first_line, replicated
 from tests.support.apache_cluster import apache_cluster
 
 pytestmark = [pytest.mark.judge, pytest.mark.slow, pytest.mark.timeout(900)]

@@ -6,13 +6,7 @@ import pytest
 
 from odradek.tools.options import OptionsError, help_text
 from odradek.tools.run import KAFKA_VERSION
-from odradek.tools.topics.options import (
-    ACTIONS,
-    ALLOWED_WITH,
-    FLAGS,
-    REPORTS,
-    parse_options,
-)
+from odradek.tools.topics.options import ACTIONS, ALLOWED_WITH, FLAGS, REPORTS, parse_options
 
 AT = ["--bootstrap-server", "127.0.0.1:9092"]
 VALUES = {flag.name: [] if flag.value is None else ["1"] for flag in FLAGS}

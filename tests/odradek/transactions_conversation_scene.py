@@ -14,14 +14,7 @@ from odradek.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )
-from tests.support.transactional_requests import (
-    Producer,
-    begin,
-    create_topics,
-    end,
-    produce,
-    until,
-)
+from tests.support.transactional_requests import Producer, begin, create_topics, end, produce, until
 from tests.support.wire import Wire
 
 SETTINGS: Final[Mapping[str, str]] = {

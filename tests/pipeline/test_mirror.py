@@ -10,11 +10,7 @@ from time import monotonic
 
 import pytest
 from confluent_kafka import Consumer
-from confluent_kafka.admin import (
-    AdminClient,
-    ConfigResource,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from pyspark.sql import SparkSession
 
 from odradek.pipeline.cli import FAILED, main

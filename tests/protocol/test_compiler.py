@@ -8,11 +8,7 @@ import pytest
 
 from odradek.protocol.compiler import decoder, encoder, parts_encoder
 from odradek.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from odradek.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
+from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.protocol.schema import RECORDS, ArrayOf, schema_of
 from tests.support import reference_codec as codec
 from tests.support.declarations import ValueMaker, declared_classes, versions_of

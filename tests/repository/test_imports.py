@@ -9,14 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.repository.graph import cycles
-from tests.repository.sources import (
-    PACKAGES,
-    ROOT,
-    Source,
-    everything,
-    imported_modules,
-    product,
-)
+from tests.repository.sources import PACKAGES, ROOT, Source, everything, imported_modules, product
 
 THIS_FILE: Final = "tests/repository/test_imports.py"
 """It has strings with imports that it forbids."""

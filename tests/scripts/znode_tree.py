@@ -18,11 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import (
-    AdminClient,
-    NewPartitions,
-    NewTopic,
-)
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 

@@ -14,11 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from odradek.protocol.acl import (
-    CLUSTER_NAME,
-    AclPermissionType,
-    PatternType,
-)
+from odradek.protocol.acl import CLUSTER_NAME, AclPermissionType, PatternType
 from odradek.protocol.api_keys import ApiKey, messages_of
 from odradek.protocol.schema import NO_VERSION, ZERO_UUID, ArrayOf, schema_of
 from tests.scripts.normal import Masks, normalise

@@ -12,12 +12,7 @@ import pytest
 from odradek.broker.security.kafka_principal import ANONYMOUS, KafkaPrincipal
 from odradek.broker.security.tokens import delegation_tokens
 from odradek.broker.security.tokens.delegation_tokens import DelegationTokens
-from odradek.broker.security.tokens.token_rules import (
-    TokenRules,
-    expired,
-    is_visible,
-    may_request,
-)
+from odradek.broker.security.tokens.token_rules import TokenRules, expired, is_visible, may_request
 from odradek.controller.znodes.delegation_tokens import (
     TOKENS,
     TokenInformation,

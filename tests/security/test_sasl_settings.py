@@ -9,12 +9,7 @@ import pytest
 from odradek.broker.settings.load import load_settings
 from odradek.broker.settings.sasl import LOGIN_MODULES, login_modules
 from odradek.broker.settings.types import InvalidValueError, SettingsError
-from odradek.runtime.jaas import (
-    JaasError,
-    LoginModule,
-    parse_login_modules,
-    parse_sections,
-)
+from odradek.runtime.jaas import JaasError, LoginModule, parse_login_modules, parse_sections
 
 PLAIN = LOGIN_MODULES["PLAIN"]
 SCRAM = LOGIN_MODULES["SCRAM-SHA-256"]

@@ -27,14 +27,7 @@ from confluent_kafka.admin import (
 from odradek.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from tests.odradek.console_tools import our_tool, our_tool_here
-from tests.security.secured import (
-    MODULES,
-    TOKEN_KEY,
-    USERS,
-    Secured,
-    jaas,
-    secured_odradek,
-)
+from tests.security.secured import MODULES, TOKEN_KEY, USERS, Secured, jaas, secured_odradek
 from tests.support.certificates import PASSWORD
 from tests.support.ports import free_port
 from tests.support.wire import Wire

@@ -20,9 +20,7 @@ from odradek.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
-from odradek.protocol.messages.incremental_alter_configs import (
-    AlterableConfig as IncrementalConfig,
-)
+from odradek.protocol.messages.incremental_alter_configs import AlterableConfig as IncrementalConfig
 from odradek.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource as IncrementalResource,
 )

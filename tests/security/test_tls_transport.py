@@ -13,11 +13,7 @@ import pytest
 
 from odradek.broker.security.tls.contexts import read_stores, server_context
 from odradek.broker.security.tls.tls_config import listener_tls
-from odradek.broker.security.tls.tls_transport import (
-    COSTLY_AT_ONCE,
-    FED_AT_ONCE,
-    TlsTransport,
-)
+from odradek.broker.security.tls.tls_transport import COSTLY_AT_ONCE, FED_AT_ONCE, TlsTransport
 from odradek.broker.settings.load import make_settings
 from tests.support.certificates import Authority
 

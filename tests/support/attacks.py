@@ -30,12 +30,8 @@ from odradek.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
 )
 from odradek.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from odradek.protocol.messages.describe_topic_partitions import (
-    DescribeTopicPartitionsRequest,
-)
-from odradek.protocol.messages.describe_topic_partitions import (
-    TopicRequest as TopicToDescribe,
-)
+from odradek.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from odradek.protocol.messages.describe_topic_partitions import TopicRequest as TopicToDescribe
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.incremental_alter_configs import (

@@ -9,11 +9,7 @@ from odradek.controller.active.partition_states import ControllerSettings
 from odradek.controller.controller import Controller, Identity
 from odradek.controller.coordination.embedded import EmbeddedTree
 from odradek.controller.coordination.errors import CoordinationError
-from odradek.controller.coordination.session import (
-    CoordinationSession,
-    EventCallback,
-    SessionEvent,
-)
+from odradek.controller.coordination.session import CoordinationSession, EventCallback, SessionEvent
 from odradek.controller.image.control_requests import (
     ControlRequest,
     ControlResponse,

@@ -11,11 +11,7 @@ from typing import Any, Final
 
 from odradek.protocol.api_keys import ApiKey, messages_of
 from odradek.protocol.compiler import decoder, encoder
-from odradek.protocol.headers import (
-    RequestHeader,
-    decode_request_header,
-    response_header_version,
-)
+from odradek.protocol.headers import RequestHeader, decode_request_header, response_header_version
 from odradek.protocol.schema import schema_of
 
 TIMEOUT_S: Final = 60.0

@@ -33,11 +33,7 @@ from odradek.protocol.messages.fetch import (
     ReplicaState,
 )
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from odradek.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
+from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.support.apache import apache_kafka
 from tests.support.node_thread import RunningNode, node_in_thread
 from tests.support.pauses import pause

@@ -12,10 +12,7 @@ from kazoo.protocol import serialization
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from odradek.controller.coordination.embedded import EmbeddedTree
-from odradek.controller.coordination.server.client_connection import (
-    ClientConnection,
-    ClientService,
-)
+from odradek.controller.coordination.server.client_connection import ClientConnection, ClientService
 from odradek.controller.coordination.server.client_sessions import ClientSessions
 from odradek.controller.coordination.server.passwords import SessionPasswords
 from odradek.runtime.testing.memory_files import MemoryFileSystem

@@ -12,12 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from odradek.broker.group.consumer.model import NOTHING_OWNED, ConsumerMember, MemberState
-from odradek.broker.group.consumer.records import (
-    CoordinatorRecord,
-    classic_of,
-    owned_of,
-    target_of,
-)
+from odradek.broker.group.consumer.records import CoordinatorRecord, classic_of, owned_of, target_of
 from odradek.broker.group.consumer.state import (
     LEAVE_EPOCH,
     NO_TARGET_EPOCH,

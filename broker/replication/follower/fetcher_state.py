@@ -63,9 +63,7 @@ from odradek.protocol.messages.fetch import (
     ForgottenTopic,
     PartitionData,
 )
-from odradek.protocol.messages.fetch import (
-    ReplicaState as RequestReplicaState,
-)
+from odradek.protocol.messages.fetch import ReplicaState as RequestReplicaState
 from odradek.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,

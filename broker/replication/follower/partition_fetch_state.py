@@ -10,10 +10,7 @@ from enum import Enum
 from typing import Final
 from uuid import UUID
 
-from odradek.broker.replication.follower.fetch_session_handler import (
-    ReplicaKey,
-    RequestedPartition,
-)
+from odradek.broker.replication.follower.fetch_session_handler import ReplicaKey, RequestedPartition
 from odradek.broker.replication.follower.followed_log import (
     FollowedLog,
     fetch_offset_of,

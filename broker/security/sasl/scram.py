@@ -27,13 +27,7 @@ from odradek.broker.security.sasl.sasl_server import (
     SaslAuthenticationError,
     SaslError,
 )
-from odradek.runtime.scram_credential import (
-    ITERATIONS_MIN,
-    ScramCredential,
-    hash_of,
-    hmac_of,
-    xor,
-)
+from odradek.runtime.scram_credential import ITERATIONS_MIN, ScramCredential, hash_of, hmac_of, xor
 
 _NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _VALUE: Final = r"[\x01-\x2b\x2d-\x7f]+"

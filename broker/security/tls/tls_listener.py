@@ -12,12 +12,7 @@ from typing import Final
 from cryptography import x509
 
 from odradek.broker.security.kafka_principal import ANONYMOUS, USER, KafkaPrincipal
-from odradek.broker.security.tls.contexts import (
-    Stores,
-    client_context,
-    read_stores,
-    server_context,
-)
+from odradek.broker.security.tls.contexts import Stores, client_context, read_stores, server_context
 from odradek.broker.security.tls.distinguished_name import distinguished_name
 from odradek.broker.security.tls.principal_mapper import SslPrincipalMapper
 from odradek.broker.security.tls.tls_config import TlsConfig, listener_tls

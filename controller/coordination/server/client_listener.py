@@ -13,10 +13,7 @@ from collections.abc import Callable
 from time import monotonic_ns
 from typing import Final
 
-from odradek.controller.coordination.server.client_connection import (
-    ClientConnection,
-    ClientService,
-)
+from odradek.controller.coordination.server.client_connection import ClientConnection, ClientService
 from odradek.controller.coordination.server.client_sessions import AddTimer
 from odradek.controller.coordination.server.jute import MalformedFrame
 from odradek.runtime.clock import Clock

@@ -23,13 +23,7 @@ from odradek.tools.acls.bindings import (
 from odradek.tools.acls.queries import create_acls, delete_acls, describe_acls
 from odradek.tools.client import Client
 from odradek.tools.errors import ToolError
-from odradek.tools.options import (
-    BOOTSTRAP_SERVER,
-    HELP_FLAGS,
-    Options,
-    OptionsError,
-    read_flags,
-)
+from odradek.tools.options import BOOTSTRAP_SERVER, HELP_FLAGS, Options, OptionsError, read_flags
 from odradek.tools.run_command import client_of, run_command
 
 WHAT_IT_DOES: Final = "This tool helps to manage acls on kafka."

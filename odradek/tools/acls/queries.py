@@ -7,11 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from odradek.protocol.messages.create_acls import (
-    AclCreation,
-    CreateAclsRequest,
-    CreateAclsResponse,
-)
+from odradek.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from odradek.protocol.messages.delete_acls import (
     DeleteAclsFilter,
     DeleteAclsRequest,

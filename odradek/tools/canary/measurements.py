@@ -6,13 +6,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from odradek.broker.monitoring.exposition import (
-    Exposition,
-    counter,
-    gauge,
-    label_text,
-    summary,
-)
+from odradek.broker.monitoring.exposition import Exposition, counter, gauge, label_text, summary
 
 WINDOW: Final = 300
 """Probes over which availability and latencies are counted."""

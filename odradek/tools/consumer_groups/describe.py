@@ -18,12 +18,7 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
 from odradek.tools.consumer_groups.group_offsets import committed_offsets
 from odradek.tools.consumer_groups.plan_csv import ResetPlan
-from odradek.tools.consumer_groups.queries import (
-    UNKNOWN,
-    Description,
-    Member,
-    describe,
-)
+from odradek.tools.consumer_groups.queries import UNKNOWN, Description, Member, describe
 from odradek.tools.errors import KafkaError, ToolError
 from odradek.tools.options import Options
 from odradek.tools.partition_offsets import list_offsets

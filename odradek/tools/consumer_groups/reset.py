@@ -24,11 +24,7 @@ from odradek.tools.consumer_groups.queries import describe
 from odradek.tools.consumer_groups.times import before, parse_datetime
 from odradek.tools.errors import KafkaError, ToolError, partition_text
 from odradek.tools.options import INT32_MAX, INT64_MAX, Options
-from odradek.tools.partition_offsets import (
-    NO_OFFSET,
-    list_offsets,
-    partitions_of,
-)
+from odradek.tools.partition_offsets import NO_OFFSET, list_offsets, partitions_of
 
 FILE_BYTES_MAX: Final = 64 << 20
 INACTIVE: Final = ("Empty", "Dead")

@@ -21,11 +21,7 @@ from typing import Final
 
 from odradek.storage.files.names import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX
 from odradek.tools import options as command_line
-from odradek.tools.dump_log.index_files import (
-    IndexOptions,
-    dump_offset_index,
-    dump_time_index,
-)
+from odradek.tools.dump_log.index_files import IndexOptions, dump_offset_index, dump_time_index
 from odradek.tools.dump_log.log_file import (
     CHECKPOINT,
     DumpFindings,

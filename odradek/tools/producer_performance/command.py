@@ -19,12 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from odradek.tools.argument_parser import ArgumentParser, double, int32, int64, run_parsed
 from odradek.tools.arguments import add_arguments
-from odradek.tools.console.errors import (
-    ConsoleError,
-    exception_line,
-    exception_of,
-    run_uncaught,
-)
+from odradek.tools.console.errors import ConsoleError, exception_line, exception_of, run_uncaught
 from odradek.tools.console.library import missing_topic_reason
 from odradek.tools.console.properties import PRODUCER, load_properties
 from odradek.tools.library_client import LastStatistics, open_client

@@ -29,11 +29,7 @@ from odradek.tools.steering.cluster_queries import (
 from odradek.tools.steering.execution import ExecutionLimits, PlanExecution, report
 from odradek.tools.steering.plan_render import plan_lines
 from odradek.tools.steering.proposal import RebalanceProposal, propose_drain
-from odradek.tools.steering.rebalance import (
-    EXECUTION_FLAGS,
-    execution_limits,
-    stopped_by_signals,
-)
+from odradek.tools.steering.rebalance import EXECUTION_FLAGS, execution_limits, stopped_by_signals
 
 WHAT_IT_DOES: Final = (
     "This tool moves leaders and replicas off a broker: odradek drain BROKER --execute"

@@ -20,13 +20,7 @@ from odradek.tools.steering.cluster_model import (
     PlacementAction,
     ReplicaPlacement,
 )
-from odradek.tools.steering.goals import (
-    HARD_GOALS,
-    SOFT_GOALS,
-    BalanceGoal,
-    GoalPart,
-    build_goals,
-)
+from odradek.tools.steering.goals import HARD_GOALS, SOFT_GOALS, BalanceGoal, GoalPart, build_goals
 
 ROUNDS_MAX: Final = 3
 """Times that all goals are gone through."""

@@ -27,11 +27,7 @@ from odradek.tools.options import (
     read_flags,
 )
 from odradek.tools.run_command import run_with_client
-from odradek.tools.steering.cluster_queries import (
-    ClusterState,
-    partition_statuses,
-    read_cluster,
-)
+from odradek.tools.steering.cluster_queries import ClusterState, partition_statuses, read_cluster
 from odradek.tools.steering.execution import (
     STALL_TIMEOUT_MS,
     ExecutionLimits,

@@ -24,13 +24,7 @@ from odradek.protocol.messages.metadata import (
 from odradek.tools.client import BrokerConnection, Client, ClientError
 from odradek.tools.cluster_status.render import partition_names
 from odradek.tools.errors import ToolError
-from odradek.tools.options import (
-    CLIENT_FLAGS,
-    Options,
-    OptionsError,
-    positive_number,
-    read_flags,
-)
+from odradek.tools.options import CLIENT_FLAGS, Options, OptionsError, positive_number, read_flags
 from odradek.tools.run_command import run_with_client
 from odradek.tools.steering.cluster_queries import partition_statuses, read_metadata
 from odradek.tools.steering.drain import check_leaves_enough

@@ -17,12 +17,7 @@ from odradek.tools.run_command import client_of, run_command
 from odradek.tools.topics.describe import describe
 from odradek.tools.topics.options import FLAGS, parse_options
 from odradek.tools.topics.queries import check, find_topics
-from odradek.tools.topics.requests import (
-    add_partitions,
-    create_topics,
-    delete_topics,
-    new_topic,
-)
+from odradek.tools.topics.requests import add_partitions, create_topics, delete_topics, new_topic
 from odradek.tools.topics.topic_spec import COLLISIONS, check_new, read_spec
 
 

@@ -27,12 +27,7 @@ from odradek.tools.errors import ToolError, error_text, partition_text
 from odradek.tools.options import OptionsError
 from odradek.tools.run import KAFKA_VERSION, WRONG_USAGE, run_tool
 from odradek.tools.tables import print_table
-from odradek.tools.transactions.options import (
-    HelpShown,
-    TransactionOptions,
-    VersionShown,
-    parse,
-)
+from odradek.tools.transactions.options import HelpShown, TransactionOptions, VersionShown, parse
 from odradek.tools.transactions.queries import (
     AbortSpec,
     AdminError,

@@ -15,10 +15,7 @@ from odradek.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
-from odradek.protocol.messages.metadata import (
-    MetadataResponse,
-    MetadataResponseTopic,
-)
+from odradek.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client, ClientError
 from odradek.tools.cluster_status.queries import directory_status

@@ -24,14 +24,7 @@ from odradek.storage.compaction.wire import encode_job
 from odradek.storage.directories.disk_jobs import RemoveFiles
 from odradek.storage.producers.producer_state import ProducerEntry
 from odradek.storage.segments.segment import Segment
-from tests.broker.compaction.cleaner import (
-    CONFIG,
-    HANGS,
-    NOW_MS,
-    PATIENCE_S,
-    cleaner,
-    run,
-)
+from tests.broker.compaction.cleaner import CONFIG, HANGS, NOW_MS, PATIENCE_S, cleaner, run
 
 
 def test_times_of_many_new_segments_are_read_in_slices(

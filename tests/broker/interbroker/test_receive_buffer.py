@@ -8,11 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.broker.interbroker.receive_buffer import (
-    FIRST_BYTES,
-    KEPT_BYTES_MAX,
-    ReceiveBuffer,
-)
+from odradek.broker.interbroker.receive_buffer import FIRST_BYTES, KEPT_BYTES_MAX, ReceiveBuffer
 from odradek.protocol.decode_error import DecodeError
 
 SIZES = st.one_of(

@@ -8,11 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.monitoring.health import (
-    ClusterProblems,
-    cluster_health,
-    readiness,
-)
+from odradek.broker.monitoring.health import ClusterProblems, cluster_health, readiness
 from odradek.broker.monitoring.scrape import cluster_problems
 from odradek.controller.image.image import (
     BrokerImage,

@@ -18,11 +18,7 @@ from odradek.broker.server.request_times import (
     bucket_middle,
 )
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.fetch import (
-    FetchableTopicResponse,
-    FetchResponse,
-    PartitionData,
-)
+from odradek.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from tests.support.handlers import outcome_of
 
 FETCH = next(api for api in HANDLERS if api.module == "fetch")

@@ -8,13 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from odradek.tools.canary.measurements import (
-    ERRORS_MAX,
-    WINDOW,
-    BrokerMeasurements,
-    Probe,
-    metrics,
-)
+from odradek.tools.canary.measurements import ERRORS_MAX, WINDOW, BrokerMeasurements, Probe, metrics
 from odradek.tools.canary.topic import CanaryPartition, plan_repair
 
 BROKERS = st.lists(st.integers(0, 20), min_size=1, max_size=8, unique=True)

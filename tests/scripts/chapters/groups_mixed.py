@@ -8,11 +8,7 @@ from odradek.protocol.messages.delete_groups import DeleteGroupsRequest
 from odradek.protocol.messages.list_groups import ListGroupsRequest
 from odradek.protocol.messages.offset_commit import OffsetCommitRequest
 from odradek.protocol.messages.offset_fetch import OffsetFetchRequest
-from tests.scripts.chapters.groups_consumers import (
-    LEAVE_FOR_A_WHILE,
-    Consumer,
-    describe,
-)
+from tests.scripts.chapters.groups_consumers import LEAVE_FOR_A_WHILE, Consumer, describe
 from tests.scripts.chapters.groups_members import (
     Member,
     leave,

@@ -11,12 +11,7 @@ from odradek.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from odradek.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
-from tests.scripts.chapters.groups_members import (
-    UNKNOWN_ID,
-    Member,
-    stable,
-    wait_for_coordinator,
-)
+from tests.scripts.chapters.groups_members import UNKNOWN_ID, Member, stable, wait_for_coordinator
 from tests.scripts.chapters.groups_offsets import ABSENT, METADATA_MAX, Place, commit, fetch
 from tests.scripts.chapters.groups_stored import OFFSETS_TOPIC, stored
 from tests.scripts.chapters.producers import new_id

@@ -7,13 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from odradek.storage.checkpoints.checkpoint_file import CorruptCheckpoint
 from odradek.storage.checkpoints.leader_epochs import EpochEntry, LeaderEpochs

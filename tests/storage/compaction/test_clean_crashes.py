@@ -14,13 +14,7 @@ from odradek.storage.compaction.job import CleaningJob, CleaningResult
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
 from odradek.storage.segments.segments import CleanedGroup
-from tests.storage.compaction.cleaning import (
-    committed_records,
-    final_state,
-    job_of,
-    keyed,
-    run_job,
-)
+from tests.storage.compaction.cleaning import committed_records, final_state, job_of, keyed, run_job
 from tests.storage.compaction.workload import Workload, apply
 from tests.support.logs import FOLDER, NOW_MS, LogFolder, append, flush, read_all
 

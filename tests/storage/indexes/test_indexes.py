@@ -16,11 +16,7 @@ from odradek.storage.indexes.index_file import CorruptIndex
 from odradek.storage.indexes.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from odradek.storage.indexes.time_index import TimeIndex
 from odradek.storage.indexes.txn_file import TxnFile
-from odradek.storage.indexes.txn_index import (
-    AbortedTransaction,
-    decode_entries,
-    encode_entries,
-)
+from odradek.storage.indexes.txn_index import AbortedTransaction, decode_entries, encode_entries
 
 BASE = 1_000
 PATH = "/index"

@@ -14,13 +14,7 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from odradek.bounded_parsing import UnreadableText, parse_json
 from odradek.testing.node.control.listener import ControlAccess
-from odradek.testing.node.control.routes import (
-    Arguments,
-    ControlError,
-    Route,
-    Routes,
-    bad_request,
-)
+from odradek.testing.node.control.routes import Arguments, ControlError, Route, Routes, bad_request
 
 CALL_TIMEOUT_S: Final = 120
 """After it a caller gets an error; what was begun goes on."""

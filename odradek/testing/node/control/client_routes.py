@@ -11,13 +11,7 @@ from odradek.protocol.api_keys import api_named
 from odradek.protocol.errors import BrokerError
 from odradek.testing.node.client_requests import ClientName
 from odradek.testing.node.control.node import ControlledNode
-from odradek.testing.node.control.routes import (
-    Arguments,
-    Routes,
-    bad_request,
-    conflict,
-    not_found,
-)
+from odradek.testing.node.control.routes import Arguments, Routes, bad_request, conflict, not_found
 from odradek.testing.node.releases import is_peer
 
 KINDS: Final = {"group": OFFSETS_TOPIC, "transactional_id": TRANSACTION_TOPIC}

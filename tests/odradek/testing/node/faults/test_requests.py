@@ -12,14 +12,7 @@ from typing import Any, Final
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import CorruptRecordException as AioCorruptRecord
-from confluent_kafka import (
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    Producer,
-    TopicPartition,
-)
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from odradek.broker.node.node import Node
