@@ -98,10 +98,7 @@ class Purgatory:
     """Parked requests by watched key."""
 
     def __init__(
-        self,
-        wheel: Wheel,
-        metrics: BrokerMetrics,
-        ask_for_slice: Callable[[Purgatory], None],
+        self, wheel: Wheel, metrics: BrokerMetrics, ask_for_slice: Callable[[Purgatory], None]
     ) -> None:
         """ask_for_slice  called when more are due than fit into a slice; has `run_slice` called"""
         self._ask_for_slice = ask_for_slice

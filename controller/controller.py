@@ -152,11 +152,7 @@ class Controller:
         self._changed_folders: dict[str, None] = {}
         self.features = FinalizedFeatures(self._session, on_features_read)
         self._topic_admin = TopicAdmin(
-            self._session,
-            settings,
-            randomness,
-            lambda: self.image,
-            check_new_topic=check_new_topic,
+            self._session, settings, randomness, lambda: self.image, check_new_topic=check_new_topic
         )
         self.admin = AdminRequests(self._session, self._topic_admin, lambda: self.requests.active)
 

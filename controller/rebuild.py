@@ -25,11 +25,7 @@ SAFE_JUMP: Final = 1_000_000
 """Producer ids that are skipped when the last allocated block is unknown: ids that were allocated
 and never written leave no trace in the logs.  There are 2**63."""
 
-KEEP_EVERYTHING: Final = {
-    "cleanup.policy": "delete",
-    "retention.ms": "-1",
-    "retention.bytes": "-1",
-}
+KEEP_EVERYTHING: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 """Settings of a topic whose own are lost: with the broker's it could lose records at once."""
 
 LEADER_EPOCH_MAX: Final = 2**31 - 1

@@ -192,13 +192,7 @@ class DecoderSource(SourceWriter):
         self.line(f"{target} = {text}")
 
     def value(
-        self,
-        type_: FieldType,
-        target: str,
-        *,
-        is_flexible: bool,
-        is_nullable: bool,
-        what: str,
+        self, type_: FieldType, target: str, *, is_flexible: bool, is_nullable: bool, what: str
     ) -> None:
         """Read a value into a target."""
         if isinstance(type_, ArrayOf):
@@ -249,13 +243,7 @@ class DecoderSource(SourceWriter):
         return length
 
     def content(
-        self,
-        type_: Primitive,
-        target: str,
-        *,
-        is_flexible: bool,
-        is_nullable: bool,
-        what: str,
+        self, type_: Primitive, target: str, *, is_flexible: bool, is_nullable: bool, what: str
     ) -> None:
         """Read a string, bytes or records."""
         is_string = type_ is STRING
@@ -326,13 +314,7 @@ class DecoderSource(SourceWriter):
             self.elements(element, target, count, is_flexible=is_flexible, what=what)
 
     def elements(
-        self,
-        element: Primitive | type,
-        target: str,
-        count: str,
-        *,
-        is_flexible: bool,
-        what: str,
+        self, element: Primitive | type, target: str, count: str, *, is_flexible: bool, what: str
     ) -> None:
         """Read so many elements, if the bytes left can hold them."""
         least = size_min(element, self.version, is_flexible=is_flexible)

@@ -77,10 +77,7 @@ LOGGERS: Final = {
     ),
     "odradek.acls": ("kafka.security.authorizer.AclAuthorizer",),
     "odradek.authorizer": ("kafka.authorizer.logger",),
-    "odradek.configs": (
-        "kafka.server.ConfigAdminManager",
-        "kafka.server.DynamicBrokerConfig",
-    ),
+    "odradek.configs": ("kafka.server.ConfigAdminManager", "kafka.server.DynamicBrokerConfig"),
     "kazoo": ("kafka.zk.KafkaZkClient", "kafka.zookeeper.ZooKeeperClient", "org.apache.zookeeper"),
 }
 """Logger of this broker -> loggers of Kafka."""

@@ -80,10 +80,7 @@ def credential_of(mechanism: str, salt: bytes, salted: bytes, iterations: int) -
     """The credential of a salted password."""
     client_key = hmac_of(mechanism, salted, b"Client Key")
     return ScramCredential(
-        salt,
-        hash_of(mechanism, client_key),
-        hmac_of(mechanism, salted, b"Server Key"),
-        iterations,
+        salt, hash_of(mechanism, client_key), hmac_of(mechanism, salted, b"Server Key"), iterations
     )
 
 

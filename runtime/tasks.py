@@ -17,9 +17,7 @@ class Supervisor:
     """
 
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        on_failure: Callable[[str, BaseException], None],
+        self, loop: asyncio.AbstractEventLoop, on_failure: Callable[[str, BaseException], None]
     ) -> None:
         self._loop = loop
         self._on_failure = on_failure

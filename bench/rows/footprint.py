@@ -81,11 +81,7 @@ def connections(target: Target, topic: str, scale: float) -> Values:
         for helper in helpers:
             assert helper.stdin is not None
             helper.stdin.close()
-    return {
-        "delta_mb": delta / 1e6,
-        "each_kb": delta / 1e3 / count,
-        "opened_ms": opened_ms,
-    }
+    return {"delta_mb": delta / 1e6, "each_kb": delta / 1e3 / count, "opened_ms": opened_ms}
 
 
 IDLE: Final = Row(

@@ -76,10 +76,7 @@ def one_record_batches(target: Target, topic: str, scale: float) -> Values:
         server_pid=target.pid,
         settings={"acks": 1, "batch.num.messages": 1},
     )
-    return {
-        "req_s": values["rec_s"],
-        "server_cpu_us_req": values["server_cpu_us_rec"],
-    }
+    return {"req_s": values["rec_s"], "server_cpu_us_req": values["server_cpu_us_rec"]}
 
 
 def latency(target: Target, topic: str, scale: float) -> Values:

@@ -82,10 +82,7 @@ START: Final = Row(
     key="start",
     title="From process start to the first acknowledged record, empty directory",
     measure=start,
-    metrics=(
-        Metric("first_ack_ms", "first ack ms", 0),
-        Metric("listening_ms", "listening ms", 0),
-    ),
+    metrics=(Metric("first_ack_ms", "first ack ms", 0), Metric("listening_ms", "listening ms", 0)),
     aims=(Aim("first_ack_ms", 200.0),),
     targets=EVERYONE,
     is_steady=False,

@@ -85,9 +85,7 @@ async def _describe(
     consumer = group.body
     if not isinstance(consumer, ConsumerGroup):
         return _blank(
-            group_id,
-            ErrorCode.GROUP_ID_NOT_FOUND,
-            f"Group {group_id} is not a consumer group.",
+            group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group."
         )
     described = DescribedGroup(
         error_code=ErrorCode.NONE,

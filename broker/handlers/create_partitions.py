@@ -120,8 +120,7 @@ def _create(
         else [tuple(assignment.broker_ids) for assignment in assignments],
     )
     return context.services.controller.admin.create_partitions(
-        spec,
-        Requester(context.requester, mutations.charge, validate_only=validate_only),
+        spec, Requester(context.requester, mutations.charge, validate_only=validate_only)
     )
 
 

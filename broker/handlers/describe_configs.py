@@ -85,9 +85,7 @@ def _existing_topics(context: Context, request: DescribeConfigsRequest) -> list[
 
 
 async def _describe(
-    context: Context,
-    request: DescribeConfigsRequest,
-    stored: Mapping[str, Mapping[str, str]],
+    context: Context, request: DescribeConfigsRequest, stored: Mapping[str, Mapping[str, str]]
 ) -> DescribeConfigsResponse:
     """stored  the overrides of topics that were read"""
     results: dict[tuple[int, str, tuple[str, ...] | None], DescribeConfigsResult] = {}
@@ -226,10 +224,7 @@ def _entries(
 
 
 def _topic_entries(
-    context: Context,
-    name: str,
-    keys: list[str] | None,
-    stored: Mapping[str, Mapping[str, str]],
+    context: Context, name: str, keys: list[str] | None, stored: Mapping[str, Mapping[str, str]]
 ) -> Iterator[DescribedConfig]:
     if not is_valid_topic_name(name):
         raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, _why_invalid(name))

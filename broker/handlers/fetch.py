@@ -339,14 +339,7 @@ class FetchRefusal:
     """What the authorizer refuses of a fetch.  A topic is asked for once, if its partitions come
     one after another."""
 
-    __slots__ = (
-        "_authorizer",
-        "_context",
-        "_is_follower",
-        "_is_refused",
-        "_name",
-        "is_everything",
-    )
+    __slots__ = ("_authorizer", "_context", "_is_follower", "_is_refused", "_name", "is_everything")
 
     def __init__(self, context: Context, replica_id: int) -> None:
         assert context.services.authorizer is not None, "nothing is refused without one"

@@ -260,10 +260,7 @@ def _store(
             return encoded(by, decided.settings, stored, rng.bytes)
 
         return context.services.controller.admin.alter_config(
-            decision.entity_type,
-            decision.entity_name,
-            change,
-            requested_by=context.requester,
+            decision.entity_type, decision.entity_name, change, requested_by=context.requester
         )
     for change_of_level in decision:
         _set_level(change_of_level)

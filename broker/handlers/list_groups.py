@@ -71,8 +71,5 @@ def _listed(group: Group) -> ListedGroup:
         case None:
             kind, protocol_type, state = CLASSIC, "", GroupState.EMPTY.value
     return ListedGroup(
-        group_id=group.group_id,
-        protocol_type=protocol_type,
-        group_state=state,
-        group_type=kind,
+        group_id=group.group_id, protocol_type=protocol_type, group_state=state, group_type=kind
     )

@@ -60,9 +60,7 @@ PARTS: Final = (
         lambda api, at_once: _sum(at_once, api.waited.buckets),
     ),
     _part(
-        "requestqueue",
-        "How long requests were held back.",
-        lambda api, at_once: api.queued.buckets,
+        "requestqueue", "How long requests were held back.", lambda api, at_once: api.queued.buckets
     ),
     _part(
         "local",
@@ -179,9 +177,7 @@ def _add_fetch(counts: dict[str, _Counts]) -> None:
     both = zip(consumers.parts, followers.parts, strict=True)
     parts = tuple(array("q", _sum(first, second)) for first, second in both)
     counts[FETCH] = _Counts(
-        consumers.requests + followers.requests,
-        consumers.size_bytes + followers.size_bytes,
-        parts,
+        consumers.requests + followers.requests, consumers.size_bytes + followers.size_bytes, parts
     )
 
 

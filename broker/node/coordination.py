@@ -58,10 +58,7 @@ class EmbeddedCoordination:
     is_embedded = True
 
     def __init__(
-        self,
-        platform: Platform,
-        directories: Sequence[str],
-        listener: TreeListener | None,
+        self, platform: Platform, directories: Sequence[str], listener: TreeListener | None
     ) -> None:
         """
         directories  those of the node, that of the tree first

@@ -41,10 +41,7 @@ class Monitoring:
         self._http: HttpListener | None = None
 
     async def listen(
-        self,
-        platform: Platform,
-        parts: NodeParts,
-        is_stopping: Callable[[], bool],
+        self, platform: Platform, parts: NodeParts, is_stopping: Callable[[], bool]
     ) -> None:
         """Begin to respond."""
         # Imported where a broker has the listener: it takes 20 ms, most of it for HTTP.

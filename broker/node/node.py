@@ -388,9 +388,7 @@ class Node:
         """From now on syncs, index rebuilds and long requests no longer hold up the loop."""
         parts = self.parts
         self._coordination.serve(
-            parts.coordination_work,
-            on_failure=self._on_fatal,
-            on_warning=parts.configs.on_warning,
+            parts.coordination_work, on_failure=self._on_fatal, on_warning=parts.configs.on_warning
         )
         parts.leadership.serve(self._platform.defer)
         self.services.controller.serve(self._platform.defer)

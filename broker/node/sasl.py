@@ -21,10 +21,7 @@ NONCE_BOUND = 1 << 130
 
 
 def build_sasl_listeners(
-    settings: BrokerSettings,
-    users: ScramUsers,
-    tokens: DelegationTokens | None,
-    rng: Randomness,
+    settings: BrokerSettings, users: ScramUsers, tokens: DelegationTokens | None, rng: Randomness
 ) -> dict[str, SaslListener]:
     """What the listeners whose clients authenticate share with their connections, by name."""
     names = [

@@ -138,12 +138,7 @@ class RequestMutations:
     __slots__ = ("_bucket", "_is_strict", "_limit", "_monotonic_ms", "_until_ms")
 
     def __init__(
-        self,
-        bucket: TokenBucket,
-        limit: float,
-        *,
-        is_strict: bool,
-        monotonic_ms: Callable[[], int],
+        self, bucket: TokenBucket, limit: float, *, is_strict: bool, monotonic_ms: Callable[[], int]
     ) -> None:
         self._bucket = bucket
         self._limit = limit

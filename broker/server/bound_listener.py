@@ -40,11 +40,7 @@ class BoundListener:
 
 
 def bind(
-    name: str,
-    host: str,
-    port: int,
-    protocol: str = PLAINTEXT,
-    tls: TlsListener | None = None,
+    name: str, host: str, port: int, protocol: str = PLAINTEXT, tls: TlsListener | None = None
 ) -> BoundListener:
     """Bind a listener to what a Java server socket takes.
 

@@ -313,11 +313,7 @@ class Outcomes:
     # Requests that wait.
 
     def _park(
-        self,
-        call: Call,
-        delayed: Delayed,
-        charge: int = 0,
-        over: Pending[None] | None = None,
+        self, call: Call, delayed: Delayed, charge: int = 0, over: Pending[None] | None = None
     ) -> object | None:
         """Reserve a place for the response, which the purgatory fills; the charge is released then.
 

@@ -205,11 +205,7 @@ def _api_times(api: Api) -> ApiTimes:
 
 def code_counter(response: type) -> CountCodes:
     """What counts the error codes of a message, and of the elements of its arrays."""
-    leaf = (
-        "code = {carrier}.error_code",
-        "if code: counts[int(code)] += 1",
-        "else: zeros += 1",
-    )
+    leaf = ("code = {carrier}.error_code", "if code: counts[int(code)] += 1", "else: zeros += 1")
     lines = _walk(response, "message", 1, leaf)
     head = ("def count(message, counts):", "    zeros = 0")
     source = "\n".join([*head, *lines, "    return zeros"])

@@ -139,10 +139,7 @@ class SocketServer:
         self._listeners: list[BoundListener] = []
 
     def _make_gates(
-        self,
-        sasl_listeners: Mapping[str, SaslListener],
-        dispatcher: Dispatcher,
-        wheel: WheelDriver,
+        self, sasl_listeners: Mapping[str, SaslListener], dispatcher: Dispatcher, wheel: WheelDriver
     ) -> dict[str, SaslGates]:
         if not sasl_listeners:
             return {}

@@ -49,14 +49,7 @@ class TransmitResult(Enum):
 class Transmitter:
     """The unsent bytes and slices of one connection."""
 
-    __slots__ = (
-        "_sent",
-        "_slices_bytes",
-        "_socket",
-        "_warm",
-        "queue",
-        "queued_bytes",
-    )
+    __slots__ = ("_sent", "_slices_bytes", "_socket", "_warm", "queue", "queued_bytes")
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected

@@ -31,10 +31,7 @@ class IsrChanges:
         self._reassignments = reassignments
 
     async def alter_isr(
-        self,
-        broker_id: int,
-        broker_epoch: int,
-        proposals: Sequence[tuple[str, AlterIsr]],
+        self, broker_id: int, broker_epoch: int, proposals: Sequence[tuple[str, AlterIsr]]
     ) -> list[PartitionState | ErrorCode]:
         """AlterPartition: the in-sync replicas that a leader proposes.
 

@@ -416,9 +416,7 @@ class PartitionStates:
         self.replace_states(states)
 
     async def _create(
-        self,
-        paths: Mapping[TopicPartition, Sequence[str]],
-        data: Mapping[TopicPartition, bytes],
+        self, paths: Mapping[TopicPartition, Sequence[str]], data: Mapping[TopicPartition, bytes]
     ) -> list[TopicPartition]:
         """Create the nodes of each key, the last one with its data; the keys that failed, most
         of them because one of their nodes exists."""

@@ -198,9 +198,7 @@ class Reassignments:
         before = {key: self._partition(key) for key in assignments}
         changed = {
             key: before[key]._replace(
-                replicas=assignment.replicas,
-                adding=assignment.adding,
-                removing=assignment.removing,
+                replicas=assignment.replicas, adding=assignment.adding, removing=assignment.removing
             )
             for key, assignment in assignments.items()
         }

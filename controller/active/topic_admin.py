@@ -130,11 +130,7 @@ class TopicAdmin:
             pass
         return topic_id
 
-    async def create_topic(
-        self,
-        spec: CreateTopicSpec,
-        requester: Requester,
-    ) -> TopicResult:
+    async def create_topic(self, spec: CreateTopicSpec, requester: Requester) -> TopicResult:
         """Decide and write one topic."""
         bound = 1 << 30
         inputs = TopicCreationInputs(
@@ -162,9 +158,7 @@ class TopicAdmin:
         return TopicResult(spec.name, topic_id=topic_id, replicas=topic.replicas)
 
     async def create_partitions(
-        self,
-        spec: CreatePartitionsSpec,
-        requester: Requester,
+        self, spec: CreatePartitionsSpec, requester: Requester
     ) -> TopicResult:
         """Decide and write the new partitions of one topic."""
         try:
@@ -186,11 +180,7 @@ class TopicAdmin:
             return TopicResult.refused(spec.topic, refusal)
 
     async def delete_topic(
-        self,
-        topic: str,
-        requester: Requester,
-        *,
-        is_repeated: bool = False,
+        self, topic: str, requester: Requester, *, is_repeated: bool = False
     ) -> TopicResult:
         """Write a pending deletion; repeating it changes nothing.
 

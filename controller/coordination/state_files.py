@@ -84,11 +84,7 @@ class LoadedTree:
     )
 
     def __init__(
-        self,
-        tree: Tree,
-        snapshot: StateFile | None,
-        journals: list[StateFile],
-        problems: list[str],
+        self, tree: Tree, snapshot: StateFile | None, journals: list[StateFile], problems: list[str]
     ) -> None:
         self.tree = tree
         self.snapshot = snapshot

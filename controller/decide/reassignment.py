@@ -90,8 +90,7 @@ def decide_reassignment(
     if target is None:
         if not is_being_reassigned(partition):
             raise BrokerError(
-                ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
-                "No partition reassignment is in progress.",
+                ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress."
             )
         target = origin_replicas(partition)
     if partition_in_image is None or key.topic in deleting:

@@ -137,10 +137,7 @@ class ControlRequestSender(Protocol):
         """
 
     def send(
-        self,
-        broker_id: int,
-        request: ControlRequest,
-        respond: Callable[[ControlResponse], None],
+        self, broker_id: int, request: ControlRequest, respond: Callable[[ControlResponse], None]
     ) -> None:
         """Send to a registered broker, in order, until it responds or its registration ends.
 
@@ -306,10 +303,7 @@ def describe_partitions(
 
 
 def build_update_metadata(
-    image: Image,
-    controller_id: int,
-    broker: int,
-    partitions: tuple[UpdateMetadataPartition, ...],
+    image: Image, controller_id: int, broker: int, partitions: tuple[UpdateMetadataPartition, ...]
 ) -> UpdateMetadata:
     """The request for one registered broker, with all brokers of the image."""
     return UpdateMetadata(

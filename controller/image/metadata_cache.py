@@ -69,8 +69,7 @@ class MetadataCache:
             image = apply_update_metadata(image, request)
         elif request.controller_epoch > image.controller_epoch:
             image = image._replace(
-                controller_id=request.controller_id,
-                controller_epoch=request.controller_epoch,
+                controller_id=request.controller_id, controller_epoch=request.controller_epoch
             )
         self.image = image
         if removes_topics:

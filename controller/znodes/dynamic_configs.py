@@ -54,11 +54,7 @@ USERS: Final = "users"
 CLIENTS: Final = "clients"
 IPS: Final = "ips"
 ENTITY_TYPES: Final = (TOPICS, CLIENTS, USERS, BROKERS, IPS)
-NOTHING_DELETED: Final = {
-    "cleanup.policy": "delete",
-    "retention.ms": "-1",
-    "retention.bytes": "-1",
-}
+NOTHING_DELETED: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 """Settings of a topic whose own ones cannot be read.
 
 Differs from Kafka: there it has the broker's defaults, which would delete records.

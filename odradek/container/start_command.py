@@ -53,10 +53,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"odradek: {error_line(error)}", file=sys.stderr)
         return 1
     code = format_directories(
-        settings,
-        config.cluster_id,
-        keeps_stored_id=options.keep_cluster_id,
-        users=config.users,
+        settings, config.cluster_id, keeps_stored_id=options.keep_cluster_id, users=config.users
     )
     if code != 0:
         return code

@@ -32,11 +32,7 @@ class Copier:
     def __init__(self, address: str) -> None:
         module = library()
         self._producer = module.Producer(
-            {
-                "bootstrap.servers": address,
-                "transactional.id": TRANSACTIONAL_ID,
-                "log_level": 0,
-            }
+            {"bootstrap.servers": address, "transactional.id": TRANSACTIONAL_ID, "log_level": 0}
         )
         self._consumer = module.Consumer(
             {

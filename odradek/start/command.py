@@ -215,10 +215,7 @@ def settings_file(config: str | None) -> str:
 
 
 def ready_line(
-    addresses: Sequence[str],
-    log_dirs: Sequence[str],
-    source: str,
-    clients: str | None = None,
+    addresses: Sequence[str], log_dirs: Sequence[str], source: str, clients: str | None = None
 ) -> str:
     """The line that reports a successful start: addresses, data, settings, and a command to try.
 
@@ -271,9 +268,7 @@ def controller_ready_line(settings: BrokerSettings, addresses: Sequence[str]) ->
 
 
 def main(
-    arguments: Sequence[str],
-    report_ready: ReportReady = _no_report,
-    source: str | None = None,
+    arguments: Sequence[str], report_ready: ReportReady = _no_report, source: str | None = None
 ) -> int:
     """Start a broker and run it until SIGTERM or SIGINT; returns the exit code.
 

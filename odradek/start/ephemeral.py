@@ -177,11 +177,7 @@ def write_ready_file(
     clients  the folder of files for clients, or None
     raises   OSError
     """
-    lines = [
-        f"bootstrap_servers={address}",
-        f"pid={os.getpid()}",
-        f"data={','.join(log_dirs)}",
-    ]
+    lines = [f"bootstrap_servers={address}", f"pid={os.getpid()}", f"data={','.join(log_dirs)}"]
     if control is not None:
         lines.append(f"control={control}")
     if clients is not None:

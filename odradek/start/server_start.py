@@ -54,8 +54,7 @@ def main(arguments: Sequence[str]) -> int:
         is_json = "--log-format=json" in words or ("--log-format", "json") in pairwise(words)
         log_format = "json" if is_json else "plain"
         return start(
-            words,
-            lambda address, log_dirs, control: print_started_lines(log_dirs[0], log_format),
+            words, lambda address, log_dirs, control: print_started_lines(log_dirs[0], log_format)
         )
     try:
         start_daemon(words, os.environ.get("LOG_DIR") or "logs")

@@ -157,10 +157,7 @@ class Cluster(KafkaHandle):
         """
         tree, first = self._start_first()
         others = {"zookeeper.connect": tree}
-        self.brokers = (
-            first,
-            *(self._broker(number, others) for number in range(1, self._count)),
-        )
+        self.brokers = (first, *(self._broker(number, others) for number in range(1, self._count)))
         try:
             for broker in self.brokers[1:]:
                 broker.launch()

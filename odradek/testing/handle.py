@@ -96,12 +96,7 @@ class KafkaHandle(FaultTarget):
         return name
 
     def records(
-        self,
-        topic: str,
-        count: int = 0,
-        *,
-        timeout_s: float | None = None,
-        committed: bool = True,
+        self, topic: str, count: int = 0, *, timeout_s: float | None = None, committed: bool = True
     ) -> Sequence[StoredRecord]:
         """The records of a topic, by partition and offset.
 

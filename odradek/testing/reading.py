@@ -65,11 +65,7 @@ class UnknownTopic(KafkaError):
 
 
 def create_topic(
-    client: Client,
-    name: str,
-    partitions: int,
-    replication_factor: int,
-    configs: Mapping[str, str],
+    client: Client, name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
 ) -> None:
     """Create a topic.
 
@@ -232,9 +228,7 @@ def _fetch(
         if connection is None:
             return None
         fetch_partition = FetchPartition(
-            partition=partition.partition,
-            fetch_offset=offset,
-            partition_max_bytes=PARTITION_BYTES,
+            partition=partition.partition, fetch_offset=offset, partition_max_bytes=PARTITION_BYTES
         )
         request = FetchRequest(
             max_wait_ms=0,

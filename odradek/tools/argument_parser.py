@@ -71,9 +71,7 @@ def double(text: str) -> float:
 
 
 def run_parsed(
-    parser: ArgumentParser,
-    arguments: Sequence[str],
-    act: Callable[[argparse.Namespace], int],
+    parser: ArgumentParser, arguments: Sequence[str], act: Callable[[argparse.Namespace], int]
 ) -> int:
     """Parse and act; returns the exit code.
 

@@ -56,10 +56,5 @@ def add_settings_arguments(parser: argparse.ArgumentParser, config_help: str) ->
 def add_override(parser: argparse.ArgumentParser, meaning: str) -> None:
     """Add the argument --override, a list of `key=value`."""
     parser.add_argument(
-        "--override",
-        action="append",
-        type=_override,
-        default=[],
-        metavar="KEY=VALUE",
-        help=meaning,
+        "--override", action="append", type=_override, default=[], metavar="KEY=VALUE", help=meaning
     )

@@ -89,10 +89,7 @@ def parse(words: Sequence[str]) -> LatencyOptions:
 
 
 def _measure(options: LatencyOptions) -> None:
-    common = {
-        **options.properties,
-        "bootstrap.servers": options.servers,
-    }
+    common = {**options.properties, "bootstrap.servers": options.servers}
     common.setdefault("client.id", "e2e-latency")
     reading = {
         "group.id": f"test-group-{time.time_ns() // 1_000_000}",

@@ -102,12 +102,7 @@ def _recover(settings: BrokerSettings, *, is_executed: bool) -> None:
 
 
 def _recover_locked(
-    settings: BrokerSettings,
-    files: FileSystem,
-    logs: LogManager,
-    now_ms: int,
-    *,
-    is_executed: bool,
+    settings: BrokerSettings, files: FileSystem, logs: LogManager, now_ms: int, *, is_executed: bool
 ) -> None:
     from odradek.broker.node.node import FIRST_GENERATED_ID
     from odradek.controller.coordination.salvage import replace_all, salvage

@@ -263,9 +263,7 @@ def _read(data: PartitionData) -> Fetched:
 
 
 def fetch_all(
-    threads: ThreadPoolExecutor,
-    fetchers: Sequence[Fetcher],
-    offsets: Mapping[TopicPartition, int],
+    threads: ThreadPoolExecutor, fetchers: Sequence[Fetcher], offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, dict[int, Fetched]]:
     """Fetch each partition from each of its brokers, from these offsets on."""
     results: dict[TopicPartition, dict[int, Fetched]] = {}

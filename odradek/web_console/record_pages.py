@@ -109,11 +109,7 @@ class RecordSearches:
                 if len(rows) >= query.limit:
                     break
             return JSONResponse(
-                {
-                    "records": rows,
-                    "scanned": scan.scanned,
-                    "is_complete": scan.is_done,
-                }
+                {"records": rows, "scanned": scan.scanned, "is_complete": scan.is_done}
             )
 
     async def find(

@@ -100,10 +100,7 @@ def build(spark: SparkSession, pipeline: PipelineSpec, folder: FilePath) -> Buil
 
 
 def build_from(
-    spark: SparkSession,
-    pipeline: PipelineSpec,
-    folder: FilePath,
-    read: Callable[[str], DataFrame],
+    spark: SparkSession, pipeline: PipelineSpec, folder: FilePath, read: Callable[[str], DataFrame]
 ) -> Built:
     """Create the views of sources and steps.
 
@@ -276,10 +273,7 @@ def run_stream(
     pipeline = built.pipeline
     checkpoint = claim(pipeline, built.folder)
     spark = next(iter(built.views.values())).sparkSession
-    with (
-        TopicIdentities(spark, pipeline, checkpoint) as topics,
-        lookup_tables(built, say),
-    ):
+    with TopicIdentities(spark, pipeline, checkpoint) as topics, lookup_tables(built, say):
         topics.check()
         wait(
             pipeline,

@@ -89,11 +89,7 @@ UNAVAILABLE: Final = frozenset(
     }
 )
 DELETED: Final = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_PARTITION,
-        KafkaError._UNKNOWN_TOPIC,
-    }
+    {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC}
 )
 """Errors about a partition that was listed a moment ago."""
 
@@ -312,10 +308,7 @@ class ClusterClient:
             futures = self._admin.describe_consumer_groups(some, request_timeout=RESPONSE_TIMEOUT_S)
             states = {group: self._state(future) for group, future in futures.items()}
             for group, offsets in self.offsets(some):
-                is_active = states[group] not in (
-                    ConsumerGroupState.EMPTY,
-                    ConsumerGroupState.DEAD,
-                )
+                is_active = states[group] not in (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
                 target_offsets = {partition: offset for partition, (offset, _) in offsets.items()}
                 yield group, GroupAtTarget(is_active, target_offsets)
 

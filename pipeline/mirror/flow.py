@@ -60,11 +60,7 @@ class Flow:
     """
 
     def __init__(
-        self,
-        mirror: Mirror,
-        *,
-        now_ms: Callable[[], int],
-        is_stopped: Callable[[], bool] = never,
+        self, mirror: Mirror, *, now_ms: Callable[[], int], is_stopped: Callable[[], bool] = never
     ) -> None:
         self._mirror = mirror
         self._now_ms = now_ms

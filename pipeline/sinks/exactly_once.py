@@ -56,11 +56,7 @@ POLL_RECORDS: Final = 500
 PACKED_BYTES_MAX: Final = 8 * 1024 * 1024
 """Bound on the records of one row on their way to the driver, unless one record is larger."""
 FENCED: Final = frozenset(
-    {
-        KafkaError._FENCED,
-        KafkaError.PRODUCER_FENCED,
-        KafkaError.INVALID_PRODUCER_EPOCH,
-    }
+    {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
 )
 UNAVAILABLE: Final = frozenset(
     {
@@ -214,10 +210,7 @@ class Transactions:
             _retried(
                 lambda timeout_s: self._returned(
                     partial(
-                        producer.send_offsets_to_transaction,
-                        [self._place(batch)],
-                        group,
-                        timeout_s,
+                        producer.send_offsets_to_transaction, [self._place(batch)], group, timeout_s
                     )
                 )
             )

@@ -53,9 +53,7 @@ SETTINGS: Final = {
         EXTENSIONS: "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     },
-    "iceberg": {
-        EXTENSIONS: "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-    },
+    "iceberg": {EXTENSIONS: "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"},
     # A jar of 540 MB with the clients of all services; those that S3 needs are named instead.
     S3: {"spark.jars.excludes": "software.amazon.awssdk:bundle"},
 }

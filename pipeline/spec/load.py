@@ -136,9 +136,7 @@ def _validated(document: Document, model: type[M]) -> M:
 
 
 def _problem(
-    error: ErrorDetails,
-    document: Document,
-    allowed: Callable[[Path, dict[Any, Any]], list[str]],
+    error: ErrorDetails, document: Document, allowed: Callable[[Path, dict[Any, Any]], list[str]]
 ) -> Problem:
     where, message = _message(error, document.table, allowed)
     return placed(where, document.hidden.at(where, message), document.lines)

@@ -149,8 +149,7 @@ def _merged(read: Column, exact: Column, kind: DataType, texts: DataType) -> Col
             assert isinstance(texts, MapType), "texts_of keeps the kinds"
             value, inner = kind.valueType, texts.valueType
             return F.transform_values(
-                read,
-                lambda key, left: _merged(left, F.element_at(exact, key), value, inner),
+                read, lambda key, left: _merged(left, F.element_at(exact, key), value, inner)
             )
         case _:
             return without_marks(exact)

@@ -112,9 +112,7 @@ def check_directories(
     }
     try:
         trial.run(
-            list(paths),
-            lambda topic: LogConfig(cleanup_compact=topic in compacted),
-            now_ms=now_ms,
+            list(paths), lambda topic: LogConfig(cleanup_compact=topic in compacted), now_ms=now_ms
         )
         _settle(verdict, directories, trial)
     finally:

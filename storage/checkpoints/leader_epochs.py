@@ -150,10 +150,7 @@ class LeaderEpochs:
             fields = line.split(" ")
             if len(fields) != 2:
                 raise CorruptCheckpoint(f"expected epoch and start offset, found {line!r}")
-            epochs.assign(
-                decode_number(fields[0], maximum=EPOCH_MAX),
-                decode_number(fields[1]),
-            )
+            epochs.assign(decode_number(fields[0], maximum=EPOCH_MAX), decode_number(fields[1]))
         return epochs
 
 

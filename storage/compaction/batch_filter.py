@@ -239,23 +239,13 @@ class BatchFilter:
         )
 
     def _with_horizon(
-        self,
-        batch: RecordBatch,
-        data: bytes,
-        count: int,
-        max_timestamp_ms: int,
-        horizon_ms: int,
+        self, batch: RecordBatch, data: bytes, count: int, max_timestamp_ms: int, horizon_ms: int
     ) -> Filtered:
         """The base timestamp gives its place to the horizon; those of the records are moved."""
         fixed_ms = batch.max_timestamp_ms if batch.is_log_append_time else None
         moved = move_base_timestamp(data, batch.base_timestamp_ms, horizon_ms, fixed_ms)
         return _rebuilt(
-            batch,
-            moved,
-            count,
-            batch.attributes | DELETE_HORIZON,
-            horizon_ms,
-            max_timestamp_ms,
+            batch, moved, count, batch.attributes | DELETE_HORIZON, horizon_ms, max_timestamp_ms
         )
 
     def _filter_legacy(self, view: memoryview) -> Filtered | None:

@@ -42,10 +42,7 @@ class DirectoryUsage:
 
 
 def usage_of(
-    manager: LogManager,
-    files: FileSystem,
-    *,
-    is_wanted: Callable[[Log], bool],
+    manager: LogManager, files: FileSystem, *, is_wanted: Callable[[Log], bool]
 ) -> Generator[None, None, list[DirectoryUsage]]:
     """Every directory, in the order of log.dirs; yields after some logs, for work in between.
 

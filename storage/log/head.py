@@ -393,9 +393,7 @@ class Head:
         """KAFKA_STORAGE_ERROR for an append that the disk refused; reported for the operator."""
         self._shared.report(
             StorageEvent(
-                self._directory,
-                f"no batch was appended: {error}",
-                is_out_of_space=is_full(error),
+                self._directory, f"no batch was appended: {error}", is_out_of_space=is_full(error)
             )
         )
         return BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))

@@ -83,12 +83,7 @@ class Log:
     """Exclusive: the records below it are replicated.  It falls only by a truncation."""
 
     def __init__(
-        self,
-        loaded: LoadedLog,
-        topic: str,
-        partition: int,
-        config: LogConfig,
-        now_ms: int,
+        self, loaded: LoadedLog, topic: str, partition: int, config: LogConfig, now_ms: int
     ) -> None:
         self.segments = loaded.segments
         self.shared = loaded.segments.shared

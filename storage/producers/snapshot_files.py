@@ -29,11 +29,7 @@ class SnapshotFiles:
     """Ascending; the state below each of them is in a file."""
 
     def __init__(
-        self,
-        files: FileSystem,
-        directory: str,
-        offsets: Sequence[int],
-        report: Report = ignore,
+        self, files: FileSystem, directory: str, offsets: Sequence[int], report: Report = ignore
     ) -> None:
         self._files = files
         self._directory = directory

@@ -284,12 +284,7 @@ class Segment:
     # Appending.
 
     def append(
-        self,
-        data: Bytes,
-        size: int,
-        last_offset: int,
-        max_timestamp_ms: int,
-        interval_bytes: int,
+        self, data: Bytes, size: int, last_offset: int, max_timestamp_ms: int, interval_bytes: int
     ) -> bool:
         """Write one batch of `size` bytes; returns whether an index entry was made for it.
 

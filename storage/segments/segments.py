@@ -217,11 +217,7 @@ class Segments:
         number = bisect_left(self.base_offsets, group.base_offset)
         end_number = number + len(group.replaced_base_offsets)
         cleaned = Segment(
-            self.shared,
-            self.directory,
-            group.base_offset,
-            size=group.size_bytes,
-            created_ms=now_ms,
+            self.shared, self.directory, group.base_offset, size=group.size_bytes, created_ms=now_ms
         )
         present = [
             path

@@ -77,11 +77,7 @@ def growth(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 def verdict(samples: Sequence[Sample]) -> list[str]:
     """What did not level off; nothing when all did."""
-    bounds = {
-        "rss_bytes": GROWTH_MAX_BYTES,
-        "descriptors": DESCRIPTORS_GROWTH_MAX,
-        "threads": 1,
-    }
+    bounds = {"rss_bytes": GROWTH_MAX_BYTES, "descriptors": DESCRIPTORS_GROWTH_MAX, "threads": 1}
     complaints = []
     for name, allowed in bounds.items():
         more, scatter = growth([(sample.at_s, getattr(sample, name)) for sample in samples])

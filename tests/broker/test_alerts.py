@@ -95,9 +95,7 @@ def test_alert_fires_after_a_kill_and_ends(
         broker.kill()
         # It fires after 15 s; the rest is for a machine that is busy.
         wait_until(
-            "an alert",
-            lambda: "KafkaBrokerDown" in watching.firing(),
-            timeout_s=2 * FIRES_WITHIN_S,
+            "an alert", lambda: "KafkaBrokerDown" in watching.firing(), timeout_s=2 * FIRES_WITHIN_S
         )
         broker.start()
         wait_until("its end", lambda: watching.firing() == set(), timeout_s=START_S)

@@ -46,9 +46,7 @@ def read_response(connected: socket.socket) -> int:
     return int(correlation_id)
 
 
-def test_thousand_pipelined_requests_get_their_responses_in_order(
-    broker: BrokerProcess,
-) -> None:
+def test_thousand_pipelined_requests_get_their_responses_in_order(broker: BrokerProcess) -> None:
     host, _, port = broker.address.partition(":")
     admin = AdminClient({"bootstrap.servers": broker.address})
     topics = [NewTopic(f"topic-{number}", 10, 1) for number in range(TOPICS)]

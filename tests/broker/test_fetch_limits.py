@@ -24,12 +24,7 @@ def test_fetch_with_min_bytes_above_its_maximum_does_not_wait(kind: str, tmp_pat
         stored = talk.quiet(produce_request("orders", batch(3)), 9).responses[0]
         assert stored.partition_responses[0].error_code == 0
         request = fetch_request(
-            "orders",
-            topic_id,
-            0,
-            max_wait_ms=LONG_WAIT_MS,
-            min_bytes=100_000,
-            max_bytes=100,
+            "orders", topic_id, 0, max_wait_ms=LONG_WAIT_MS, min_bytes=100_000, max_bytes=100
         )
         response = talk.quiet(request, 12)
         assert response.responses[0].partitions[0].records

@@ -162,8 +162,7 @@ def end_offset(talk: Talk) -> int:
     request = OffsetForLeaderEpochRequest(
         topics=[
             OffsetForLeaderTopic(
-                topic=TOPIC,
-                partitions=[OffsetForLeaderPartition(partition=0, leader_epoch=0)],
+                topic=TOPIC, partitions=[OffsetForLeaderPartition(partition=0, leader_epoch=0)]
             )
         ]
     )

@@ -278,10 +278,7 @@ def test_producer_id_is_not_assigned_again_after_a_power_cut(seed: int) -> None:
     (first,) = [world.take_id()]
     assert first is not None
     batch = build_batch(
-        [Record(None, b"A0", timestamp_ms=1)],
-        producer_id=first,
-        producer_epoch=0,
-        base_sequence=0,
+        [Record(None, b"A0", timestamp_ms=1)], producer_id=first, producer_epoch=0, base_sequence=0
     )
     assert world.node.append("t", 0, batch, lambda: None)
     world.node.threads.settle()

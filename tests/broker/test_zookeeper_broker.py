@@ -340,9 +340,7 @@ def test_start_without_an_ensemble_fails_in_time(tmp_path: Path) -> None:
 
 def test_signal_while_a_start_waits_for_the_ensemble_ends_it(tmp_path: Path) -> None:
     with start_process(
-        tmp_path / "broker",
-        f"127.0.0.1:{free_port()}",
-        zookeeper_connection_timeout_ms="600000",
+        tmp_path / "broker", f"127.0.0.1:{free_port()}", zookeeper_connection_timeout_ms="600000"
     ) as process:
         until(lambda: (tmp_path / "broker" / "data" / ".lock").exists(), "it has begun")
         process.stop(timeout_s=WAIT_S)

@@ -160,11 +160,7 @@ def test_broker_registers_over_tls_with_its_certificate(tmp_path: Path) -> None:
         ):
             with odradek_broker(
                 tmp_path / f"broker{number}",
-                overrides={
-                    **overrides,
-                    "broker.id": str(number),
-                    "zookeeper.set.acl": "true",
-                },
+                overrides={**overrides, "broker.id": str(number), "zookeeper.set.acl": "true"},
             ):
                 client = KazooClient(server.address)
                 client.start(timeout=60)

@@ -115,10 +115,7 @@ class Chaos:
 
 @pytest.mark.parametrize(
     ("seed", "libraries", "assignor"),
-    [
-        (1, LIBRARIES, "range"),
-        (2, ("franz-go", "confluent-kafka"), COOPERATIVE),
-    ],
+    [(1, LIBRARIES, "range"), (2, ("franz-go", "confluent-kafka"), COOPERATIVE)],
 )
 def test_random_member_changes_leave_one_owner_per_partition_and_no_record_out(
     broker: BrokerProcess,

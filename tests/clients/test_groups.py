@@ -45,10 +45,7 @@ def groups_tool(broker: BrokerProcess, apache_tools: Callable[[str], ApacheTools
 
 @pytest.mark.parametrize("version", ["3.9.2", "4.3.0"])
 def test_java_consumer_continues_at_its_committed_offset(
-    broker: BrokerProcess,
-    apache_tools: Callable[[str], ApacheTools],
-    filled: Filling,
-    version: str,
+    broker: BrokerProcess, apache_tools: Callable[[str], ApacheTools], filled: Filling, version: str
 ) -> None:
     group = f"{filled.topic}-{version}"
 
@@ -123,10 +120,7 @@ def test_kafka_consumer_groups_resets_offsets_and_deletes_groups(
 
 
 def test_kafka_dump_log_reads_the_records_of_the_coordinator(
-    broker: BrokerProcess,
-    apache_tools: Callable[[str], ApacheTools],
-    crowd: Crew,
-    filled: Filling,
+    broker: BrokerProcess, apache_tools: Callable[[str], ApacheTools], crowd: Crew, filled: Filling
 ) -> None:
     (member,) = filled.gather(crowd, ["confluent-kafka"])
     filled.wait_until_committed(crowd, [member])

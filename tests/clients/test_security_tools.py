@@ -78,10 +78,7 @@ def test_librdkafka_gets_the_refusals_of_acls_and_alters_scram_users(bootstrap: 
     )
     # It passes over the error of DescribeAcls, also over that of Apache Kafka.
     assert admin.describe_acls(everything).result(RESULT_TIMEOUT_S) == []
-    refused = [
-        *admin.create_acls([entry]).values(),
-        *admin.delete_acls([everything]).values(),
-    ]
+    refused = [*admin.create_acls([entry]).values(), *admin.delete_acls([everything]).values()]
     assert [code_of(future) for future in refused] == ["SECURITY_DISABLED"] * 2
     assert admin.describe_user_scram_credentials().result(RESULT_TIMEOUT_S) == {}
     information = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)

@@ -117,10 +117,7 @@ def test_producer_of_version_2_that_was_replaced_is_fenced(
 
 @pytest.mark.parametrize(("is_commit", "has_marker"), [(True, False), (False, True)])
 def test_transaction_of_version_2_that_was_prepared_before_a_kill_ends_after_the_start(
-    broker: BrokerProcess,
-    java: dict[str, ProgramClient],
-    is_commit: bool,
-    has_marker: bool,
+    broker: BrokerProcess, java: dict[str, ProgramClient], is_commit: bool, has_marker: bool
 ) -> None:
     complete = "CompleteCommit" if is_commit else "CompleteAbort"
     name = f"killed-{complete}"

@@ -31,10 +31,7 @@ def pair(ensemble: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Br
     """Two brokers."""
     folder = tmp_path_factory.mktemp("pair")
     with broker_cluster(
-        folder,
-        zookeeper_connect=f"{ensemble}/{folder.name}",
-        count=2,
-        overrides=TWO_REPLICAS,
+        folder, zookeeper_connect=f"{ensemble}/{folder.name}", count=2, overrides=TWO_REPLICAS
     ) as cluster:
         yield cluster
 

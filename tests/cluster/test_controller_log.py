@@ -82,10 +82,7 @@ def test_log_of_the_controller_has_deaths_offline_partitions_and_unclean_electio
         r"unclean elections are off: s-0, s-1, s-2, s-3, s-4 and 7 more",
     )
     cluster.start(1)
-    wait_for_line(
-        cluster,
-        r"INFO +odradek\.controller: led and in sync again: s-.+",
-    )
+    wait_for_line(cluster, r"INFO +odradek\.controller: led and in sync again: s-.+")
     cluster.stop(CONTROLLER)
     wait_for_line(
         cluster, r"INFO +odradek\.controller: this broker is no longer the controller: it stops"

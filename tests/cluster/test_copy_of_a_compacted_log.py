@@ -157,10 +157,7 @@ def test_replica_that_is_killed_after_it_copied_a_compacted_log_and_is_elected_h
     table.write(cluster.bootstrap, 2 * RUN)
     # What would be copied again takes long.
     alter(
-        cluster.bootstrap,
-        ResourceType.BROKER,
-        str(COPY),
-        follower_replication_throttled_rate="1",
+        cluster.bootstrap, ResourceType.BROKER, str(COPY), follower_replication_throttled_rate="1"
     )
 
     for victim in (LEADER, COPY, CONTROLLER):

@@ -29,11 +29,7 @@ REBALANCE: Final = {"leader.imbalance.check.interval.seconds": "2"}
 
 @contextmanager
 def cluster_with_disks(
-    folder: Path,
-    ensemble: str | None,
-    *full: int,
-    controller: int,
-    apache: Collection[int] = (),
+    folder: Path, ensemble: str | None, *full: int, controller: int, apache: Collection[int] = ()
 ) -> Iterator[tuple[BrokerCluster, list[Disk]]]:
     """Three brokers; the first directory of each broker in `full` is a disk that can be filled."""
     connect = None if ensemble is None else f"{ensemble}/{folder.name}"

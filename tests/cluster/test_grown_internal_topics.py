@@ -158,10 +158,7 @@ def clients(bootstrap: str) -> Iterator[Clients]:
 def test_one_broker_finds_offsets_and_transactions_after_growth_and_restarts(
     tmp_path: Path,
 ) -> None:
-    with (
-        odradek_broker(tmp_path, overrides=SETTINGS) as broker,
-        clients(broker.address) as both,
-    ):
+    with odradek_broker(tmp_path, overrides=SETTINGS) as broker, clients(broker.address) as both:
         both.grow()
         both.check()
         assert broker.stop() == 0

@@ -186,9 +186,7 @@ def quorum(tmp_path: Path) -> Iterator[list[KraftNode]]:
         yield nodes
 
 
-def test_three_nodes_register_survive_a_kill_and_stop_together(
-    quorum: list[KraftNode],
-) -> None:
+def test_three_nodes_register_survive_a_kill_and_stop_together(quorum: list[KraftNode]) -> None:
     first, second, third = quorum
     for node in (third, second, first):
         node.begin()
@@ -254,10 +252,7 @@ def quorum_status(bootstrap: str, folder: Path) -> dict[str, str]:
 
 
 def assert_quorum_tool_prints_what_apaches_prints(bootstrap: str, folder: Path) -> None:
-    for words in (
-        ["describe", "--status"],
-        ["describe", "--replication"],
-    ):
+    for words in (["describe", "--status"], ["describe", "--replication"]):
         words = ["--bootstrap-server", bootstrap, *words]
         theirs = run_tool(QUORUM_TOOL, words, folder=folder)
         ours = our_tool("metadata-quorum", words)

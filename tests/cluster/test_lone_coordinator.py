@@ -182,9 +182,7 @@ def kill_the_others(cluster: BrokerCluster, last: list[tuple[int, Any]]) -> None
             cluster.kill(broker_id)
 
 
-def test_lone_group_coordinator_returns_offsets_and_refuses_commits(
-    cluster: BrokerCluster,
-) -> None:
+def test_lone_group_coordinator_returns_offsets_and_refuses_commits(cluster: BrokerCluster) -> None:
     cluster.create_topic(TOPIC)
     cluster.wait(lambda: cluster.coordinator(GROUPS[0]) > 0, "a coordinator")
     cluster.wait_until_complete(OFFSETS_TOPIC)

@@ -99,9 +99,7 @@ def test_create_topics_of_another_broker_returns_not_controller_but_auto_create_
     check_agreement(cluster)
 
 
-def test_broker_elected_after_the_controller_died_has_a_higher_epoch(
-    cluster: Cluster,
-) -> None:
+def test_broker_elected_after_the_controller_died_has_a_higher_epoch(cluster: Cluster) -> None:
     create(cluster, "t", p0=(1, 2, 3), p1=(2, 1, 3))
     cluster.kill(1)
     assert cluster.active.broker_id in (2, 3)
@@ -157,9 +155,7 @@ def test_unclean_leader_is_elected_when_the_topic_config_allows_it(cluster: Clus
     assert (state.leader, state.isr, state.leader_recovery_state) == (2, (2,), 1)
 
 
-def test_bounced_broker_loses_leaderships_and_gets_all_metadata(
-    cluster: Cluster,
-) -> None:
+def test_bounced_broker_loses_leaderships_and_gets_all_metadata(cluster: Cluster) -> None:
     create(cluster, "t", p0=(3, 2, 1))
     node = cluster.nodes[3]
     assert node.session is not None

@@ -123,9 +123,7 @@ def test_topic_whose_settings_cannot_be_read_deletes_nothing(is_first_start: boo
     assert dict(controller.image.topic_config("t")) == expected
 
 
-def test_log_names_the_requester_of_topic_changes(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_log_names_the_requester_of_topic_changes(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     controller = Cluster().add(1).controller
     caplog.clear()

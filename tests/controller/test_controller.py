@@ -74,10 +74,7 @@ def test_create_topics_returns_when_the_topic_has_leaders(cluster: Cluster, node
     request = node.leadership()[-1]
     assert [
         (partition.topic, partition.partition, partition.is_new) for partition in request.partitions
-    ] == [
-        ("t", 0, True),
-        ("t", 1, True),
-    ]
+    ] == [("t", 0, True), ("t", 1, True)]
     assert request.partitions[0].topic_id == result.topic_id
     assert request.partitions[0].state == PartitionState(1, 0, (1,), 0, 1)
     assert request.broker_epoch == node.controller.broker_epoch
@@ -187,10 +184,7 @@ def test_delete_topics_removes_znodes_replicas_and_metadata(cluster: Cluster, no
     assert [
         (partition.partition, partition.is_deleted, partition.leader_epoch)
         for partition in stop.partitions
-    ] == [
-        (0, True, -2),
-        (1, True, -2),
-    ]
+    ] == [(0, True, -2), (1, True, -2)]
     paths = list(cluster.tree.tree.nodes)
     assert not [path for path in paths if path.endswith("/t") or "/t/" in path]
     create(node, "t")

@@ -71,11 +71,7 @@ def flush_without_the_folder(patch: pytest.MonkeyPatch) -> None:
 def log_start_is_written_before_removals_are_synced(patch: pytest.MonkeyPatch) -> None:
     """The folder is not synced before a checkpoint, and a start does not look at the log start."""
     patch.setattr(LogDirectory, "note_unsynced", lambda self, folder: None)
-    patch.setattr(
-        LogDirectory,
-        "_offsets",
-        _without_log_starts(LogDirectory._offsets),
-    )
+    patch.setattr(LogDirectory, "_offsets", _without_log_starts(LogDirectory._offsets))
 
 
 def _without_log_starts(offsets: Any) -> Any:

@@ -33,10 +33,7 @@ pytestmark = pytest.mark.client
 @pytest.fixture
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A broker with the settings of `make run`: groups of one member need not wait for more."""
-    overrides = {
-        "group.initial.rebalance.delay.ms": "0",
-        "offsets.topic.replication.factor": "1",
-    }
+    overrides = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.replication.factor": "1"}
     with odradek_broker(tmp_path_factory.mktemp("broker"), overrides=overrides) as running:
         yield running
 

@@ -96,9 +96,7 @@ CRASHED = {
     "gaps": Crashed({0: stored((0, 0), (1, 0), (5, 0)), 9: stored((12, 1), (13, 3), (500, 3))}),
     "emptied": Crashed({0: PLAIN, 3: b"", 9: stored((9, 1))}),
     "falling": Crashed(
-        {0: stored((0, 0), (10, 7), (11, 7), (12, 0), (13, 0))},
-        [(0, 12)],
-        [(0, 0), (7, 10)],
+        {0: stored((0, 0), (10, 7), (11, 7), (12, 0), (13, 0))}, [(0, 12)], [(0, 0), (7, 10)]
     ),
     "compacted-epochs": Crashed({0: stored((0, 1), (130, 5), (131, 5))}, [(1, 0), (5, 100)]),
     "short": Crashed({0: PLAIN, 3: TORN[:-1], 6: stored((6, 0))}),

@@ -64,11 +64,7 @@ def bases_of(address: str, data: Path) -> dict[str, list[int]]:
 
 
 @pytest.mark.parametrize(
-    "run",
-    [
-        odradek_broker,
-        pytest.param(apache_node, marks=[pytest.mark.judge, pytest.mark.slow]),
-    ],
+    "run", [odradek_broker, pytest.param(apache_node, marks=[pytest.mark.judge, pytest.mark.slow])]
 )
 def test_segments_roll_at_the_offsets_of_apache_kafka(run: Run, tmp_path: Path) -> None:
     with run(tmp_path, overrides={"log.cleaner.enable": "false"}) as broker:

@@ -348,9 +348,7 @@ def _is_configured(client: Client, entity: str, name: str, value: str, count: st
     request = DescribeConfigsRequest(
         resources=[
             DescribeConfigsResource(
-                resource_type=4 if is_broker else 2,
-                resource_name=entity,
-                configuration_keys=[name],
+                resource_type=4 if is_broker else 2, resource_name=entity, configuration_keys=[name]
             )
         ],
         include_synonyms=True,

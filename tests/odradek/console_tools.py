@@ -64,9 +64,7 @@ def our_tool(name: str, arguments: Sequence[str], standard_input: str = "") -> T
     """Run `odradek NAME` in a process, to its end."""
     done = run_forked([name, *arguments], standard_input.encode(), timeout_s=TOOL_TIMEOUT_S)
     return ToolResult(
-        done.returncode,
-        done.stdout.decode(errors="replace"),
-        done.stderr.decode(errors="replace"),
+        done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
     )
 
 

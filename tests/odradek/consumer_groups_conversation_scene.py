@@ -249,8 +249,7 @@ def _wait_for_state(address: str, group: str, state: str) -> None:
     with Wire(address) as wire:
         asked = DescribeGroupsRequest(groups=[group])
         _until(
-            lambda: wire.call(asked, 5),
-            lambda response: response.groups[0].group_state == state,
+            lambda: wire.call(asked, 5), lambda response: response.groups[0].group_state == state
         )
 
 

@@ -128,10 +128,7 @@ READERS: dict[str, tuple[Reader, tuple[type[Exception], ...]]] = {
     },
     "JSON file of a tool": (_written(lambda path: read_json(str(path)), "json"), (ToolError,)),
     "snapshot": (_snapshot, (SnapshotError,)),
-    "body of a control request": (
-        lambda text, _: read_arguments("/topics", text),
-        (ControlError,),
-    ),
+    "body of a control request": (lambda text, _: read_arguments("/topics", text), (ControlError,)),
     "integer of a control request": (
         lambda text, _: Arguments({"n": text.decode("latin-1")}).integer("n"),
         (ControlError,),

@@ -66,9 +66,7 @@ def produce(broker: ConnectedBroker, topic: str) -> None:
     assert producer.flush(WAIT_S) == 0
 
 
-def test_records_faults_clock_and_requests_are_those_of_the_broker(
-    broker: ConnectedBroker,
-) -> None:
+def test_records_faults_clock_and_requests_are_those_of_the_broker(broker: ConnectedBroker) -> None:
     topic = broker.create_topic("orders", partitions=2)
     with broker.fault("Produce", topic=topic, error="NOT_LEADER_OR_FOLLOWER", times=2) as fault:
         produce(broker, topic)

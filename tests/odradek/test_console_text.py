@@ -121,11 +121,7 @@ def test_line_reader_splits_what_was_joined(
 
 @pytest.mark.parametrize(
     ("pattern", "matches", "differs"),
-    [
-        (r"\Qa.b\E.*", "a.bc", "aXbc"),
-        (r"\p{Alpha}\p{Digit}+", "a12", "12"),
-        (r"\w", "a", "\u00e4"),
-    ],
+    [(r"\Qa.b\E.*", "a.bc", "aXbc"), (r"\p{Alpha}\p{Digit}+", "a12", "12"), (r"\w", "a", "\u00e4")],
 )
 def test_patterns_match_as_in_java(pattern: str, matches: str, differs: str) -> None:
     compiled = compile_java_pattern(pattern)

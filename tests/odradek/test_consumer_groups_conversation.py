@@ -28,10 +28,7 @@ from tests.support.broker_process import odradek_broker
 Served = tuple[str, Path]
 
 
-@pytest.fixture(
-    scope="module",
-    params=["odradek", pytest.param("apache", marks=pytest.mark.slow)],
-)
+@pytest.fixture(scope="module", params=["odradek", pytest.param("apache", marks=pytest.mark.slow)])
 def served(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Served]:

@@ -100,10 +100,7 @@ class Consumer:
         raise AssertionError("no partitions are assigned")
 
 
-@pytest.fixture(
-    scope="module",
-    params=["odradek", pytest.param("apache", marks=pytest.mark.slow)],
-)
+@pytest.fixture(scope="module", params=["odradek", pytest.param("apache", marks=pytest.mark.slow)])
 def served(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, Path]]:

@@ -43,8 +43,7 @@ def test_our_tool_prints_the_recorded_lines(scene: Path) -> None:
 
 @pytest.mark.judge
 def test_apaches_tool_prints_the_recorded_lines_and_those_of_our_tool_on_files_of_our_broker(
-    silent_apache_tools: ApacheTools,
-    tmp_path: Path,
+    silent_apache_tools: ApacheTools, tmp_path: Path
 ) -> None:
     tools = silent_apache_tools
     make_scene(tmp_path / "scene")
@@ -94,11 +93,7 @@ def partitions_sorted(text: str) -> str:
     ],
 )
 def test_option_that_is_not_served_is_one_line(
-    scene: Path,
-    words: Sequence[str],
-    code: int,
-    error: str,
-    capsys: pytest.CaptureFixture[str],
+    scene: Path, words: Sequence[str], code: int, error: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = str(scene / "golden" / "plain-0" / f"{NAME}.log")
     assert main(["dump-log", "--files", files, *words]) == code

@@ -64,10 +64,7 @@ def test_partition_is_judged_by_the_rules(
 def test_group_is_as_its_worst_partition(lags: dict[int, int], status: LagStatus) -> None:
     slow = commits((1, 5), (2, 6))
     verdict = evaluate(
-        "g",
-        {PLACE: slow},
-        {TopicPartition("t", index): lag for index, lag in lags.items()},
-        NOW_MS,
+        "g", {PLACE: slow}, {TopicPartition("t", index): lag for index, lag in lags.items()}, NOW_MS
     )
     assert verdict.status is status
     assert verdict.total_lag == sum(lags.values())

@@ -71,11 +71,7 @@ def in_batch(
 
 
 def in_stream(
-    spark: SparkSession,
-    folder: Path,
-    steps: str,
-    views: Sequence[str],
-    schemas: Mapping[str, str],
+    spark: SparkSession, folder: Path, steps: str, views: Sequence[str], schemas: Mapping[str, str]
 ) -> dict[str, list[Any]]:
     """The rows of views that a stream writes until it has read all batches."""
     built(spark, folder, steps, "available_now", schemas)

@@ -251,9 +251,7 @@ def test_given_rows_that_no_source_has_fail_the_case(folder: Path, spark: SparkS
     assert "a record has no 'offst'; it has: key, value, topic, partition, offset" in output
     (folder / "rows.json").write_text('{"a": 1}\n[2]\n')
     output = run(
-        folder,
-        spark,
-        '[[case]]\nname = "a"\ngiven.returns = "rows.json"\nexpected.returns = []\n',
+        folder, spark, '[[case]]\nname = "a"\ngiven.returns = "rows.json"\nexpected.returns = []\n'
     )
     assert output.endswith("rows.json: line 2: not a JSON object")
     output = run(folder, spark, '[[case]]\nname = "a"\ngiven = {}\nexpected.placed = []\n')
@@ -347,12 +345,7 @@ def test_integers_and_decimals_of_rows_and_records_are_compared_exactly(
     ):
         output = run(tmp_path, spark, cases(number, amount))
         given, expected = (
-            ("9007199254740993", number)
-            if name == "id"
-            else (
-                "1234567890123456.13",
-                amount,
-            )
+            ("9007199254740993", number) if name == "id" else ("1234567890123456.13", amount)
         )
         assert f": {name} is {given}, expected {expected}" in output
         assert "out: missing" in output

@@ -94,10 +94,7 @@ def test_numbers_and_truth_values_may_be_variables(path: Path) -> None:
     ("written", "message"),
     [
         ("${NONE}", "the environment has no variable NONE; ${NONE:-default} has a default"),
-        (
-            "${}",
-            "'${}' is not a variable: write ${NAME} or ${NAME:-default}, $${ for the text ${",
-        ),
+        ("${}", "'${}' is not a variable: write ${NAME} or ${NAME:-default}, $${ for the text ${"),
         ("${1A}", "'${1A}' is not a variable"),
         ("${A", "'${A' is not a variable"),
         ("${A-b}", "'${A-b}' is not a variable"),
@@ -110,9 +107,7 @@ def test_invalid_and_missing_variables_are_errors_with_their_lines(
     assert f"{path}: line 36: sinks.out.topic: {message}" in errors(path, text)
 
 
-def test_secret_file_is_read_beside_the_pipeline_file_and_without_its_line_end(
-    path: Path,
-) -> None:
+def test_secret_file_is_read_beside_the_pipeline_file_and_without_its_line_end(path: Path) -> None:
     (path.parent / "password").write_text(f"{PASSWORD}\r\n")
     options = 'options = { "sasl.password" = { secret_file = "${DIR:-.}/password" } }'
     text = GOOD.replace('127.0.0.1:9092"', f'127.0.0.1:9092"\n{options}')

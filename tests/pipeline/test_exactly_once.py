@@ -67,10 +67,7 @@ def numbered(count: int) -> list[Sent]:
     """Records whose keys have one partition each, with a header."""
     return [
         Sent(
-            n % KEYS % 2,
-            b"%d" % n,
-            b"k%d" % (n % KEYS),
-            headers=[("n", b"%d" % n), ("none", None)],
+            n % KEYS % 2, b"%d" % n, b"k%d" % (n % KEYS), headers=[("n", b"%d" % n), ("none", None)]
         )
         for n in range(count)
     ]

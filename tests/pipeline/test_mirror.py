@@ -198,11 +198,7 @@ def test_group_fails_over_while_the_mirror_runs(
     left = len(sent) + 1 - sum(at_east.values())
     resumed = consume(west.address, "fail-billing", "east.orders", left)
     assert sorted(done[: sum(at_east.values())] + resumed) == sorted([*sent, b"grown"])
-    run(
-        spark,
-        file(east.address, west.address, name="fail", pattern="orders.*"),
-        tmp_path,
-    )
+    run(spark, file(east.address, west.address, name="fail", pattern="orders.*"), tmp_path)
     assert content(west.address, "east.orders") == content(east.address, "orders")
     ends = {
         partition: len(records)
@@ -288,10 +284,7 @@ def test_record_rejected_by_the_target_ends_the_mirror(
 
 
 def test_second_mirror_on_a_checkpoint_is_rejected(
-    east: BrokerProcess,
-    west: BrokerProcess,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    east: BrokerProcess, west: BrokerProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "my.toml"
     path.write_text(file(east.address, west.address, name="twice", pattern="nothing"))

@@ -50,11 +50,7 @@ def await_records(west: BrokerProcess, process: LoggedProcess, count: int) -> No
         assert process.running(), process.tail()
         return end_of(west.address, "east.killed") >= count
 
-    until(
-        are_there,
-        f"{count} records are mirrored",
-        timeout_s=START_TIMEOUT_S,
-    )
+    until(are_there, f"{count} records are mirrored", timeout_s=START_TIMEOUT_S)
 
 
 def surplus(source: list[Sent], target: list[Sent]) -> int:

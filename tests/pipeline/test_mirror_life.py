@@ -74,9 +74,7 @@ def test_batch_waits_for_an_unavailable_target(
         assert monotonic() - began_s < 150.0, "shorter than the time-out of a response"
 
 
-def test_group_continues_at_the_start_of_a_topic_that_the_target_has_lost(
-    tmp_path: Path,
-) -> None:
+def test_group_continues_at_the_start_of_a_topic_that_the_target_has_lost(tmp_path: Path) -> None:
     with odradek_broker(tmp_path / "east") as east, odradek_broker(tmp_path / "west") as west:
         mirror = mirror_of(file(east.address, west.address, name="lost", pattern="lost"))
         flow = Flow(mirror, now_ms=now_ms)

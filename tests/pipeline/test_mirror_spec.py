@@ -77,11 +77,7 @@ def test_valid_file_is_parsed_into_its_model(
             "line 15: topics.pattern: not a regular expression: missing ), unterminated subpattern"
             " at position 8",
         ),
-        (
-            'pattern = "payments.*"',
-            "",
-            "line 14: topics: one of names and pattern must be given",
-        ),
+        ('pattern = "payments.*"', "", "line 14: topics: one of names and pattern must be given"),
         ('checkpoint = "state"\n', "", "line 1: mirror.checkpoint: must be given"),
         (
             'alias = "west"',

@@ -94,9 +94,7 @@ def test_records_of_a_killed_attempt_are_skipped(west: BrokerProcess) -> None:
     assert offsets_at(west, "killed") == list(range(50))
 
 
-def test_batch_is_written_whole_when_the_source_has_lost_records(
-    west: BrokerProcess,
-) -> None:
+def test_batch_is_written_whole_when_the_source_has_lost_records(west: BrokerProcess) -> None:
     create(west.address, "compacted", 1)
     rows = [row(n) for n in range(20)]
     mirror(west, "compacted", rows)

@@ -263,11 +263,7 @@ def test_protobuf_is_read_with_and_without_a_registry(
     )
     late = order(messages, 2)
     late.at.seconds = 10**12
-    send(
-        broker,
-        "protobuf-plain",
-        [written.SerializeToString(), b"\xff", late.SerializeToString()],
-    )
+    send(broker, "protobuf-plain", [written.SerializeToString(), b"\xff", late.SerializeToString()])
     sink = '[sinks.out]\nkind = "console"\nfrom = "parsed"\n'
     reasons_of_runs = []
     for topic, named in (("protobuf-read", 'registry = "main"'), ("protobuf-plain", "")):
@@ -514,11 +510,7 @@ def test_avro_schema_that_refers_to_another_is_read(
     client: SchemaRegistryClient,
     tmp_path: Path,
 ) -> None:
-    money = {
-        "type": "record",
-        "name": "shop.Money",
-        "fields": [{"name": "cents", "type": "long"}],
-    }
+    money = {"type": "record", "name": "shop.Money", "fields": [{"name": "cents", "type": "long"}]}
     fields = [{"name": "id", "type": "long"}, {"name": "price", "type": "shop.Money"}]
     priced = {"type": "record", "name": "shop.Priced", "fields": fields}
     client.register_schema("money", Schema(json.dumps(money), "AVRO"))

@@ -91,11 +91,7 @@ JDBC = 'kind = "jdbc"\nfrom = "windows"\nurl = "{url}"\ntable = "t"\nkeys = ["me
             'group_by = ["n"]',
             "line 23: steps.windows: column 'n' would exist twice; give it another name",
         ),
-        (
-            '"10 seconds"',
-            '"0 seconds"',
-            "line 28: steps.windows.length: 0 seconds is not positive",
-        ),
+        ('"10 seconds"', '"0 seconds"', "line 28: steps.windows.length: 0 seconds is not positive"),
         (
             '"2 seconds"',
             '"99999999 days"',

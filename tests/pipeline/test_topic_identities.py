@@ -155,9 +155,5 @@ def test_topic_created_again_ends_a_running_stream(
 
     built = run.build(spark, pipeline, tmp_path)
     with pytest.raises(PartFailed, match=f"topic {topic} of cluster main was deleted and created"):
-        run.run_stream(
-            built,
-            say=lambda failure, after: None,
-            is_stopped=is_stopped,
-        )
+        run.run_stream(built, say=lambda failure, after: None, is_stopped=is_stopped)
     assert is_again

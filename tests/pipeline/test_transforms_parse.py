@@ -320,9 +320,7 @@ KEPT: list[tuple[list[tuple[str, bytes | None]] | None, list[tuple[str, bytes | 
 ]
 
 
-def test_dead_letter_has_the_headers_and_the_position_of_its_record(
-    spark: SparkSession,
-) -> None:
+def test_dead_letter_has_the_headers_and_the_position_of_its_record(spark: SparkSession) -> None:
     records = [
         (b"k", b"oops", "orders", 3, offset, 1_767_225_600_123, given)
         for offset, (given, _) in enumerate(KEPT)

@@ -101,11 +101,7 @@ def test_stream_windows_drop_late_rows(spark: SparkSession, tmp_path: Path) -> N
         (10, 30, 5, 7.0),
         (20, 40, 2, 5.0),
     ]
-    assert spans(views_after["sessions"]) == [
-        (1, 10, "a", 4),
-        (12, 24, "b", 3),
-        (25, 31, "a", 2),
-    ]
+    assert spans(views_after["sessions"]) == [(1, 10, "a", 4), (12, 24, "b", 3), (25, 31, "a", 2)]
     unique = sorted((row.k, row.v, seconds(row.at)) for row in views_after["unique"])
     assert unique == [
         ("a", 1.0, 1),

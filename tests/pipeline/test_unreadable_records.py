@@ -143,10 +143,7 @@ def run_to_end(spark: SparkSession, text: str, folder: Path) -> list[str]:
     warnings: list[str] = []
     pipeline = parse(text, folder / "my.toml")
     built = run.build(spark, pipeline, folder)
-    run.run_stream(
-        built,
-        say=lambda failure, what_next: warnings.append(f"{failure}; {what_next}"),
-    )
+    run.run_stream(built, say=lambda failure, what_next: warnings.append(f"{failure}; {what_next}"))
     return warnings
 
 

@@ -89,8 +89,7 @@ def test_slice_at_the_end_is_followed_by_no_empty_bytes() -> None:
 
 def test_records_are_slices_of_the_buffer_and_everything_else_is_copied() -> None:
     topic = TopicProduceData(
-        name="topic",
-        partition_data=[PartitionProduceData(index=0, records=memoryview(b"records"))],
+        name="topic", partition_data=[PartitionProduceData(index=0, records=memoryview(b"records"))]
     )
     request = ProduceRequest(acks=1, timeout_ms=5, topic_data=[topic])
     buffer = bytearray(encoder(ProduceRequest, 9)(request))
@@ -104,11 +103,7 @@ def test_records_are_slices_of_the_buffer_and_everything_else_is_copied() -> Non
 
 def test_only_classes_with_records_need_parts() -> None:
     with_records = sorted(name for name, cls in CLASSES.items() if has_records(cls))
-    assert with_records == [
-        "FetchResponse",
-        "ProduceRequest",
-        "ShareFetchResponse",
-    ]
+    assert with_records == ["FetchResponse", "ProduceRequest", "ShareFetchResponse"]
 
 
 @pytest.mark.parametrize("make", [decoder, encoder, parts_encoder])

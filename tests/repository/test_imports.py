@@ -44,11 +44,7 @@ MAY_REACH_OUTSIDE: Final = (
 )
 """All other modules receive time as `now_ms`, files and randomness through `runtime`."""
 MAY_LOG: Final = ("broker/", "controller/", "odradek/", "pipeline/", "runtime/")
-DOES_NOT_LOG: Final = (
-    "controller/coordination/",
-    "controller/decide/",
-    "controller/image/",
-)
+DOES_NOT_LOG: Final = ("controller/coordination/", "controller/decide/", "controller/image/")
 MAY_BE_ASYNC: Final = ("broker/", "controller/", "odradek/", "pipeline/", "runtime/")
 """What waits: on asyncio, or advanced by `runtime/work.py`, which needs no event loop."""
 IS_NOT_ASYNC: Final = (

@@ -177,5 +177,5 @@ own.setdefault("key", 1)
         if not _is_own(written)
     ]
     assert sorted(writes) == [
-        *("added", "counted", "d", "each", "in_tuple", "removed", "taken", "whole"),
+        *("added", "counted", "d", "each", "in_tuple", "removed", "taken", "whole")
     ]

@@ -65,10 +65,7 @@ def test_timer_that_keeps_the_loop_is_named_and_the_next_one_is_late(
     async def run() -> None:
         clock = SystemClock()
         driver = WheelDriver(
-            asyncio.get_running_loop(),
-            clock,
-            TimingWheel(clock.monotonic_ms()),
-            LoopWatch(metrics),
+            asyncio.get_running_loop(), clock, TimingWheel(clock.monotonic_ms()), LoopWatch(metrics)
         )
         done = asyncio.Event()
 

@@ -99,10 +99,7 @@ def test_rename_is_kept_whole_or_not_at_all() -> None:
         files.rename("/data/checkpoint.tmp", "/data/checkpoint")
         files.crash(SeededRandomness(seed))
         seen.add((tuple(files.list("/data")), files.read("/data/checkpoint")))
-    assert seen == {
-        (("checkpoint",), b"new"),
-        (("checkpoint", "checkpoint.tmp"), b"old"),
-    }
+    assert seen == {(("checkpoint",), b"new"), (("checkpoint", "checkpoint.tmp"), b"old")}
 
 
 def test_move_between_folders_never_loses_the_file() -> None:

@@ -51,9 +51,7 @@ def test_more_chunks_than_one_system_call_takes_are_all_written(
     file.close()
 
 
-def test_opened_file_keeps_its_content_and_is_appended_to(
-    place: tuple[FileSystem, str],
-) -> None:
+def test_opened_file_keeps_its_content_and_is_appended_to(place: tuple[FileSystem, str]) -> None:
     files, folder = place
     first = files.open(f"{folder}/log", create=True)
     first.append([b"one"])

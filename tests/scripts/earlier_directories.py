@@ -39,11 +39,7 @@ TOPICS: Final[Mapping[str, tuple[int, dict[str, str]]]] = {
     "plain": (2, {"segment.bytes": "2000"}),
     "compacted": (
         1,
-        {
-            "cleanup.policy": "compact",
-            "segment.bytes": "1000",
-            "min.cleanable.dirty.ratio": "0.01",
-        },
+        {"cleanup.policy": "compact", "segment.bytes": "1000", "min.cleanable.dirty.ratio": "0.01"},
     ),
     "transactional": (1, {"segment.bytes": "2000"}),
 }

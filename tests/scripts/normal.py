@@ -25,11 +25,7 @@ FIXED_MS = 1_600_000_000_000
 FIXED_SPAN_MS = 1_000_000_000
 """Timestamps that a chapter chose lie here; every other one is a clock's."""
 
-NUMBERED = {
-    "topic_id": "topic",
-    "session_id": "session",
-    "metadata_hash": "hash",
-}
+NUMBERED = {"topic_id": "topic", "session_id": "session", "metadata_hash": "hash"}
 CONSTANT = {
     "host": "<host>",
     "port": "<port>",

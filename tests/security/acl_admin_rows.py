@@ -71,11 +71,7 @@ ADMIN_ROWS: Final = (
         K.CREATE_TOPICS,
         7,
         ((A.CREATE, R.CLUSTER),),
-        lambda name, _: {
-            "topics": [new_topic(name)],
-            "timeout_ms": 15_000,
-            "validate_only": True,
-        },
+        lambda name, _: {"topics": [new_topic(name)], "timeout_ms": 15_000, "validate_only": True},
     ),
     Row(
         "delete topics",
@@ -191,7 +187,7 @@ ADMIN_ROWS: Final = (
                     "verify_only": True,
                     "topics": [{"name": name, "partitions": [0]}],
                 }
-            ],
+            ]
         },
         has_topic=True,
     ),
@@ -224,11 +220,8 @@ ADMIN_ROWS: Final = (
             (need,),
             lambda name, _: {
                 "markers": [
-                    {
-                        "producer_id": 99,
-                        "topics": [{"name": name, "partition_indexes": [0]}],
-                    }
-                ],
+                    {"producer_id": 99, "topics": [{"name": name, "partition_indexes": [0]}]}
+                ]
             },
         )
         for need in (CLUSTER_ACTION, ALTER_CLUSTER)

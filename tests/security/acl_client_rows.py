@@ -141,13 +141,7 @@ CLIENT_ROWS: Final = (
     Row("metadata of an absent topic", K.METADATA, 9, (DESCRIBE_TOPIC,), metadata()),
     Row("metadata of all", K.METADATA, 9, (DESCRIBE_TOPIC,), metadata(all=True), has_topic=True),
     Row("metadata by id", K.METADATA, 12, (DESCRIBE_TOPIC,), metadata(by_id=True), has_topic=True),
-    Row(
-        "metadata with the cluster",
-        K.METADATA,
-        9,
-        (DESCRIBE_CLUSTER,),
-        metadata(cluster=True),
-    ),
+    Row("metadata with the cluster", K.METADATA, 9, (DESCRIBE_CLUSTER,), metadata(cluster=True)),
     Row(
         "metadata that creates",
         K.METADATA,

@@ -34,12 +34,7 @@ SETTINGS: Final = {
     "transaction.state.log.num.partitions": "1",
 }
 BOOTSTRAP: Final = tuple(
-    {
-        "principal": PRINCIPAL,
-        "permissionType": "Allow",
-        "host": host,
-        "operation": "All",
-    }
+    {"principal": PRINCIPAL, "permissionType": "Allow", "host": host, "operation": "All"}
     for host in ("127.0.0.1", ADMINISTRATOR)
 )
 """The entries of the cluster that exist before the first request."""

@@ -81,11 +81,7 @@ def test_change_among_many_acls_is_seen_by_each_broker_within_a_moment(
         results = first.call(CreateAclsRequest(creations=acls), 3).results
         assert {result.error_code for result in results} == {ErrorCode.NONE}
     for client in clients:
-        until(
-            partial(count_of, client, None),
-            lambda count: count == ACLS,
-            "a broker lacks ACLs",
-        )
+        until(partial(count_of, client, None), lambda count: count == ACLS, "a broker lacks ACLs")
 
     def seen_ms(count: int) -> list[int]:
         """When each broker has so many ACLs of a user, from now on."""
@@ -93,9 +89,7 @@ def test_change_among_many_acls_is_seen_by_each_broker_within_a_moment(
         times = []
         for client in clients:
             until(
-                partial(count_of, client, "new"),
-                lambda seen: seen == count,
-                "a change is not seen",
+                partial(count_of, client, "new"), lambda seen: seen == count, "a change is not seen"
             )
             times.append(int((monotonic() - since) * 1_000))
         return times

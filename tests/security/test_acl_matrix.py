@@ -21,7 +21,7 @@ RECORDED: Final[dict[str, dict[str, Any]]] = json.loads(RECORDING.read_text())
 Responses = dict[str, dict[str, Any]]
 PERMITTED: Final = ("literal", "prefixed", "wildcard", "super user")
 OTHERWISE: Final = {
-    "metadata that creates": "the response waits for the topic (docs/deviations.md)",
+    "metadata that creates": "the response waits for the topic (docs/deviations.md)"
 }
 """Rows whose permitted cells differ -> why."""
 

@@ -179,9 +179,7 @@ def test_tool_of_apache_kafka_writes_the_same_znodes_through_either_broker(mixed
 
 @pytest.mark.judge
 @pytest.mark.client
-def test_producer_of_librdkafka_gets_the_errors_and_the_access_that_acls_give(
-    mixed: Mixed,
-) -> None:
+def test_producer_of_librdkafka_gets_the_errors_and_the_access_that_acls_give(mixed: Mixed) -> None:
     create(
         mixed.ours,
         binding("lit", AclOperation.WRITE),
@@ -250,10 +248,7 @@ CREATION: dict[str, Any] = {
 
 def requests(code: int) -> Iterator[object]:
     """Requests of each API with the code in each place, and in all places."""
-    for names in (
-        *((name,) for name in CODES),
-        CODES,
-    ):
+    for names in (*((name,) for name in CODES), CODES):
         fields = FILTER | dict.fromkeys(names, code)
         yield DescribeAclsRequest(**fields)
         yield DeleteAclsRequest(filters=[DeleteAclsFilter(**fields)])

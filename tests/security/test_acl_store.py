@@ -42,13 +42,7 @@ def entry(
 
 def everything(name: str | None = None) -> AclBindingFilter:
     return AclBindingFilter(
-        ResourceType.ANY,
-        name,
-        PatternType.ANY,
-        None,
-        None,
-        AclOperation.ANY,
-        AclPermissionType.ANY,
+        ResourceType.ANY, name, PatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
     )
 
 
@@ -95,12 +89,7 @@ def test_filter_gets_what_no_earlier_filter_has_matched() -> None:
     rows_of_filters = authorizer.delete_acls([first, everything("a"), everything(), first]).result()
     assert [
         [(row.resource.name, row.entry.principal) for row in rows] for rows in rows_of_filters
-    ] == [
-        [("a", "User:bob")],
-        [("a", "User:alice")],
-        [("b", "User:alice")],
-        [],
-    ]
+    ] == [[("a", "User:bob")], [("a", "User:alice")], [("b", "User:alice")], []]
 
 
 def test_entries_that_the_broker_has_not_read_of_are_deleted_by_their_name() -> None:

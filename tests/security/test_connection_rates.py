@@ -113,10 +113,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Serve
         folders = [tmp_path_factory.mktemp(name) for name in ("apache", "ours")]
         with (
             apache_kafka(
-                folders[0],
-                port=ports[0],
-                zookeeper_address=coordinator,
-                overrides=settings(0),
+                folders[0], port=ports[0], zookeeper_address=coordinator, overrides=settings(0)
             ),
             odradek_broker(folders[1], port=ports[2], overrides=settings(1)),
         ):

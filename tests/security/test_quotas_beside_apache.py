@@ -53,8 +53,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
             folders[1], zookeeper_address=coordinator, overrides={"broker.id": str(APACHE_ID)}
         ) as apache,
         odradek_broker(
-            folders[2],
-            overrides={"broker.id": str(OUR_ID), "zookeeper.connect": coordinator},
+            folders[2], overrides={"broker.id": str(OUR_ID), "zookeeper.connect": coordinator}
         ) as ours,
     ):
         yield Pair(coordinator, apache.address, ours.address)

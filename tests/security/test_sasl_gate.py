@@ -268,10 +268,7 @@ CONVERSATIONS: dict[str, Callable[[Talk], object]] = {
     "no mechanism": lambda talk: talk.handshake(""),
     "Kerberos": lambda talk: talk.handshake("GSSAPI"),
     "unknown mechanism, handshake 0": lambda talk: talk.handshake("NOPE", 0),
-    "known after unknown mechanism": lambda talk: (
-        talk.handshake("NOPE"),
-        talk.handshake("PLAIN"),
-    ),
+    "known after unknown mechanism": lambda talk: (talk.handshake("NOPE"), talk.handshake("PLAIN")),
     "handshake of another version": lambda talk: talk.bytes(
         frame(struct.pack(">hhih", 17, 2, 1, -1) + b"\0\x05PLAIN")
     ),
@@ -279,10 +276,7 @@ CONVERSATIONS: dict[str, Callable[[Talk], object]] = {
     "ApiVersions of a version to come": lambda talk: talk.bytes(
         frame(struct.pack(">hhih", 18, 99, 1, -1))
     ),
-    "ApiVersions after the handshake fails": lambda talk: (
-        talk.handshake("NOPE"),
-        talk.versions(),
-    ),
+    "ApiVersions after the handshake fails": lambda talk: (talk.handshake("NOPE"), talk.versions()),
     "Metadata first": lambda talk: talk.metadata(),
     "Metadata after ApiVersions": lambda talk: (talk.versions(), talk.metadata()),
     "token without handshake": lambda talk: talk.token(GOOD),

@@ -86,10 +86,7 @@ def test_stores_of_each_type_are_read(authority: Authority) -> None:
             [*chain, "CN=authority"],
         ),
         # JKS is Kafka's default, and what keytool has written since Java 9 is PKCS#12 in truth.
-        (
-            {"ssl.keystore.location": str(server.pkcs12()), "ssl.keystore.password": PASSWORD},
-            chain,
-        ),
+        ({"ssl.keystore.location": str(server.pkcs12()), "ssl.keystore.password": PASSWORD}, chain),
         (
             {
                 "ssl.keystore.location": "/missing",
@@ -251,10 +248,7 @@ def test_versions_and_suites(
     versions: tuple[str, ...],
     ciphers: tuple[str, ...],
 ) -> None:
-    store = {
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(authority.server().pem),
-    }
+    store = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(authority.server().pem)}
     config = listener_tls(make_settings({**LISTENERS, **store, **written}), "FRONT")
     assert (config.versions, config.ciphers) == (versions, ciphers)
     context = server_context(config, read_stores(config))
@@ -280,10 +274,7 @@ def test_versions_and_suites(
     ],
 )
 def test_refused_value_names_its_setting(authority: Authority, name: str, value: str) -> None:
-    store = {
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(authority.server().pem),
-    }
+    store = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(authority.server().pem)}
     with pytest.raises(InvalidValueError, match=name.replace(".password", "")):
         listener_tls(make_settings({**LISTENERS, **store, name: value}), "FRONT")
 
@@ -350,10 +341,7 @@ def test_names_are_shown_as_java_shows_them() -> None:
             Name(
                 [
                     RelativeDistinguishedName(
-                        [
-                            attribute(NameOID.COMMON_NAME, "one"),
-                            attribute(NameOID.USER_ID, "two"),
-                        ]
+                        [attribute(NameOID.COMMON_NAME, "one"), attribute(NameOID.USER_ID, "two")]
                     ),
                     RelativeDistinguishedName([attribute(NameOID.DOMAIN_COMPONENT, "example")]),
                     RelativeDistinguishedName([attribute(NameOID.STREET_ADDRESS, "s 1")]),
@@ -366,9 +354,7 @@ def test_names_are_shown_as_java_shows_them() -> None:
         ),
         (Name([attribute(NameOID.COMMON_NAME, " ")]), "CN=\\ "),
         (
-            Name(
-                [attribute(NameOID.TITLE, "t" * 200), attribute(NameOID.COMMON_NAME, "a  b")],
-            ),
+            Name([attribute(NameOID.TITLE, "t" * 200), attribute(NameOID.COMMON_NAME, "a  b")]),
             f"CN=a  b,2.5.4.12=#0c81c8{'74' * 200}",
         ),
     ]

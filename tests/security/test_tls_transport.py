@@ -312,9 +312,7 @@ def tcp_pair(contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> Iterator[Pair]:
         yield TlsTransport(ours, contexts[0]), Client(theirs, contexts[1])
 
 
-def test_turn_of_a_client_that_mixes_changes_of_keys_with_content_is_small(
-    tcp_pair: Pair,
-) -> None:
+def test_turn_of_a_client_that_mixes_changes_of_keys_with_content_is_small(tcp_pair: Pair) -> None:
     transport, client = tcp_pair
     changer = key_changer(transport, client)
     target = memoryview(bytearray(128 << 10))

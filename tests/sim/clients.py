@@ -82,12 +82,7 @@ def produced(producer_id: int, sequence: int, value: bytes, *, is_keyed: bool = 
         timestamp_ms=1_700_000_000_000,
     )
     return bytes(
-        build_batch(
-            [record],
-            producer_id=producer_id,
-            producer_epoch=0,
-            base_sequence=sequence,
-        )
+        build_batch([record], producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
     )
 
 

@@ -45,10 +45,7 @@ class CoordinatorDeaths:
     """For the partitions of `__transaction_state`."""
 
     def __init__(
-        self,
-        script: Script,
-        keys: list[TopicPartition],
-        start_later: Callable[[Process], None],
+        self, script: Script, keys: list[TopicPartition], start_later: Callable[[Process], None]
     ) -> None:
         self._script = script
         self._keys = [key for key in keys if key.topic == TRANSACTION_TOPIC]

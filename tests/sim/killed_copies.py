@@ -97,10 +97,7 @@ class KilledCopies:
                 controller.start()
 
         script.wait(
-            lambda: leader.has_session() and copy.has_session(),
-            end_session,
-            end_session,
-            WAIT_US,
+            lambda: leader.has_session() and copy.has_session(), end_session, end_session, WAIT_US
         )
 
     def _has_holes(self, key: TopicPartition, process: Process) -> bool:

@@ -58,14 +58,7 @@ def stored_batch(content: bytes) -> StoredBatch:
     fields = HEADER.unpack_from(content)
     offset, _, epoch, _, _, attributes, delta, _, _, producer_id = fields[:10]
     return StoredBatch(
-        offset,
-        offset + delta + 1,
-        epoch,
-        producer_id,
-        fields[10],
-        fields[11],
-        attributes,
-        content,
+        offset, offset + delta + 1, epoch, producer_id, fields[10], fields[11], attributes, content
     )
 
 

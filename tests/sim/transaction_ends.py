@@ -70,10 +70,7 @@ class TransactionEnds:
     """For partitions to which transactional clients write."""
 
     def __init__(
-        self,
-        script: Script,
-        keys: list[TopicPartition],
-        start_later: Callable[[Process], None],
+        self, script: Script, keys: list[TopicPartition], start_later: Callable[[Process], None]
     ) -> None:
         """keys  those of records, of groups and of transactions"""
         self._script = script

@@ -134,8 +134,7 @@ CASES: Final = (
     ),
     TokenCase("public key as secret", _confused),
     TokenCase(
-        "secret",
-        lambda provider: provider.token(key=OctKey.import_key("s" * 64), alg="HS256"),
+        "secret", lambda provider: provider.token(key=OctKey.import_key("s" * 64), alg="HS256")
     ),
     TokenCase("none", _none("none")),
     TokenCase("None", _none("None")),

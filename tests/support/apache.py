@@ -158,10 +158,7 @@ def apache_kafka(
 
 @contextmanager
 def apache_node(
-    folder: Path,
-    *,
-    version: str = JUDGE_VERSION,
-    overrides: Mapping[str, str] | None = None,
+    folder: Path, *, version: str = JUDGE_VERSION, overrides: Mapping[str, str] | None = None
 ) -> Iterator[ApacheBroker]:
     """A broker together with a ZooKeeper of its own."""
     with (
@@ -220,9 +217,7 @@ def run_tool(
             process.kill()
             raise
     return ToolResult(
-        process.returncode,
-        output.decode(errors="replace"),
-        errors.decode(errors="replace"),
+        process.returncode, output.decode(errors="replace"), errors.decode(errors="replace")
     )
 
 

@@ -173,10 +173,7 @@ REQUESTS: Final[dict[str, tuple[Any, int]]] = {
         ),
         8,
     ),
-    "committed offsets of many partitions": (
-        offsets_to_fetch("g", "topic", NAMES),
-        8,
-    ),
+    "committed offsets of many partitions": (offsets_to_fetch("g", "topic", NAMES), 8),
     "offsets to delete": (offsets_to_delete("g", "nothing", NAMES), 0),
     "records to delete": (
         DeleteRecordsRequest(
@@ -245,11 +242,7 @@ REQUESTS: Final[dict[str, tuple[Any, int]]] = {
         CreateTopicsRequest(
             topics=[
                 CreatableTopic(
-                    name=name,
-                    num_partitions=10,
-                    replication_factor=1,
-                    assignments=[],
-                    configs=[],
+                    name=name, num_partitions=10, replication_factor=1, assignments=[], configs=[]
                 )
                 for name in names[:1_000]
             ],
@@ -262,11 +255,7 @@ REQUESTS: Final[dict[str, tuple[Any, int]]] = {
         CreateTopicsRequest(
             topics=[
                 CreatableTopic(
-                    name=name,
-                    num_partitions=1,
-                    replication_factor=1,
-                    assignments=[],
-                    configs=[],
+                    name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[]
                 )
                 for name in names
             ]

@@ -27,10 +27,7 @@ class ClientLoop:
         self.clock = SystemClock()
         self.wheel = WheelDriver(self.loop, self.clock, TimingWheel(self.clock.monotonic_ms()))
         self.clients = NetworkClients(
-            self.loop,
-            self.wheel,
-            connect_timeout_ms=LONG_MS,
-            request_timeout_ms=request_timeout_ms,
+            self.loop, self.wheel, connect_timeout_ms=LONG_MS, request_timeout_ms=request_timeout_ms
         )
 
     def turn(self) -> None:

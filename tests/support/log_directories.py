@@ -42,10 +42,7 @@ class Broker:
         self.now_ms = now_ms
         self.events: list[StorageEvent] = []
         self.manager = LogManager(
-            files,
-            paths,
-            Descriptors(files, report=self.events.append),
-            file_delete_delay_ms=60_000,
+            files, paths, Descriptors(files, report=self.events.append), file_delete_delay_ms=60_000
         )
         self.upkeep = Upkeep(self.manager)
         self.report: list[LoadedDirectory] = []

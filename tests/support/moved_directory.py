@@ -43,9 +43,7 @@ def znodes(
     folder: Path, broker_id: int, configs: dict[str, dict[str, str]] | None = None
 ) -> dict[str, bytes]:
     """What the coordination must hold before the broker starts: path -> data, parents first."""
-    nodes: dict[str, object] = {
-        "/cluster/id": {"version": "1", "id": cluster_id(folder)},
-    }
+    nodes: dict[str, object] = {"/cluster/id": {"version": "1", "id": cluster_id(folder)}}
     for name, (topic_id, partitions) in topic_ids(folder).items():
         nodes[f"/brokers/topics/{name}"] = {
             "version": ASSIGNMENT_VERSION,

@@ -60,9 +60,7 @@ def running_node(folder: Path, overrides: Mapping[str, str] | None = None) -> It
 
 @contextmanager
 def node_in_thread(
-    folder: Path,
-    overrides: Mapping[str, str] | None = None,
-    make_node: Callable[..., Node] = Node,
+    folder: Path, overrides: Mapping[str, str] | None = None, make_node: Callable[..., Node] = Node
 ) -> Iterator[RunningNode]:
     """Yields the node itself; stops it cleanly at the end.
 

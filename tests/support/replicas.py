@@ -98,10 +98,7 @@ class Replicas:
         self.full_directories = FullDirectories()
         self.metadata = MetadataCache()
         self.resting = RestingReplicas(
-            BROKER_ID,
-            self.full_directories,
-            self.stored.manager,
-            lambda: self.metadata.image,
+            BROKER_ID, self.full_directories, self.stored.manager, lambda: self.metadata.image
         )
         self.leadership = Leadership(
             broker_id=BROKER_ID,

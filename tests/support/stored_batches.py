@@ -52,12 +52,7 @@ def batch_bytes(
     ) + b"".join(records)
     return (
         struct.pack(
-            ">qiibI",
-            base_offset,
-            len(behind_crc) + 9,
-            leader_epoch,
-            2,
-            crc32c.crc32c(behind_crc),
+            ">qiibI", base_offset, len(behind_crc) + 9, leader_epoch, 2, crc32c.crc32c(behind_crc)
         )
         + behind_crc
     )

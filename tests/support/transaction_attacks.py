@@ -40,10 +40,7 @@ def _of_client(topic: str) -> AddPartitionsToTxnRequest:
 
 
 TRANSACTION_REQUESTS: Final[dict[str, tuple[Any, int]]] = {
-    "coordinators of transactions": (
-        FindCoordinatorRequest(key_type=1, coordinator_keys=names),
-        4,
-    ),
+    "coordinators of transactions": (FindCoordinatorRequest(key_type=1, coordinator_keys=names), 4),
     "unknown partitions of a transaction": (
         AddPartitionsToTxnRequest(
             transactions=[

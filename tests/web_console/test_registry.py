@@ -74,10 +74,7 @@ def test_records_are_decoded_by_the_schema_of_their_writer(tmp_path: Path) -> No
                 (failed,) = console.json(f"{path}?limit=1&value_format=registry")["records"]
                 assert failed["value"].startswith("schema 65535: ")
             assert shown == {
-                "avro": (
-                    "avro",
-                    {"id": 7, "user": "ann", "proof": "\xff", "day": "2024-10-04"},
-                ),
+                "avro": ("avro", {"id": 7, "user": "ann", "proof": "\xff", "day": "2024-10-04"}),
                 "json": ("json-schema", {"id": 8}),
                 "protobuf": ("protobuf", "nine"),
             }

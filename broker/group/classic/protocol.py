@@ -135,11 +135,7 @@ def _join_as_new(group: ClassicGroup, event: Join, now: Now, effects: Effects) -
 
 
 def _add_member(
-    group: ClassicGroup,
-    event: Join,
-    member_id: str,
-    now: Now,
-    effects: Effects,
+    group: ClassicGroup, event: Join, member_id: str, now: Now, effects: Effects
 ) -> None:
     member = ClassicMember(
         member_id,
@@ -155,11 +151,7 @@ def _add_member(
 
 
 def _rejoin(
-    group: ClassicGroup,
-    member: ClassicMember,
-    event: Join,
-    now: Now,
-    effects: Effects,
+    group: ClassicGroup, member: ClassicMember, event: Join, now: Now, effects: Effects
 ) -> None:
     is_leader = group.leader == member.member_id
     is_unchanged = member.protocols == event.protocols
@@ -196,11 +188,7 @@ def _update_and_wait(
 
 
 def _replace_static_member(
-    group: ClassicGroup,
-    member: ClassicMember,
-    event: Join,
-    now: Now,
-    effects: Effects,
+    group: ClassicGroup, member: ClassicMember, event: Join, now: Now, effects: Effects
 ) -> None:
     """A static member has restarted: it gets a new id, and its former id is fenced (KIP-345)."""
     assert event.instance_id is not None, "static members have an instance id"
@@ -361,12 +349,7 @@ def _finish_replacement(
         return  # A rebalance has begun meanwhile: its end sends the response.
     if error:
         result = JoinResult(
-            error,
-            "",
-            group.generation,
-            group.protocol_type,
-            group.protocol,
-            replacement.old_leader,
+            error, "", group.generation, group.protocol_type, group.protocol, replacement.old_leader
         )
         respond_to_join(group, member, result, effects)
         group.update(

@@ -257,9 +257,7 @@ def _assignment_key(group_id: str, member_id: str) -> ConsumerGroupCurrentMember
 def _stored_partitions(owned: OwnedPartitions) -> list[TopicPartitions]:
     return [
         TopicPartitions(
-            topic_id=topic_id,
-            partitions=list(epochs),
-            assignment_epochs=list(epochs.values()),
+            topic_id=topic_id, partitions=list(epochs), assignment_epochs=list(epochs.values())
         )
         for topic_id, epochs in owned.items()
     ]

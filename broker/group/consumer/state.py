@@ -243,10 +243,7 @@ class ConsumerGroup:
 
     @classmethod
     def upgraded(
-        cls,
-        group_id: str,
-        generation: int,
-        members: Iterable[tuple[ConsumerMember, Assignment]],
+        cls, group_id: str, generation: int, members: Iterable[tuple[ConsumerMember, Assignment]]
     ) -> ConsumerGroup:
         """A group that was classic, in the epoch of its generation.
 

@@ -439,10 +439,7 @@ async def stop_replica_value(message: StopReplicaRequest) -> StopReplica:
     """The request as the broker that receives it applies it."""
     partitions = await collect(_stop_replica_partitions(message))
     return StopReplica(
-        message.controller_id,
-        message.controller_epoch,
-        message.broker_epoch,
-        partitions,
+        message.controller_id, message.controller_epoch, message.broker_epoch, partitions
     )
 
 
@@ -458,10 +455,7 @@ def _stop_replica_partitions(message: StopReplicaRequest) -> Iterator[StopReplic
     for states in message.topic_states:
         for state in states.partition_states:
             yield StopReplicaPartition(
-                states.topic_name,
-                state.partition_index,
-                state.leader_epoch,
-                state.delete_partition,
+                states.topic_name, state.partition_index, state.leader_epoch, state.delete_partition
             )
 
 

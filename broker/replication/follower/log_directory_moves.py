@@ -138,10 +138,7 @@ class LogDirectoryMoves(LeadershipObserver):
                 # There may be a copy already.
                 return ErrorCode.KAFKA_STORAGE_ERROR
             future = context.logs.create_future(
-                partition.log,
-                path,
-                unique=context.rng.uuid().hex,
-                now_ms=context.clock.now_ms(),
+                partition.log, path, unique=context.rng.uuid().hex, now_ms=context.clock.now_ms()
             )
             if future is None:
                 context.on_storage_failure()

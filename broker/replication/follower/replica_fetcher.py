@@ -451,10 +451,7 @@ class ReplicaFetcher:
                     job = context.truncations.truncate_to(log, action.offset, now_ms=now_ms)
                 case TruncateFully():
                     job = context.truncations.truncate_fully(
-                        log,
-                        action.offset,
-                        log_start_offset=action.log_start_offset,
-                        now_ms=now_ms,
+                        log, action.offset, log_start_offset=action.log_start_offset, now_ms=now_ms
                     )
         except BrokerError:
             # Indexes are being rebuilt.

@@ -105,11 +105,7 @@ def zookeeper_tls(settings: BrokerSettings) -> TlsConfig:
     versions, ciphers = chosen_versions("zookeeper.ssl", enabled, suites)
     name = "zookeeper.ssl.endpoint.identification.algorithm"
     return TlsConfig(
-        stores[0],
-        stores[1],
-        versions,
-        ciphers,
-        checks_hostname=checks_hostname(name, raw[name]),
+        stores[0], stores[1], versions, ciphers, checks_hostname=checks_hostname(name, raw[name])
     )
 
 
@@ -142,10 +138,7 @@ def key_store_config(value: Callable[[str], Any]) -> StoreConfig | None:
     key, chain = value("ssl.keystore.key"), value("ssl.keystore.certificate.chain")
     key_password = text_of(value("ssl.key.password"))
     if key is not None or chain is not None:
-        for name, other in (
-            ("ssl.keystore.key", key),
-            ("ssl.keystore.certificate.chain", chain),
-        ):
+        for name, other in (("ssl.keystore.key", key), ("ssl.keystore.certificate.chain", chain)):
             if other is None:
                 raise InvalidValueError(name, None, "a key and its certificates come together")
         check_inline("ssl.keystore", kind, location, password)

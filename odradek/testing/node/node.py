@@ -59,10 +59,7 @@ class InstrumentedNode(Node):
     platform: InstrumentedPlatform
 
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        settings: BrokerSettings,
-        **options: Any,
+        self, loop: asyncio.AbstractEventLoop, settings: BrokerSettings, **options: Any
     ) -> None:
         """
         options  of `Node`

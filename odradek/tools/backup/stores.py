@@ -193,10 +193,7 @@ class S3Store:
         file.seek(0)
         try:
             self._client.put_object(
-                Bucket=self._bucket,
-                Key=self._prefix + name,
-                Body=file,
-                ChecksumAlgorithm="SHA256",
+                Bucket=self._bucket, Key=self._prefix + name, Body=file, ChecksumAlgorithm="SHA256"
             )
         except self.failures as error:
             raise self._failed(f"write {name}", error) from error

@@ -101,9 +101,7 @@ class SupervisedProcess:
         ready = asyncio.ensure_future(self._ready.wait())
         try:
             await asyncio.wait(
-                (ready, self._reading),
-                timeout=READY_TIMEOUT_S,
-                return_when=asyncio.FIRST_COMPLETED,
+                (ready, self._reading), timeout=READY_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
             )
         finally:
             ready.cancel()

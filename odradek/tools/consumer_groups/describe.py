@@ -23,12 +23,7 @@ from odradek.tools.errors import KafkaError, ToolError
 from odradek.tools.options import Options
 from odradek.tools.partition_offsets import list_offsets
 
-REBALANCING: Final = (
-    "PreparingRebalance",
-    "CompletingRebalance",
-    "Assigning",
-    "Reconciling",
-)
+REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
 
 
 def describe_groups(client: Client, options: Options, groups: Sequence[str]) -> None:

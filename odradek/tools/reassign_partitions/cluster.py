@@ -75,8 +75,7 @@ def alter_reassignments(
             name=name,
             partitions=[
                 ReassignablePartition(
-                    partition_index=index,
-                    replicas=None if target is None else list(target),
+                    partition_index=index, replicas=None if target is None else list(target)
                 )
                 for index in indexes
                 for target in (targets[TopicPartition(name, index)],)

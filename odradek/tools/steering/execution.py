@@ -260,10 +260,7 @@ class PlanExecution:
         lead_by_preferred(self._client, self._elected)
 
 
-def lead_by_preferred(
-    client: Client,
-    partitions: Iterable[TopicPartition],
-) -> None:
+def lead_by_preferred(client: Client, partitions: Iterable[TopicPartition]) -> None:
     """Elect the preferred leader where another one leads and the preferred one is in sync.
 
     raises  ToolError
@@ -282,8 +279,7 @@ def lead_by_preferred(
 
 
 def cancel_reassignments(
-    client: Client,
-    partitions: Iterable[TopicPartition] | None = None,
+    client: Client, partitions: Iterable[TopicPartition] | None = None
 ) -> list[TopicPartition]:
     """Cancel reassignments that are under way, and wait until they are; returns them.
 

@@ -73,10 +73,7 @@ def _topics(client: Client, options: Options, topic_id: UUID, live: list[int]) -
             raise ToolError(f"TopicId '{topic_id_text(topic_id)}' does not exist as expected")
         return [] if topic is None else [topic]
     names = find_topics(
-        client,
-        options.value("topic"),
-        exclude_internal=exclude_internal,
-        must_exist=must_exist,
+        client, options.value("topic"), exclude_internal=exclude_internal, must_exist=must_exist
     )
     if not names:
         return []

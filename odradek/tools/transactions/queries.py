@@ -122,9 +122,7 @@ def list_transactions(
     raises        AdminError, ClientError
     """
     request = ListTransactionsRequest(
-        state_filters=[],
-        producer_id_filters=list(producer_ids),
-        duration_filter_ms=duration_ms,
+        state_filters=[], producer_id_filters=list(producer_ids), duration_filter_ms=duration_ms
     )
     brokers = {broker.node_id: broker for broker in client.metadata([]).brokers}
 
@@ -351,9 +349,7 @@ def abort_transaction(client: Client, spec: AbortSpec) -> None:
     def attempt() -> bool | None:
         for node_id in _leaders(client, [spec.partition]):
             response = client.broker(node_id).request(
-                WriteTxnMarkersRequest(markers=[marker]),
-                WriteTxnMarkersResponse,
-                MARKERS_VERSION,
+                WriteTxnMarkersRequest(markers=[marker]), WriteTxnMarkersResponse, MARKERS_VERSION
             )
             codes = [
                 partition.error_code

@@ -162,11 +162,7 @@ class VerifiableReader:
         from confluent_kafka import KafkaException, TopicPartition
 
         rows = [
-            {
-                "topic": row["topic"],
-                "partition": row["partition"],
-                "offset": row["maxOffset"] + 1,
-            }
+            {"topic": row["topic"], "partition": row["partition"], "offset": row["maxOffset"] + 1}
             for row in summaries
         ]
         offsets = [TopicPartition(row["topic"], row["partition"], row["offset"]) for row in rows]

@@ -122,7 +122,4 @@ def clusters_view(clusters: Sequence[ShownCluster]) -> dict[str, Any]:
 
 def overview_view(cluster: ShownCluster) -> dict[str, Any]:
     """raises  ToolError"""
-    return {
-        **brokers_view(cluster, PageArguments({})),
-        "health": health(read_metadata(cluster)),
-    }
+    return {**brokers_view(cluster, PageArguments({})), "health": health(read_metadata(cluster))}

@@ -14,10 +14,7 @@ HOSTS = ("a", "b", "c")
 
 joins = st.lists(
     st.tuples(
-        st.sampled_from(HOSTS),
-        st.integers(0, 20),
-        st.integers(1_000, 400_000),
-        st.booleans(),
+        st.sampled_from(HOSTS), st.integers(0, 20), st.integers(1_000, 400_000), st.booleans()
     ),
     max_size=60,
 )

@@ -102,10 +102,7 @@ def test_failed_request_has_its_error_at_every_resource() -> None:
     assert [
         (result.resource_name, result.error_code, result.error_message)
         for result in response.results
-    ] == [
-        ("a", ErrorCode.INVALID_REQUEST, "why"),
-        ("b", ErrorCode.INVALID_REQUEST, "why"),
-    ]
+    ] == [("a", ErrorCode.INVALID_REQUEST, "why"), ("b", ErrorCode.INVALID_REQUEST, "why")]
 
 
 def test_synonyms_and_documentation_come_when_asked_for() -> None:

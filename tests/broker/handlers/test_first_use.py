@@ -60,10 +60,7 @@ class Client:
 
     def ask_for_producer_id(self) -> AwaitedResponse:
         request = InitProducerIdRequest(
-            transactional_id=None,
-            transaction_timeout_ms=1,
-            producer_id=-1,
-            producer_epoch=-1,
+            transactional_id=None, transaction_timeout_ms=1, producer_id=-1, producer_epoch=-1
         )
         return self.ask(init_producer_id, request, 4, producer_ids=self.node.producer_ids)
 

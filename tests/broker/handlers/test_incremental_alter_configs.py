@@ -83,8 +83,7 @@ def test_every_operation_changes_what_is_stored_and_described() -> None:
 def test_change_for_all_brokers_and_one_for_this_one_lie_over_each_other() -> None:
     broker = Broker()
     broker.change(
-        (BROKER, "", [("num.io.threads", SET, "9")]),
-        (BROKER, "0", [("num.io.threads", SET, "10")]),
+        (BROKER, "", [("num.io.threads", SET, "9")]), (BROKER, "0", [("num.io.threads", SET, "10")])
     )
     assert broker.stored("brokers/<default>") == {"num.io.threads": "9"}
     assert broker.stored("brokers/0") == {"num.io.threads": "10"}
@@ -226,9 +225,7 @@ def test_full_disk_of_the_coordination_returns_kafka_storage_error() -> None:
     assert answered[0][3] == "No space left on device"
 
 
-def test_purgatory_is_notified_when_a_change_is_stored(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_purgatory_is_notified_when_a_change_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     controller = SlowController()
     surroundings = context(SETTINGS, controller)
     notified: list[object] = []

@@ -72,9 +72,7 @@ def test_offset_above_the_high_watermark_of_a_new_leader_is_not_available(
     assert ask(lagging, NOW_MS + 11, replica_id=2) == (-1, ErrorCode.NONE)
 
 
-def test_follower_serves_its_log_end_offset_to_a_debugging_consumer_only(
-    lagging: Replicas,
-) -> None:
+def test_follower_serves_its_log_end_offset_to_a_debugging_consumer_only(lagging: Replicas) -> None:
     lagging.follow()
     not_leader = (-1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert ask(lagging, LATEST_TIMESTAMP, replica_id=-2) == (6, ErrorCode.NONE)

@@ -64,10 +64,7 @@ class Scene:
             request_timeout_ms=request_timeout_ms,
         )
         client = clients.client(
-            host,
-            port,
-            "broker-1-to-0",
-            on_closed=lambda reason: self.closed.append(str(reason)),
+            host, port, "broker-1-to-0", on_closed=lambda reason: self.closed.append(str(reason))
         )
         self._clients.append(client)
         return client

@@ -33,10 +33,7 @@ SERVING: dict[str, Any] = {
         ({}, []),
         ({"is_stopping": True}, ["the broker is stopping"]),
         ({"is_registered": False}, ["the broker is not registered in the cluster"]),
-        (
-            {"is_session_suspended": True},
-            ["there is no connection to the coordination service"],
-        ),
+        ({"is_session_suspended": True}, ["there is no connection to the coordination service"]),
         (
             {"offline_directories": ("/a", "/b")},
             ["the log directory /a is offline", "the log directory /b is offline"],

@@ -48,9 +48,7 @@ class MixedCluster:
         folder.mkdir(exist_ok=True)
         self.apache = self._apache.enter_context(
             apache_kafka(
-                folder,
-                zookeeper_address=self._coordinator,
-                overrides={**COMMON, "broker.id": "1"},
+                folder, zookeeper_address=self._coordinator, overrides={**COMMON, "broker.id": "1"}
             )
         )
         return self.apache

@@ -77,11 +77,7 @@ def is_due(replicas: Replicas, now_ms: int) -> bool:
     ],
 )
 def test_replica_rests_while_another_one_can_lead(
-    leader: int,
-    isr: tuple[int, ...],
-    live: tuple[int, ...],
-    offline: tuple[int, ...],
-    rests: bool,
+    leader: int, isr: tuple[int, ...], live: tuple[int, ...], offline: tuple[int, ...], rests: bool
 ) -> None:
     replicas = Replicas()
     replicas.lead(in_sync=(1, 2))

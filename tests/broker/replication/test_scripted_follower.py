@@ -131,10 +131,7 @@ def test_fetch_of_a_follower_waits_for_records_and_not_for_the_high_watermark(
     ],
 )
 def test_fetch_of_a_follower_has_the_errors_of_kafka(
-    leading: LeadingBroker,
-    topics: list[Replicated],
-    fields: dict[str, int],
-    expected: ErrorCode,
+    leading: LeadingBroker, topics: list[Replicated], fields: dict[str, int], expected: ErrorCode
 ) -> None:
     name = "errors-" + "-".join(f"{key}{value}" for key, value in fields.items())
     topic = Replicated(leading, name)
@@ -309,10 +306,7 @@ def test_consumer_is_sent_to_the_in_sync_replica_in_its_rack_that_has_the_offset
     ],
 )
 def test_replica_that_does_not_lead_serves_consumers_only(
-    leading: LeadingBroker,
-    topics: list[Replicated],
-    fields: dict[str, int],
-    expected: ErrorCode,
+    leading: LeadingBroker, topics: list[Replicated], fields: dict[str, int], expected: ErrorCode
 ) -> None:
     name = "follows-" + "-".join(f"{key}{value}" for key, value in fields.items())
     topic = Replicated(leading, name, (1, 0))

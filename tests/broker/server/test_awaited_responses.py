@@ -45,12 +45,7 @@ class Client:
         connected.setblocking(False)
         reader = FrameReader(ScratchBuffer(), BufferPool(free_bytes_max=0), 1 << 20)
         self.connection = Connection(
-            here.server.context,
-            connected,
-            reader,
-            number=1,
-            listener_name="",
-            client_host="here",
+            here.server.context, connected, reader, number=1, listener_name="", client_host="here"
         )
         self.budget = here.server.budget
         self.metrics = here.node.services.metrics
@@ -168,9 +163,7 @@ def test_connection_is_neither_idle_nor_read_while_a_result_is_awaited(
     assert client.connection.is_idle()
 
 
-def test_response_is_not_made_within_the_call_that_completes_the_result(
-    client: Client,
-) -> None:
+def test_response_is_not_made_within_the_call_that_completes_the_result(client: Client) -> None:
     made: list[int] = []
 
     def respond(number: int) -> HeartbeatResponse:
@@ -324,9 +317,7 @@ def test_many_results_done_at_once_are_responded_in_slices(here: NodeHere) -> No
         each.client.close()
 
 
-def test_handler_that_awaits_a_result_goes_on_with_its_value_or_its_error(
-    client: Client,
-) -> None:
+def test_handler_that_awaits_a_result_goes_on_with_its_value_or_its_error(client: Client) -> None:
     results: list[object] = []
     first: Pending[int] = Pending()
     second: Pending[int] = Pending()

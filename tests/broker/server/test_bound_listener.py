@@ -69,8 +69,7 @@ def resolves_to(monkeypatch: pytest.MonkeyPatch, *hosts: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hosts", "address"),
-    [((IPV6,), f"[{IPV6}]"), ((IPV6, IPV4), IPV4), ((IPV4, IPV6), IPV4)],
+    ("hosts", "address"), [((IPV6,), f"[{IPV6}]"), ((IPV6, IPV4), IPV4), ((IPV4, IPV6), IPV4)]
 )
 def test_name_takes_its_ipv4_address_unless_it_has_none(
     monkeypatch: pytest.MonkeyPatch, hosts: tuple[str, ...], address: str

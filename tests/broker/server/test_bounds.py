@@ -168,9 +168,7 @@ def test_configs_are_described_once_however_often_their_resource_is_named(here: 
     assert [len(result.configs) == 1 for result in response.results] == [False, True]
 
 
-def test_ids_and_partitions_are_described_once_however_often_they_are_named(
-    here: NodeHere,
-) -> None:
+def test_ids_and_partitions_are_described_once_however_often_they_are_named(here: NodeHere) -> None:
     caller = here.caller()
     make_topic(here, caller, "t")
     transactions = DescribeTransactionsRequest(transactional_ids=["a", "b", "a"])
@@ -189,9 +187,7 @@ def test_ids_and_partitions_are_described_once_however_often_they_are_named(
     assert [group.group_id for group in fetched] == ["a", "b"]
 
 
-def test_only_the_connection_with_most_unread_responses_is_closed(
-    here: NodeHere,
-) -> None:
+def test_only_the_connection_with_most_unread_responses_is_closed(here: NodeHere) -> None:
     modest = here.caller()
     names = [f"{number}".rjust(200, "x") for number in range(2_000)]
     request = framed(DescribeGroupsRequest(groups=names), 5, 1)

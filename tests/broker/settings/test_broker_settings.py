@@ -321,11 +321,7 @@ REFUSED = [
         "group.coordinator.rebalance.protocols",
         "only classic and consumer",
     ),
-    (
-        {"group.consumer.session.timeout.ms": "6000"},
-        "group.consumer.session.timeout.ms",
-        "between",
-    ),
+    ({"group.consumer.session.timeout.ms": "6000"}, "group.consumer.session.timeout.ms", "between"),
     (
         {"group.consumer.heartbeat.interval.ms": "60000"},
         "group.consumer.heartbeat.interval.ms",

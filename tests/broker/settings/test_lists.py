@@ -28,9 +28,7 @@ def listener_hosts(items: str) -> list[str]:
     addresses = {"a": "A://a:1", "b": "B://b:2"}
     text = "".join(addresses.get(character, character) for character in items)
     parsed = settings(
-        listeners=text,
-        listener_security_protocol_map=protocols,
-        inter_broker_listener_name="A",
+        listeners=text, listener_security_protocol_map=protocols, inter_broker_listener_name="A"
     )
     return [listener.host for listener in parsed.listeners]
 

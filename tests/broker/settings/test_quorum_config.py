@@ -223,11 +223,7 @@ REFUSED = [
         False,
     ),
     (
-        {
-            **COMBINED,
-            "zookeeper.connect": "a:2181",
-            "zookeeper.metadata.migration.enable": "true",
-        },
+        {**COMBINED, "zookeeper.connect": "a:2181", "zookeeper.metadata.migration.enable": "true"},
         "a:2181 for configuration zookeeper.connect",
         False,
     ),

@@ -103,10 +103,7 @@ def test_older_timestamp_bound_applies_until_its_successors_are_set() -> None:
     config = topic_log_config(SETTINGS, None, {"message.timestamp.difference.max.ms": "5"})
     assert config.message_timestamp_before_max_ms == 5
     assert config.message_timestamp_after_max_ms == 5
-    overrides = {
-        "message.timestamp.difference.max.ms": "5",
-        "message.timestamp.before.max.ms": "6",
-    }
+    overrides = {"message.timestamp.difference.max.ms": "5", "message.timestamp.before.max.ms": "6"}
     config = topic_log_config(SETTINGS, None, overrides)
     assert config.message_timestamp_before_max_ms == 6
     assert config.message_timestamp_after_max_ms == 5

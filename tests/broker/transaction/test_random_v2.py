@@ -32,7 +32,7 @@ ACTIONS = st.lists(
     max_size=40,
 )
 LATE: list[tuple[str, object]] = [
-    *(("add", A0), ("end", False), ("add", A1), ("late end", (0, True)), ("late end", (0, False))),
+    *(("add", A0), ("end", False), ("add", A1), ("late end", (0, True)), ("late end", (0, False)))
 ]
 
 

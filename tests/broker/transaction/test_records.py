@@ -100,8 +100,5 @@ def test_ids_after_an_unreadable_record_are_loaded() -> None:
         replay.apply(Record(b"\0\0\0\1a", b"\0"))
     replay.skip(1, 2, "too short")
     replay.apply(transaction_record("b", metadata, 0))
-    assert {name: ids.current for name, ids in replay.ids.items()} == {
-        "a": metadata,
-        "b": metadata,
-    }
+    assert {name: ids.current for name, ids in replay.ids.items()} == {"a": metadata, "b": metadata}
     assert (replay.unreadable_count, replay.first_unreadable) == (1, "offset 1: too short")

@@ -135,9 +135,7 @@ def same_but_for_creates(content: TreeContent, other: TreeContent) -> bool:
 
 
 @pytest.mark.parametrize("has_power_cut", [False, True])
-def test_kill_at_any_file_operation_keeps_reported_writes(
-    has_power_cut: bool,
-) -> None:
+def test_kill_at_any_file_operation_keeps_reported_writes(has_power_cut: bool) -> None:
     count = operations_of_a_run()
     assert count > 60
     for kill_at in range(1, count + 1):

@@ -62,8 +62,7 @@ def refusal(writer: Writer, *operations: ZkOperation) -> type[Exception]:
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["", "a", "/a/", "//a", "/.", "/a/..", "/a\x00b", "/a\x1fb", "/\ue000", "/\U0001f600"],
+    "path", ["", "a", "/a/", "//a", "/.", "/a/..", "/a\x00b", "/a\x1fb", "/\ue000", "/\U0001f600"]
 )
 def test_malformed_path_raises_bad_arguments(writer: Writer, path: str) -> None:
     writer.write(Create("/a"))
@@ -151,9 +150,7 @@ def test_watch_fires_once(writer: Writer) -> None:
     assert writer.events == []
 
 
-def test_get_of_an_absent_node_sets_no_watch_but_exists_does(
-    writer: Writer,
-) -> None:
+def test_get_of_an_absent_node_sets_no_watch_but_exists_does(writer: Writer) -> None:
     with pytest.raises(NoNode):
         writer.tree.get(writer.session_id, "/a", watch=True)
     with pytest.raises(NoNode):

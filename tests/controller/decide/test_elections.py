@@ -132,11 +132,7 @@ def test_controlled_shutdown_election_sends_leader_and_isr_to_the_leaving_broker
 
 @pytest.mark.parametrize(
     ("leader", "isr", "offline", "expected"),
-    [
-        (1, (1, 2), 1, (NO_LEADER, (2,))),
-        (1, (1, 2), 2, (1, (1,))),
-        (1, (1,), 1, (NO_LEADER, (1,))),
-    ],
+    [(1, (1, 2), 1, (NO_LEADER, (2,))), (1, (1, 2), 2, (1, (1,))), (1, (1,), 1, (NO_LEADER, (1,)))],
 )
 def test_offline_replica_leaves_the_isr_unless_it_is_the_last_one(
     leader: int, isr: tuple[int, ...], offline: int, expected: tuple[int, tuple[int, ...]]

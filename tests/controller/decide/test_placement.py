@@ -131,12 +131,7 @@ def test_every_rack_gets_a_replica_before_any_gets_two(
     ("partitions", "replication_factor", "code", "message"),
     [
         (0, 1, ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0."),
-        (
-            1,
-            0,
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            "Replication factor must be larger than 0.",
-        ),
+        (1, 0, ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0."),
         (
             1,
             3,

@@ -70,8 +70,7 @@ def test_partitions_with_the_same_reason_share_a_line_that_names_the_first() -> 
     lines = changes(health(), image(states, live=(1, 2)), keys(*states))
     assert lines == [
         Line(
-            True,
-            "under min.insync.replicas (1 of 2 in sync): t-0, t-1, t-2, t-3, t-4 and 2 more",
+            True, "under min.insync.replicas (1 of 2 in sync): t-0, t-1, t-2, t-3, t-4 and 2 more"
         ),
         Line(
             True,

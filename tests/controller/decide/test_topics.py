@@ -54,10 +54,7 @@ def test_given_counts_and_assignments_are_used() -> None:
         ("", "the empty string is not allowed"),
         (".", "'.' is not allowed"),
         ("..", "'..' is not allowed"),
-        (
-            "a" * 250,
-            f"the length of '{'a' * 250}' is longer than the max allowed length 249",
-        ),
+        ("a" * 250, f"the length of '{'a' * 250}' is longer than the max allowed length 249"),
         (
             "a/b",
             "'a/b' contains one or more characters other than ASCII alphanumerics, "

@@ -60,8 +60,7 @@ def test_later_version_may_be_longer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value"),
-    [(None, b""), (b"\0\0", b""), (b"\0\0\0\1", None), (b"\0\0\0\1", b"\0\0\0\0")],
+    ("key", "value"), [(None, b""), (b"\0\0", b""), (b"\0\0\0\1", None), (b"\0\0\0\1", b"\0\0\0\0")]
 )
 def test_cut_marker_is_refused(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(BrokerError) as caught:

@@ -108,11 +108,7 @@ def test_we_read_what_aiokafka_writes(records: list[Record], codec: int) -> None
     )
     for offset, record in enumerate(records):
         assert builder.append(
-            offset,
-            record.timestamp_ms,
-            record.key,
-            record.value,
-            headers=list(record.headers),
+            offset, record.timestamp_ms, record.key, record.value, headers=list(record.headers)
         )
     batch = parsed(bytes(builder.build()))
     assert has_valid_crc(batch)

@@ -148,11 +148,7 @@ RECORD_CASES = [
     Case("cut gzip", batch_around(compress(1, PAIR)[:-6], 2, attributes=1), -1),
     Case("cut lz4", batch_around(compress(3, PAIR)[:-4], 2, attributes=3), -1),
     Case("cut zstd", batch_around(compress(4, PAIR)[:-4], 2, attributes=4), -1),
-    Case(
-        "two lz4 frames",
-        batch_around(bytes(compress(3, raw_record())) * 2, 2, attributes=3),
-        87,
-    ),
+    Case("two lz4 frames", batch_around(bytes(compress(3, raw_record())) * 2, 2, attributes=3), 87),
     Case("zstd and garbage", batch_around(bytes(compress(4, PAIR)) + b"x", 2, attributes=4), -1),
 ]
 

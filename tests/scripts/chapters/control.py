@@ -305,10 +305,7 @@ def metadata_request(
                 v0_port=int(port),
                 endpoints=[
                     UpdateMetadataEndpoint(
-                        port=int(port),
-                        host=host,
-                        listener="PLAINTEXT",
-                        security_protocol=0,
+                        port=int(port), host=host, listener="PLAINTEXT", security_protocol=0
                     )
                 ],
                 rack="r" if version >= 2 else None,

@@ -47,11 +47,7 @@ def play(talk: Talk) -> None:
             end_of_rebalances(talk, version),
             only_members_end_of_sync(talk, version),
         ]
-    timed += [
-        end_of_given_ids(talk),
-        absent_static_member(talk),
-        end_of_static_members(talk),
-    ]
+    timed += [end_of_given_ids(talk), absent_static_member(talk), end_of_static_members(talk)]
     together(timed)
     stored(talk, f"votes-{OF_TODAY}", f"absent-leader-{OF_TODAY}", f"lost-sync-{OF_TODAY}")
 

@@ -72,9 +72,7 @@ def _batches(talk: Talk, partition: int) -> Iterator[list[Record]]:
             partition=partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES
         )
         request = FetchRequest(
-            max_wait_ms=0,
-            min_bytes=0,
-            topics=[FetchTopic(topic=OFFSETS_TOPIC, partitions=[place])],
+            max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=OFFSETS_TOPIC, partitions=[place])]
         )
         content = talk.quiet(request, FETCH_VERSION).responses[0].partitions[0].records
         batches = list(iterate_batches(memoryview(bytes(content or b"")), allow_partial=True))

@@ -111,8 +111,7 @@ def leader_epochs(talk: Talk) -> None:
                 partition=partition, current_leader_epoch=current, leader_epoch=epoch
             )
             request = OffsetForLeaderEpochRequest(
-                replica_id=-1,
-                topics=[OffsetForLeaderTopic(topic=name, partitions=[asked])],
+                replica_id=-1, topics=[OffsetForLeaderTopic(topic=name, partitions=[asked])]
             )
             talk.ask(label, request, version)
 

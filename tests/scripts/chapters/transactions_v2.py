@@ -233,11 +233,7 @@ def offsets(talk: Talk) -> None:
 
     def commit(label: str, given: Producer, version: int = COMMIT, at: Place = place) -> None:
         request = txn_commit(
-            "group-v2",
-            given[0],
-            (at, 5),
-            transactional_id=name,
-            producer_epoch=given[1],
+            "group-v2", given[0], (at, 5), transactional_id=name, producer_epoch=given[1]
         )
         talk.ask(label, request, version)
 

@@ -119,8 +119,7 @@ def clean_until(scene: Scene, failing_operation: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("seed", "end"),
-    [(2, "kill"), (1, "power cut"), (1, "power cut, unchecked")],
+    ("seed", "end"), [(2, "kill"), (1, "power cut"), (1, "power cut, unchecked")]
 )
 def test_crash_at_every_operation_leaves_the_old_or_the_cleaned_segments(
     seed: int, end: str

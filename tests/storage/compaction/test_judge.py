@@ -63,11 +63,7 @@ def judge() -> Iterator[Judge]:
     program = Path(__file__).with_name("ApacheCleaner.java")
     command = program_command(program, heap="256m")
     with subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
         yield Judge(process)
         assert process.stdin is not None

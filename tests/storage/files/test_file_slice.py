@@ -47,9 +47,7 @@ steps = st.lists(
 
 
 @given(steps)
-def test_slice_reads_its_own_bytes_or_fewer(
-    plan: list[tuple[str, int, int]],
-) -> None:
+def test_slice_reads_its_own_bytes_or_fewer(plan: list[tuple[str, int, int]]) -> None:
     folder = LogFolder(config=CONFIG, open_max=2)
     log, reader = folder.open(), Reader()
     written = 0

@@ -103,11 +103,7 @@ def test_log_is_recovered_and_read_on_a_full_disk_and_written_when_there_is_spac
     log = folder.open()
     for number in range(200):
         new_batch = batch(
-            NOW_MS + number,
-            value=b"v" * 300,
-            producer_id=5,
-            producer_epoch=0,
-            base_sequence=number,
+            NOW_MS + number, value=b"v" * 300, producer_id=5, producer_epoch=0, base_sequence=number
         )
         append(log, new_batch, leader_epoch=number // 60)
     flush(log)

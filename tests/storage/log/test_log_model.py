@@ -289,10 +289,7 @@ class LogMachine(RuleBasedStateMachine):
             has_sequence = parsed.producer_id >= 0 and not parsed.is_control
             kept.append(
                 Stored(
-                    parsed.base_offset,
-                    parsed.last_offset,
-                    data,
-                    producer if has_sequence else None,
+                    parsed.base_offset, parsed.last_offset, data, producer if has_sequence else None
                 )
             )
         is_empty = not batches and self.log.segments.size_bytes() == 0

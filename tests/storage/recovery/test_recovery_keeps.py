@@ -195,11 +195,7 @@ def test_killed_process_loses_no_batch(
 
 
 @given(
-    before=configs,
-    after=configs,
-    steps=steps,
-    rising=st.booleans(),
-    seed=st.integers(0, 1 << 32),
+    before=configs, after=configs, steps=steps, rising=st.booleans(), seed=st.integers(0, 1 << 32)
 )
 def test_power_cut_loses_no_durable_batch_and_none_before_the_first_torn_one(
     before: LogConfig, after: LogConfig, steps: list[Step], rising: bool, seed: int

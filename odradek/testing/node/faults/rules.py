@@ -23,16 +23,7 @@ TEXT_MAX: Final = 1_000
 """Characters of a name in a rule."""
 TIME_FIELDS: Final = ("delay_ms", "throttle_ms")
 FLAG_FIELDS: Final = ("drop", "close", "half_written", "corrupt", "executed")
-FIELDS: Final = (
-    "api",
-    *KINDS,
-    "client_id",
-    "error",
-    *TIME_FIELDS,
-    *FLAG_FIELDS,
-    "times",
-    "skip",
-)
+FIELDS: Final = ("api", *KINDS, "client_id", "error", *TIME_FIELDS, *FLAG_FIELDS, "times", "skip")
 RULES_MAX: Final = 1_000
 OWN_CLIENT_ID: Final = "odradek-testing"
 """The client of test handles: what a test looks up is not a request of the program under test."""

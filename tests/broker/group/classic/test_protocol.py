@@ -163,12 +163,7 @@ def test_members_vote_for_the_first_protocol_that_all_know() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [
-        {"protocols": ()},
-        {"protocols": (("other", b""),)},
-        {"protocol_type": "connect"},
-    ],
+    "changes", [{"protocols": ()}, {"protocols": (("other", b""),)}, {"protocol_type": "connect"}]
 )
 def test_join_without_a_common_protocol_is_refused(changes: Changes) -> None:
     talk = Conversation()

@@ -102,10 +102,7 @@ class World:
             return
         shares = tuple((name, name.encode()) for name in client.roll) if client.is_leader else ()
         client.sync_ticket = self.talk.sync(
-            client.member_id,
-            client.generation,
-            instance_id=client.instance_id,
-            assignments=shares,
+            client.member_id, client.generation, instance_id=client.instance_id, assignments=shares
         )
 
     def heartbeat(self, client: Client) -> None:

@@ -156,11 +156,7 @@ class Talk(Host):
     # The classic protocol.
 
     def classic_join(
-        self,
-        member_id: str,
-        *names: str,
-        owned: PartitionsByTopic | None = None,
-        **changes: Any,
+        self, member_id: str, *names: str, owned: PartitionsByTopic | None = None, **changes: Any
     ) -> JoinResult | None:
         """A JoinGroup; None while it waits."""
         event = Join(

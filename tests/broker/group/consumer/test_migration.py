@@ -82,9 +82,7 @@ def test_group_is_downgraded_when_only_classic_members_are_left(talk: Talk) -> N
     assert (again.generation, again.leader) == (3, old)
 
 
-def test_join_right_after_a_downgrade_gets_no_partition_that_others_still_own(
-    talk: Talk,
-) -> None:
+def test_join_right_after_a_downgrade_gets_no_partition_that_others_still_own(talk: Talk) -> None:
     talk.heartbeat("m", 0)
     first = joined(talk.classic_join("")).member_id
     talk.heartbeat("m", 2)
@@ -143,9 +141,7 @@ def test_group_is_downgraded_when_the_last_consumer_member_restarts_as_a_classic
 
 
 @pytest.mark.parametrize("policy", [MigrationPolicy.DOWNGRADE, MigrationPolicy.DISABLED])
-def test_classic_group_is_not_upgraded_where_upgrades_are_disabled(
-    policy: MigrationPolicy,
-) -> None:
+def test_classic_group_is_not_upgraded_where_upgrades_are_disabled(policy: MigrationPolicy) -> None:
     talk = Talk(migration=policy)
     talk.settle_classic()
     refused = talk.refusal("m", 0)
@@ -282,9 +278,7 @@ def test_offsets_are_committed_in_the_members_epoch(talk: Talk) -> None:
     assert talk.commit_as("m", 3) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_transaction_commits_offsets_of_a_group_with_members_without_naming_one(
-    talk: Talk,
-) -> None:
+def test_transaction_commits_offsets_of_a_group_with_members_without_naming_one(talk: Talk) -> None:
     talk.heartbeat("m", 0)
     assert talk.commit_in_transaction("", -1) is NONE
     assert talk.commit_in_transaction("", -1, instance_id="i") is ErrorCode.UNKNOWN_MEMBER_ID

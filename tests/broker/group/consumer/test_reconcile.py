@@ -279,10 +279,7 @@ def test_topics_that_are_not_subscribed_any_more_are_taken_away_within_the_epoch
 @pytest.mark.parametrize("reported", [None, [(A, (0,))]])
 def test_member_in_an_unknown_state_starts_again(reported: ReportedPartitions | None) -> None:
     member = ConsumerMember(
-        member_id="m",
-        member_epoch=1,
-        state=MemberState.of(55),
-        assigned_partitions={A: {0: 1}},
+        member_id="m", member_epoch=1, state=MemberState.of(55), assigned_partitions={A: {0: 1}}
     )
     with pytest.raises(BrokerError) as refused:
         reconcile(member, goal({A: (0,)}, reported=reported))

@@ -25,11 +25,7 @@ def request(epoch: int = 0, **changes: Any) -> ConsumerGroupHeartbeatRequest:
     """One that makes sense but for the changes."""
     fields: dict[str, Any] = {"group_id": "g", "member_id": "m"}
     if epoch == 0:
-        fields |= {
-            "rebalance_timeout_ms": 1,
-            "subscribed_topic_names": [],
-            "topic_partitions": [],
-        }
+        fields |= {"rebalance_timeout_ms": 1, "subscribed_topic_names": [], "topic_partitions": []}
     return ConsumerGroupHeartbeatRequest(**{**fields, "member_epoch": epoch, **changes})
 
 

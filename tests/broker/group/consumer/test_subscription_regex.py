@@ -33,8 +33,7 @@ def test_invalid_expression_is_refused_with_kafkas_message() -> None:
 
 
 @pytest.mark.parametrize(
-    "regex",
-    ["(x+x+)+y", "(a|a)*b", "(a*)*b", "((a?){30}a{30}){5}b", "(.*a){30}b", "(a|aa|aaa)+b"],
+    "regex", ["(x+x+)+y", "(a|a)*b", "(a*)*b", "((a?){30}a{30}){5}b", "(.*a){30}b", "(a|aa|aaa)+b"]
 )
 def test_expression_that_backtracks_elsewhere_is_matched_in_linear_time(regex: str) -> None:
     assert not TopicRegex(regex).matches(LONGEST_NAME)

@@ -75,8 +75,7 @@ class Follower:
         self._note(request)
         data = self._response(leader, leader_epoch, batch)
         response = FetchResponse(
-            session_id=9,
-            responses=[FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[data])],
+            session_id=9, responses=[FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[data])]
         )
         for fetched in self.fetcher.on_response(response):
             action = self.fetcher.decide(fetched, self.now_ms)
@@ -84,8 +83,7 @@ class Follower:
                 end = self.log.end_offset
                 self.log.append(leader.log.records[end : end + batch])
                 self.log.high_watermark = max(
-                    self.log.high_watermark,
-                    min(action.leader_high_watermark, self.log.end_offset),
+                    self.log.high_watermark, min(action.leader_high_watermark, self.log.end_offset)
                 )
                 self.fetcher.on_appended(action, has_records=self.log.end_offset > end)
             elif action is not None:
@@ -154,11 +152,7 @@ class Cluster(RuleBasedStateMachine):
             self.value += 1
             self.leader.log.append([StoredRecord(self.epoch, self.value)])
 
-    @rule(
-        number=st.integers(0, COUNT - 1),
-        batch=st.integers(1, 3),
-        is_lost=st.booleans(),
-    )
+    @rule(number=st.integers(0, COUNT - 1), batch=st.integers(1, 3), is_lost=st.booleans())
     def fetch(self, number: int, batch: int, is_lost: bool) -> None:
         broker = self.brokers[number]
         if broker is not self.leader:

@@ -270,9 +270,7 @@ def test_error_of_a_partition_delays_only_it(error: ErrorCode) -> None:
         ErrorCode.UNKNOWN_TOPIC_ID,
     ],
 )
-def test_leader_that_does_not_lead_yet_is_asked_again_with_growing_delays(
-    error: ErrorCode,
-) -> None:
+def test_leader_that_does_not_lead_yet_is_asked_again_with_growing_delays(error: ErrorCode) -> None:
     fetcher = Fetcher(replica(log_of(1)), replica(log_of(1), 1))
     waited_ms: list[int] = []
     for _ in range(8):

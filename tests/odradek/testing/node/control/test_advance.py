@@ -31,10 +31,7 @@ def pass_time(wheel: TimingWheel, advance: Advance) -> None:
 
 
 def begin_chain(
-    wheel: TimingWheel,
-    advance: Advance,
-    waits: list[int],
-    note: Callable[[], None],
+    wheel: TimingWheel, advance: Advance, waits: list[int], note: Callable[[], None]
 ) -> None:
     """Add the first timer, which adds the next one."""
     if waits:
