@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -64,9 +65,13 @@ def problems(text: str) -> list[str]:
     return [str(problem) for problem in caught.value.problems]
 
 
+@cache
+def _validator(model: type[PipelineSpec | Mirror]) -> Any:
+    schema = json_schema(model)
+    return validator_for(schema)(schema)
+
+
 def faults(text: str, model: type[PipelineSpec | Mirror] = PipelineSpec) -> list[str]:
     """What an editor marks: the places of errors."""
-    schema = json_schema(model)
-    validator: Any = validator_for(schema)(schema)
-    errors = validator.iter_errors(tomllib.loads(text))
+    errors = _validator(model).iter_errors(tomllib.loads(text))
     return [".".join(map(str, error.absolute_path)) for error in errors]
