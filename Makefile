@@ -132,7 +132,7 @@ test-broker-parts:
 	$(BIN)/python -m pytest -q -m "not slow" $(PARTS_OF_BROKER)
 
 test-parts:
-	$(BIN)/python -m pytest -q -m "not slow" $(BELOW_BROKER)
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow" $(BELOW_BROKER)
 
 test-sim:
 	$(BIN)/python -m pytest -q -m "not slow" tests/sim
