@@ -8,7 +8,7 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
@@ -59,21 +59,31 @@ def create(address: str, *topics: str) -> None:
         future.result(TIMEOUT_S)
 
 
+def topic_id(admin: AdminClient, topic: str) -> str | None:
+    """The id of a topic; None while there is none."""
+    try:
+        described = admin.describe_topics(TopicCollection([topic]))[topic].result(TIMEOUT_S)
+    except KafkaException:
+        return None
+    return str(described.topic_id)
+
+
 def create_again(address: str, topic: str) -> None:
-    """Delete a topic, and create it when it is gone."""
+    """Delete a topic, and create it when it is gone, unless a consumer of it has done so."""
     admin = AdminClient({"bootstrap.servers": address})
+    former = topic_id(admin, topic)
+    assert former is not None
     admin.delete_topics([topic])[topic].result(TIMEOUT_S)
     deadline_s = monotonic() + TIMEOUT_S
-    while True:
+    while topic_id(admin, topic) in (None, former):
+        assert monotonic() < deadline_s, f"{topic} is not created again"
         try:
             create(address, topic)
         except KafkaException as error:
-            is_marked_for_deletion = error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
-            if not is_marked_for_deletion or monotonic() > deadline_s:
+            # It is marked for deletion, or was created by a consumer.
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
             pause()
-        else:
-            return
 
 
 @pytest.mark.parametrize("again", [3, 9])
