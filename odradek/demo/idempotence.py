@@ -30,10 +30,11 @@ from odradek.tools.console.library import library
 
 RECORDS: Final = 2_000
 RECORDS_IN_BATCH: Final = 50
-PASSED: Final = 4
-"""Produce requests between two whose responses are lost."""
-LOST_MAX: Final = 50
-"""Responses of a producer; more than are lost while its batches are stored."""
+PASSED: Final = 8
+"""Produce requests between two at which the connection is cut: more than are in flight, so that
+each time some batches are acknowledged."""
+CUTS_MAX: Final = 10
+"""Of the connections of one producer."""
 IN_FLIGHT: Final = 5
 """Requests; the most with idempotence."""
 FLUSH_S: Final = 60.0
@@ -47,7 +48,7 @@ BY_HAND: Final = "by-hand"
 class Sent:
     """The fate of the records 0, 1, 2, ... of a producer."""
 
-    responses_lost: int
+    cuts: int
     stored: int
     duplicates: int
     missing: int
@@ -73,8 +74,8 @@ def run() -> int:
     """
     return run_demo(
         f"One broker on this machine. A producer sends {RECORDS} records in batches of "
-        f"{RECORDS_IN_BATCH}; after every {PASSED} responses\nits connection is cut in place of "
-        "the next one, and it sends again what has no response.",
+        f"{RECORDS_IN_BATCH}; after every {PASSED} requests\nits connection is cut in place of "
+        f"a response, {CUTS_MAX} times at most, and it sends again what has no response.",
         _work,
     )
 
@@ -93,13 +94,13 @@ def _sent(broker: Broker, topic: str) -> Sent:
         broker.fault(
             "Produce", topic=topic, close=True, executed=True, times=1, skip=number * PASSED
         )
-        for number in range(1, LOST_MAX + 1)
+        for number in range(1, CUTS_MAX + 1)
     ]
     _send(broker.bootstrap_servers, topic, is_idempotent=topic == IDEMPOTENT)
-    lost = sum(fault.hits for fault in faults)
+    cuts = sum(fault.hits for fault in faults)
     broker.heal()
     values = read_all(broker.bootstrap_servers, topic, is_committed=False)
-    return judged(values, RECORDS, lost)
+    return judged(values, RECORDS, cuts)
 
 
 def _send(address: str, topic: str, *, is_idempotent: bool) -> None:
@@ -134,7 +135,7 @@ def _send(address: str, topic: str, *, is_idempotent: bool) -> None:
         raise DemoError(f"{len(errors) + left} records are not acknowledged: {errors[:1]}")
 
 
-def judged(values: Sequence[str], count: int, responses_lost: int) -> Sent:
+def judged(values: Sequence[str], count: int, cuts: int) -> Sent:
     """Compare the values of a log with those that were sent: 0 to `count` - 1."""
     numbers = [int(value) for value in values]
     different = len(set(numbers))
@@ -143,9 +144,7 @@ def judged(values: Sequence[str], count: int, responses_lost: int) -> Sent:
     for number in numbers:
         out_of_order += number < latest
         latest = max(latest, number)
-    return Sent(
-        responses_lost, len(numbers), len(numbers) - different, count - different, out_of_order
-    )
+    return Sent(cuts, len(numbers), len(numbers) - different, count - different, out_of_order)
 
 
 def _send_by_hand(address: str) -> SentByHand:
@@ -194,11 +193,11 @@ def claims_of(plain: Sent, idempotent: Sent, by_hand: SentByHand) -> Sequence[Cl
     return [
         Claim(
             _line("enable.idempotence=false", plain),
-            plain.responses_lost > 0 and plain.duplicates > 0 and not plain.missing,
+            plain.cuts > 0 and plain.duplicates > 0 and not plain.missing,
         ),
         Claim(
             _line("enable.idempotence=true ", idempotent),
-            idempotent.responses_lost > 0
+            idempotent.cuts > 0
             and not (idempotent.duplicates or idempotent.missing or idempotent.out_of_order),
         ),
         Claim(
@@ -216,6 +215,6 @@ def claims_of(plain: Sent, idempotent: Sent, by_hand: SentByHand) -> Sequence[Cl
 
 def _line(name: str, sent: Sent) -> str:
     return (
-        f"{name}: {sent.responses_lost} responses lost, {sent.stored} records stored, "
+        f"{name}: {sent.cuts} cuts, {sent.stored} records stored, "
         f"{sent.duplicates} duplicates, {sent.missing} missing, {sent.out_of_order} out of order"
     )

@@ -14,8 +14,8 @@ from odradek.demo.idempotence import Sent, SentByHand, claims_of, judged
 
 WAIT_S = 240.0
 PYTHON = [sys.executable, "-I", "-m"]
-PLAIN = Sent(responses_lost=9, stored=2_600, duplicates=600, missing=0, out_of_order=591)
-IDEMPOTENT = Sent(responses_lost=9, stored=2_000, duplicates=0, missing=0, out_of_order=0)
+PLAIN = Sent(cuts=9, stored=2_600, duplicates=600, missing=0, out_of_order=591)
+IDEMPOTENT = Sent(cuts=9, stored=2_000, duplicates=0, missing=0, out_of_order=0)
 BY_HAND = SentByHand(first_offset=0, repeated_offset=0, gap_error=45, end_offset=2)
 EVERYTHING = tuple(str(number) for number in range(RECORDS))
 BEFORE = EVERYTHING[: COMMITTED * 100]
@@ -68,11 +68,11 @@ def test_figures_as_promised_pass() -> None:
     [
         ({"duplicates": 0}, {}, {}),
         ({"missing": 1}, {}, {}),
-        ({"responses_lost": 0}, {}, {}),
+        ({"cuts": 0}, {}, {}),
         ({}, {"duplicates": 1}, {}),
         ({}, {"missing": 1}, {}),
         ({}, {"out_of_order": 1}, {}),
-        ({}, {"responses_lost": 0}, {}),
+        ({}, {"cuts": 0}, {}),
         ({}, {}, {"repeated_offset": 1}),
         ({}, {}, {"end_offset": 3}),
         ({}, {}, {"gap_error": 0}),
