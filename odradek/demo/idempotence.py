@@ -34,7 +34,7 @@ PASSED: Final = 8
 """Produce requests between two at which the connection is cut: more than are in flight, so that
 each time some batches are acknowledged."""
 CUTS_MAX: Final = 10
-"""Of the connections of one producer."""
+"""Connections of one producer that are cut."""
 IN_FLIGHT: Final = 5
 """Requests; the most with idempotence."""
 FLUSH_S: Final = 60.0
