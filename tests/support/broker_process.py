@@ -38,10 +38,13 @@ class BrokerProcess:
         port: int | None = None,
         program: Sequence[str] = PROGRAM,
         machine: Machine = HERE,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """
-        limits   resource.RLIMIT_* -> soft limit of the process, or soft and hard one
-        program  what Python runs, up to the subcommand
+        limits       resource.RLIMIT_* -> soft limit of the process, or soft and hard one
+        program      what Python runs, up to the subcommand
+        environment  more variables of the process, which then gets an interpreter of its own: what
+                     the C library reads, it reads when that starts
         """
         self.folder = folder
         self.data = folder / "data"
@@ -51,6 +54,7 @@ class BrokerProcess:
         self.overrides = dict(overrides or {})
         """Settings of the next start; a test may change them before it."""
         self._limits = dict(limits or {})
+        self._environment = dict(environment or {})
         self._program = tuple(program)
         self._process: LoggedProcess | None = None
 
@@ -91,8 +95,9 @@ class BrokerProcess:
             [*self._machine.prefix, *self.command()],
             log=self.folder / "broker.log",
             folder=self.folder,
-            environment={"PYTHONUNBUFFERED": "1"},
+            environment={"PYTHONUNBUFFERED": "1", **self._environment},
             limits=self._limits,
+            is_executed=bool(self._environment),
         )
         try:
             process.wait_for_line(self.READY, timeout_s=READY_TIMEOUT_S)
