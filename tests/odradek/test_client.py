@@ -25,6 +25,8 @@ from tests.support.ports import free_port
 
 FAILED = "Error while executing topic command : "
 NOT_CONTROLLER = 41
+STALL_MS = 3_000
+"""Longer than a busy machine keeps the scripted broker from its response."""
 
 
 def fails(address: str, problem: str) -> None:
@@ -173,7 +175,7 @@ def test_cluster_without_a_controller_times_out() -> None:
         return request.metadata(controller_id=-1)
 
     with scripted_broker({ApiKey.METADATA: [lost], ApiKey.CREATE_TOPICS: [created(0)]}) as broker:
-        client = Client(broker.bootstrap, timeout_ms=250)
+        client = Client(broker.bootstrap, timeout_ms=STALL_MS)
         with pytest.raises(ClientError, match="no controller at the moment"):
             client.controller(CreateTopicsRequest(topics=[]), CreateTopicsResponse)
         client.close()
@@ -219,7 +221,7 @@ def test_controller_that_stays_unreachable_is_an_error_after_the_time_out() -> N
         return request.metadata(others={1: old}, controller_id=1)
 
     with scripted_broker({ApiKey.METADATA: [lost], ApiKey.CREATE_TOPICS: [created(0)]}) as broker:
-        client = Client(broker.bootstrap, timeout_ms=250)
+        client = Client(broker.bootstrap, timeout_ms=STALL_MS)
         with pytest.raises(ClientError, match=f"{old[1]} cannot be reached: Connection refused"):
             client.controller(CreateTopicsRequest(topics=[]), CreateTopicsResponse)
         client.close()

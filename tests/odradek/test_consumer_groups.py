@@ -50,6 +50,8 @@ from tests.odradek.consumer_groups_conversation import our_tool
 from tests.odradek.scripted_broker import Request, ScriptedBroker, ScriptedResponse, scripted_broker
 from tests.support.ports import free_port
 
+STALL_MS = 3_000
+"""Longer than a busy machine keeps the scripted broker from its response."""
 LOADING, NOT_COORDINATOR, NOT_LEADER, DENIED = 14, 16, 6, 30
 FAILED = "\nError: Executing consumer group command failed due to "
 T0 = TopicPartition("t", 0)
@@ -372,7 +374,7 @@ def test_error_of_list_offsets_is_raised(metadata: int, offsets: int, problem: s
 
 def test_partition_without_a_leader_times_out() -> None:
     with broker_of({ApiKey.METADATA: [led(leader_id=-1)]}) as broker:
-        client = client_of(broker, timeout_ms=150)
+        client = client_of(broker, timeout_ms=STALL_MS)
         with pytest.raises(KafkaError, match=r"REQUEST_TIMED_OUT: .* partition t-0\.$"):
             list_offsets(client, [T0], LATEST_TIMESTAMP)
         client.close()

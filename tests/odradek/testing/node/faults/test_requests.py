@@ -208,7 +208,7 @@ def test_response_lost_after_the_append_is_a_time_out(target: Target) -> None:
         retries=0,
         enable_idempotence=False,
         request_timeout_ms=5_000,
-        delivery_timeout_ms=6_000,
+        delivery_timeout_ms=60_000,
         linger_ms=0,
     )
     target.fault("Produce", topic=topic, drop=True, executed=True, times=1)
