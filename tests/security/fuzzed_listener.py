@@ -29,7 +29,7 @@ from tests.support.node_here import NodeHere, framed
 STAGES: Final = 6
 AS_IT_IS: Final = 4
 FRAMES_MAX: Final = 64
-HANG_S: Final = 20.0
+HANG_S: Final = 60.0
 CUT_BYTES: Final = 60_000
 PASSWORD: Final = "fuzzed-password"
 TOKENS: Final = (

@@ -28,6 +28,7 @@ from tests.clients import kafka_python_client
 from tests.security.scram_client import ScramClient
 from tests.support.apache import apache_node
 from tests.support.broker_process import odradek_broker
+from tests.support.client_errors import LOGIN, wait_for_error
 from tests.support.ports import free_port
 from tests.support.wire import Closed, Wire, frame
 
@@ -409,8 +410,7 @@ def test_librdkafka_logs_in_and_is_refused(
         admin = AdminClient({"bootstrap.servers": ours, **options})
         with pytest.raises(KafkaException):
             admin.list_topics(timeout=1)
-        admin.poll(0)
-        assert KafkaError._AUTHENTICATION in [error.code() for error in errors]
+        wait_for_error(admin, errors, LOGIN)
 
 
 @pytest.mark.parametrize(("mechanism", "user", "password"), CREDENTIALS)

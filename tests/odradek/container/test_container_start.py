@@ -25,6 +25,7 @@ from odradek.runtime.java_properties import parse_properties
 from tests.cluster.acknowledged import read_all
 from tests.support.apache import apache_kafka
 from tests.support.apache_kraft import apache_kraft_node
+from tests.support.client_errors import LOGIN, wait_for_error
 from tests.support.ports import free_port
 from tests.support.processes import LoggedProcess
 from tests.support.zookeeper import zookeeper
@@ -314,8 +315,7 @@ def test_users_of_bitnami_and_of_a_jaas_file_log_in(named_by: str, tmp_path: Pat
         stranger = AdminClient(configs)
         with pytest.raises(KafkaException):
             stranger.list_topics(timeout=2)
-        stranger.poll(1)
-        assert "_AUTHENTICATION" in {error.name() for error in errors}
+        wait_for_error(stranger, errors, LOGIN)
         assert process.stop(timeout_s=30) == 0
     shown = (tmp_path / "log").read_text()
     assert not [word for word in ("of-alice", "of-bob") if word in shown]
