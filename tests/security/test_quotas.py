@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from time import monotonic
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -52,6 +53,24 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield broker.address
 
 
+def until_throttled(
+    call: Callable[[], Any],
+    is_throttled: Callable[[Any], bool] = lambda response: response.throttle_time_ms > 0,
+) -> tuple[Any, float]:
+    """The first response that is throttled, and when its request was sent.
+
+    The throttle time begins before the response is here.
+    """
+    sent_s = 0.0
+
+    def timed() -> Any:
+        nonlocal sent_s
+        sent_s = monotonic()
+        return call()
+
+    return until(timed, is_throttled, "it is not throttled"), sent_s
+
+
 def assert_muted(client: Wire, throttle_ms: int, since_s: float) -> None:
     """A further request has its response after the throttle time, not before."""
     client.call(metadata(TOPIC), METADATA_VERSION)
@@ -81,12 +100,7 @@ def test_producer_over_its_quota_is_not_read_for_the_throttle_time(
     entity = {key: value and value.format(name[5:]) for key, value in names.items()}
     set_quota(address, entity, producer_byte_rate=100_000.0)
     with Wire(address, client_id=name) as client:
-        since_s = monotonic()
-        response = until(
-            lambda: client.call(produce(TOPIC, 400_000), version),
-            lambda response: response.throttle_time_ms > 0,
-            "it is not throttled",
-        )
+        response, since_s = until_throttled(lambda: client.call(produce(TOPIC, 400_000), version))
         assert response.responses[0].partition_responses[0].error_code == 0
         assert_served(address)
         assert_muted(client, response.throttle_time_ms, since_s)
@@ -107,8 +121,8 @@ def test_bytes_without_acknowledgement_count(address: str) -> None:
             lambda response: response.throttle_time_ms > 0,
             "it is not throttled",
         )
-        client.send(produce(TOPIC, 100_000, acks=0), 9)
         since_s = monotonic()
+        client.send(produce(TOPIC, 100_000, acks=0), 9)
         # 1 MB in the window was the quota, the last 100 kB take a second.
         assert_muted(client, 900, since_s)
 
@@ -148,12 +162,7 @@ def test_fetch_over_the_quota_is_empty_and_changes_no_session(address: str) -> N
             "the quota does not bound a fetch",
         )
         assert first.session_id or first.throttle_time_ms
-        throttled = until(
-            lambda: reader.call(fetch(topic, session_epoch=0), 11),
-            lambda response: response.throttle_time_ms > 0,
-            "it is not throttled",
-        )
-        since_s = monotonic()
+        throttled, since_s = until_throttled(lambda: reader.call(fetch(topic, session_epoch=0), 11))
         assert (size(throttled), throttled.session_id, throttled.error_code) == (0, 0, 0)
         assert_served(address)
         assert_muted(reader, throttled.throttle_time_ms, since_s)
@@ -166,12 +175,7 @@ def test_fetch_over_the_quota_is_empty_and_changes_no_session(address: str) -> N
 def test_greedy_client_waits_for_its_request_percentage(address: str) -> None:
     set_quota(address, {"client-id": "greedy"}, request_percentage=0.01)
     with Wire(address, client_id="greedy") as client:
-        response = until(
-            lambda: client.call(metadata(), METADATA_VERSION),
-            lambda response: response.throttle_time_ms > 0,
-            "it is not throttled",
-        )
-        since_s = monotonic()
+        response, since_s = until_throttled(lambda: client.call(metadata(), METADATA_VERSION))
         assert response.throttle_time_ms <= 1_000
         assert_served(address)
         assert_muted(client, response.throttle_time_ms, since_s)
@@ -266,12 +270,10 @@ def test_changes_of_topics_over_the_quota_are_refused_or_delayed(address: str) -
     # A burst of 5.5 partitions; the quota may be in force a moment later.
     with Wire(address, client_id="creator") as client:
         numbers = count()
-        refused = until(
+        refused, since_s = until_throttled(
             lambda: client.call(new_topic(f"strict-{next(numbers)}", 7), 7),
             lambda response: response.topics[0].error_code != 0,
-            "no change is refused",
         )
-        since_s = monotonic()
         row = refused.topics[0]
         assert row.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
         assert (row.error_message, 0 < refused.throttle_time_ms <= 3_000) == (None, True)
