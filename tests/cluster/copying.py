@@ -28,6 +28,7 @@ TRANSACTION_RECORDS: Final = 750
 PARTITIONS: Final = 3
 COPIERS: Final = 2
 ASK_S: Final = 10.0
+READ_S: Final = 60.0
 STALL_S: Final = 180.0
 """A copy that does not move for so long has failed."""
 DEAD_S: Final = 8.0
@@ -94,13 +95,13 @@ class Reading(Thread):
 
     def wait_for(self, count: int) -> None:
         """Until it has read so many records; the comparison says what was read instead."""
-        deadline = monotonic() + ASK_S
+        deadline = monotonic() + READ_S
         while sum(map(len, self.values.values())) < count and monotonic() < deadline:
             Event().wait(0.05)
 
     def end(self) -> None:
         self._is_over.set()
-        self.join(ASK_S)
+        self.join(READ_S)
 
 
 class Copy:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
+
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.protocol.schema import ZERO_UUID
 from tests.cluster.acknowledged import OUTSTANDING_MAX, check, producing, read_all
 from tests.cluster.replicas import assert_identical
-from tests.support.broker_cluster import BrokerCluster, ClusterSilent
+from tests.support.broker_cluster import BrokerCluster, ClusterSilent, broker_cluster
 from tests.support.wire import Wire
 
 TOPIC = "records"
 DELETE_TOPICS_VERSION = 6
+FIRST = 1
 
 
 def delete_topic(cluster: BrokerCluster) -> None:
@@ -95,32 +100,46 @@ def test_all_brokers_killed_at_once_keep_what_they_acknowledged(cluster: BrokerC
     assert_identical(cluster, TOPIC)
 
 
+@pytest.fixture
+def patient(ensemble: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
+    """Brokers of which the first one has a short session: the others may be paused for longer."""
+    folder = tmp_path_factory.mktemp("patient")
+    with broker_cluster(
+        folder,
+        zookeeper_connect=f"{ensemble}/{folder.name}",
+        overrides={"zookeeper.session.timeout.ms": "60000", "replica.lag.time.max.ms": "60000"},
+        of_broker={FIRST: {"zookeeper.session.timeout.ms": "6000"}},
+    ) as cluster:
+        yield cluster
+
+
 def test_killed_leader_with_unreplicated_records_drops_them_when_it_follows(
-    cluster: BrokerCluster,
+    patient: BrokerCluster,
 ) -> None:
     """KIP-101, KIP-279: where it has records of acks=1 that its followers never got, the next
     leader has others."""
-    cluster.create_topic(TOPIC, configs={"min.insync.replicas": "1"})
-    leader = cluster.leader(TOPIC)
-    followers = [broker_id for broker_id in cluster.running if broker_id != leader]
-    with producing(cluster.bootstrap, TOPIC, 1, **{"acks": 1, "enable.idempotence": False}) as (
+    leader, followers = FIRST, [broker_id for broker_id in patient.running if broker_id != FIRST]
+    patient.create_topic(
+        TOPIC, configs={"min.insync.replicas": "1"}, assignment={0: [leader, *followers]}
+    )
+    with producing(patient.bootstrap, TOPIC, 1, **{"acks": 1, "enable.idempotence": False}) as (
         production,
         sender,
     ):
         sender.wait_for(100, timeout_s=90)
         for broker_id in followers:
-            cluster.pause(broker_id)
+            patient.pause(broker_id)
         # What was on its way when they were paused may be in their logs.
         sender.wait_for(2 * OUTSTANDING_MAX, timeout_s=90)
-        cluster.kill(leader)
+        patient.kill(leader)
         for broker_id in followers:
-            cluster.resume(broker_id)
-        cluster.wait_until_complete(TOPIC, isr=2)
+            patient.resume(broker_id)
+        patient.wait_until_complete(TOPIC, isr=2)
         sender.wait_for(100, timeout_s=90)
-        cluster.start(leader)
-        cluster.wait_until_complete(TOPIC)
+        patient.start(leader)
+        patient.wait_until_complete(TOPIC)
         sender.wait_for(100, timeout_s=90)
     assert production.count() >= 300 + 2 * OUTSTANDING_MAX
-    assert_identical(cluster, TOPIC)
-    lines = "\n".join(cluster.brokers[leader].process.lines())
+    assert_identical(patient, TOPIC)
+    lines = "\n".join(patient.brokers[leader].process.lines())
     assert "truncated to offset" in lines, "what only the former leader had is dropped"

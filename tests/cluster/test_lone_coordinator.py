@@ -47,8 +47,6 @@ GROUPS = tuple(f"group-{number}" for number in range(8))
 IDS = tuple(f"id-{number}" for number in range(8))
 SESSION_TIMEOUT_MS = 120_000
 TRANSACTION_TIMEOUT_MS = 300_000
-READ_WAIT_S = 30.0
-"""For a coordinator that can be read: a session time-out of ZooKeeper and some."""
 
 COMMIT_VERSION = 7
 JOIN_VERSION = 3
@@ -199,9 +197,7 @@ def test_lone_group_coordinator_returns_offsets_and_refuses_commits(cluster: Bro
     )
     cluster.wait_until_complete(OFFSETS_TOPIC, isr=1)
     for group, (coordinator, member_id, generation) in members.items():
-        cluster.wait(
-            partial(is_readable, cluster, group), f"{group} readable", timeout_s=READ_WAIT_S
-        )
+        cluster.wait(partial(is_readable, cluster, group), f"{group} readable")
         # What a follower has is not lost; of what only a leader had, nothing was confirmed.
         assert committed(cluster, group) in ((1, 2) if coordinator == SURVIVOR else (2,))
         refused = call(cluster, SURVIVOR, commit(group, member_id, generation, 3))
@@ -263,11 +259,7 @@ def test_lone_transaction_coordinator_describes_and_refuses(cluster: BrokerClust
             (state,) = call(cluster, SURVIVOR, request).transaction_states
             return state
 
-        cluster.wait(
-            lambda: described().error_code == ErrorCode.NONE,
-            f"{name} described",
-            timeout_s=READ_WAIT_S,
-        )
+        cluster.wait(lambda: described().error_code == ErrorCode.NONE, f"{name} described")
         state = described()
         if coordinator != SURVIVOR:
             assert state.transaction_state == "Ongoing"

@@ -16,7 +16,6 @@ from kazoo.exceptions import NodeExistsError
 from tests.support.broker_cluster import BrokerCluster
 
 EPOCH: Final = "/controller_epoch"
-LIMIT_S: Final = 20.0
 
 
 @pytest.fixture
@@ -42,7 +41,7 @@ def overwrite(client: KazooClient, content: bytes | None) -> None:
 
 
 def check_that_the_controller_works(cluster: BrokerCluster, topic: str) -> None:
-    cluster.wait(lambda: cluster.controller() in cluster.running, "a controller", timeout_s=LIMIT_S)
+    cluster.wait(lambda: cluster.controller() in cluster.running, "a controller")
     cluster.create_topic(topic)
     controller = cluster.controller()
     victim = next(broker_id for broker_id in cluster.running if broker_id != controller)

@@ -145,14 +145,24 @@ def _leads_since(cluster: BrokerCluster, epoch: int) -> bool:
 
 
 def acknowledged_when_it_goes_on(cluster: BrokerCluster) -> bytes:
-    """Let the former controller go on, and send records until it acknowledges some; these."""
+    """Let the former controller go on, and send records until it acknowledges some; these.
+
+    The first ones are there when it goes on: it finds them before it learns of another leader.
+    """
     numbers, deadline = count(), monotonic() + WAIT_S
     with Wire(cluster.brokers[CONTROLLER].address) as wire:
+        sent = send(wire, next(numbers))
         cluster.resume(CONTROLLER)
         while monotonic() < deadline:
-            sent = batch(1, first=next(numbers))
-            request = produce_request(TOPIC, sent, acks=-1, timeout_ms=TIMEOUT_MS)
-            (topic,) = wire.call(request, PRODUCE_VERSION).responses
+            (topic,) = wire.receive(0, PRODUCE_VERSION).responses
             if topic.partition_responses[0].error_code == ErrorCode.NONE:
                 return bytes(sent[RECORDS_POSITION:])
+            sent = send(wire, next(numbers))
     raise AssertionError("nothing is acknowledged")
+
+
+def send(wire: Wire, number: int) -> bytearray:
+    """Send a batch of its own without waiting; the batch."""
+    sent = batch(1, first=number)
+    wire.send(produce_request(TOPIC, sent, acks=-1, timeout_ms=TIMEOUT_MS), PRODUCE_VERSION)
+    return sent
