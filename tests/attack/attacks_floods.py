@@ -23,7 +23,6 @@ from tests.attack.attacks_requests import encoded
 from tests.attack.churn import COORDINATOR_LOADS, join_request
 from tests.attack.fuzz import fuzz
 from tests.attack.scene import MEBIBYTE, Scene, attack
-from tests.support.ports import free_port
 from tests.support.wire import Closed, Wire, frame
 
 IDLE_CONNECTIONS = 1_058
@@ -42,7 +41,6 @@ HOUR_MS = 3_600_000
 SCRAPERS = 40
 """The listener of metrics serves 32 at once."""
 SCRAPE = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
-METRICS_PORT = free_port()
 OFTEN = {
     "log.flush.offset.checkpoint.interval.ms": "500",
     "replica.high.watermark.checkpoint.interval.ms": "500",
@@ -182,11 +180,11 @@ def fetches_that_wait(scene: Scene) -> None:
     from_all(scene, encoded(request, 11) * 100)
 
 
-@attack(0, is_quick=True, overrides={METRICS_LISTENER: str(METRICS_PORT)})
+@attack(0, is_quick=True, ports=[METRICS_LISTENER])
 def scrapes_that_are_not_read(scene: Scene) -> None:
     """Of 2,000 partitions: more connections than are served, and one that asks again and again."""
     scene.topic("wide", scene.count(2_000))
-    address = ("127.0.0.1", METRICS_PORT)
+    address = ("127.0.0.1", int(scene.broker.overrides[METRICS_LISTENER]))
     ends_s = time.monotonic() + max(2.0, 15 * scene.scale)
     bodies = 0
     with scene.watched():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,8 @@ from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopics
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.attack.canary import PROBES, Canary
 from tests.scripts.talk import Talk
-from tests.support.broker_process import BrokerProcess
+from tests.support.broker_process import GIVE_BACK, BrokerProcess
+from tests.support.ports import free_port
 from tests.support.processes import ProcessFailed
 from tests.support.wire import Closed, Wire
 
@@ -24,9 +25,6 @@ CANARY_TOPIC = "canary"
 AFTER_S = 1.0
 SETTLED_TIMEOUT_S = 15.0
 MEBIBYTE = 1 << 20
-GIVE_BACK = {"MALLOC_MMAP_THRESHOLD_": "131072"}
-"""For the C library: it keeps no memory of large requests that are over, so that what a process has
-after an attack is what the broker keeps (mallopt(3))."""
 
 
 class Hurt(AssertionError):
@@ -223,6 +221,8 @@ class Attack:
     is_quick: bool
     """Part of `make test`."""
     overrides: Mapping[str, str]
+    ports: Sequence[str]
+    """Settings that name a port: each broker has another one."""
     limits: Mapping[int, int | tuple[int, int]]
 
 
@@ -234,13 +234,14 @@ def attack(
     *,
     is_quick: bool = False,
     overrides: Mapping[str, str] | None = None,
+    ports: Sequence[str] = (),
     limits: Mapping[int, int | tuple[int, int]] | None = None,
 ) -> Callable[[Callable[[Scene], None]], Callable[[Scene], None]]:
     """Take a function into the campaign, under its own name."""
 
     def register(run: Callable[[Scene], None]) -> Callable[[Scene], None]:
         name = run.__name__
-        ATTACKS[name] = Attack(name, run, finding, is_quick, overrides or {}, limits or {})
+        ATTACKS[name] = Attack(name, run, finding, is_quick, overrides or {}, ports, limits or {})
         return run
 
     return register
@@ -250,9 +251,10 @@ def perform(
     attack: Attack, *, seed: int, bars: Bars, scale: float = 1.0
 ) -> tuple[dict[str, Any], str | None]:
     """Run one attack on a new broker; its figures, and what it has done if it has done harm."""
+    overrides = {**attack.overrides, **{name: str(free_port()) for name in attack.ports}}
     with tempfile.TemporaryDirectory(prefix="attack-") as folder:
         broker = BrokerProcess(
-            Path(folder), overrides=attack.overrides, limits=attack.limits, environment=GIVE_BACK
+            Path(folder), overrides=overrides, limits=attack.limits, environment=GIVE_BACK
         )
         scene = Scene(broker.start(), Random(f"{attack.name} {seed}"), bars, scale)
         harm = None

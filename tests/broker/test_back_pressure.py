@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from odradek.protocol.compiler import encoder
 from odradek.protocol.headers import encode_request_header
 from odradek.protocol.messages.metadata import MetadataRequest
-from tests.support.broker_process import BrokerProcess, odradek_broker
+from tests.support.broker_process import GIVE_BACK, BrokerProcess, odradek_broker
 
 MEBIBYTE = 1 << 20
 METADATA = 3
@@ -24,7 +24,8 @@ MEMORY_GROWTH_MAX = 48 * MEBIBYTE
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    with odradek_broker(tmp_path, overrides={"num.partitions": "10"}) as process:
+    overrides = {"num.partitions": "10"}
+    with odradek_broker(tmp_path, overrides=overrides, environment=GIVE_BACK) as process:
         yield process
 
 
@@ -54,7 +55,7 @@ def test_thousand_pipelined_requests_get_their_responses_in_order(broker: Broker
         made.result()
     before_bytes = broker.process.rss_bytes()
     with socket.create_connection((host, int(port))) as connected:
-        connected.settimeout(30)
+        connected.settimeout(60)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
         connected.sendall(b"".join(map(request, range(REQUESTS))))
         for correlation_id in range(200):

@@ -33,7 +33,7 @@ from tests.scripts.chapters import batches
 from tests.scripts.chapters.batches import batch, big_batch, patched, produce_request, sealed
 from tests.scripts.normal import FIXED_MS
 from tests.scripts.talk import metadata_of
-from tests.support.broker_process import BrokerProcess, odradek_broker
+from tests.support.broker_process import GIVE_BACK, BrokerProcess, odradek_broker
 from tests.support.wire import Closed, Wire, frame
 
 MEBIBYTE = 1 << 20
@@ -47,7 +47,7 @@ TOPIC = "undisturbed"
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """One process for all of them: what one leaves behind would hurt the next."""
-    with odradek_broker(tmp_path_factory.mktemp("broker")) as running:
+    with odradek_broker(tmp_path_factory.mktemp("broker"), environment=GIVE_BACK) as running:
         with Wire(running.address) as wire:
             make_topic(wire, TOPIC, {})
             make_topic(wire, "recompressed", {"compression.type": "lz4"})

@@ -19,7 +19,7 @@ from tests.clients.contract import WAIT_S, Client  # noqa: E402  rewriting comes
 from tests.clients.libraries import connect  # noqa: E402
 from tests.clients.members import Crew  # noqa: E402
 from tests.odradek.console_tools import ApacheTools  # noqa: E402
-from tests.support.broker_process import BrokerProcess, odradek_broker  # noqa: E402
+from tests.support.broker_process import GIVE_BACK, BrokerProcess, odradek_broker  # noqa: E402
 from tests.support.target import target_broker  # noqa: E402
 from tests.support.wire import Wire  # noqa: E402
 
@@ -105,7 +105,8 @@ def group_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """Our broker with GROUP_SETTINGS; tests read its files, measure its memory and kill it."""
-    with odradek_broker(tmp_path_factory.mktemp("killed"), overrides=GROUP_SETTINGS) as running:
+    folder = tmp_path_factory.mktemp("killed")
+    with odradek_broker(folder, overrides=GROUP_SETTINGS, environment=GIVE_BACK) as running:
         with Wire(running.address) as wire:
             # The first request creates __consumer_offsets, which takes a moment.
             request = FindCoordinatorRequest(key="g", key_type=0)

@@ -14,6 +14,9 @@ from tests.support.processes import LoggedProcess
 
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
+GIVE_BACK = {"MALLOC_MMAP_THRESHOLD_": "131072"}
+"""For the C library: it keeps no memory of large requests that are over, so that what a process has
+is what the broker keeps (mallopt(3))."""
 PROGRAM = ("-I", "-m", "odradek")
 Successor = TypeVar("Successor", bound="BrokerProcess")
 
@@ -141,9 +144,12 @@ def odradek_broker(
     overrides: Mapping[str, str] | None = None,
     limits: Mapping[int, int | tuple[int, int]] | None = None,
     port: int | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[BrokerProcess]:
     """A running broker; a test may stop, kill and start it again."""
-    broker = BrokerProcess(folder, overrides=overrides, limits=limits, port=port)
+    broker = BrokerProcess(
+        folder, overrides=overrides, limits=limits, port=port, environment=environment
+    )
     try:
         yield broker.start()
     finally:
