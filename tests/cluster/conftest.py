@@ -20,9 +20,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(CLUSTER_TIMEOUT_S))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A ZooKeeper for the tests of a module; each cluster has a chroot of its own."""
+    """A ZooKeeper for all tests; each cluster has a chroot of its own."""
     with zookeeper(tmp_path_factory.mktemp("zookeeper")) as address:
         yield address
 

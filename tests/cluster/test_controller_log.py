@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from tests.support.broker_cluster import BrokerCluster
+import pytest
+
+from tests.support.broker_cluster import BrokerCluster, broker_cluster
 
 CONTROLLER: Final = 3
+
+
+@pytest.fixture
+def cluster(ensemble: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
+    """Three brokers, of which `CONTROLLER` is the controller."""
+    folder = tmp_path_factory.mktemp("cluster")
+    with broker_cluster(
+        folder, zookeeper_connect=f"{ensemble}/{folder.name}", controller=CONTROLLER
+    ) as cluster:
+        yield cluster
 
 
 def log_of(cluster: BrokerCluster, broker_id: int) -> str:
@@ -21,7 +34,6 @@ def wait_for_line(cluster: BrokerCluster, pattern: str, *, of: int = CONTROLLER)
     cluster.wait(
         lambda: line.search(log_of(cluster, of)) is not None,
         f"a line {pattern!r} in the log of broker {of}",
-        timeout_s=30,
     )
 
 
@@ -29,19 +41,9 @@ def is_another(cluster: BrokerCluster, former: int) -> bool:
     return cluster.controller() not in (-1, former)
 
 
-def elect_controller(cluster: BrokerCluster, broker_id: int) -> None:
-    """Stop the controllers before it, until this broker is the controller."""
-    while (controller := cluster.controller()) != broker_id:
-        cluster.stop(controller)
-        cluster.wait(partial(is_another, cluster, controller), "another controller")
-        cluster.start(controller)
-        cluster.wait_for_brokers()
-
-
 def test_log_of_the_controller_has_deaths_offline_partitions_and_unclean_elections(
     cluster: BrokerCluster,
 ) -> None:
-    elect_controller(cluster, CONTROLLER)
     wait_for_line(
         cluster, r"INFO +odradek\.controller: this broker is the controller, epoch \d+: .+"
     )
@@ -100,7 +102,6 @@ def test_log_of_the_controller_has_deaths_offline_partitions_and_unclean_electio
 def test_log_of_the_controller_names_partitions_that_a_controlled_shutdown_could_not_move(
     cluster: BrokerCluster,
 ) -> None:
-    elect_controller(cluster, CONTROLLER)
     cluster.create_topic("alone", assignment={0: [1, 2]}, configs={"min.insync.replicas": "1"})
     cluster.create_topic("moved", assignment={0: [1, 3]}, configs={"min.insync.replicas": "1"})
     cluster.kill(2)

@@ -13,9 +13,17 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError
 
-from tests.support.broker_cluster import BrokerCluster
+from tests.support.broker_cluster import BrokerCluster, broker_cluster
 
 EPOCH: Final = "/controller_epoch"
+
+
+@pytest.fixture(scope="module")
+def cluster(ensemble: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
+    """Three brokers for all tests, which leave all of them running."""
+    folder = tmp_path_factory.mktemp("cluster")
+    with broker_cluster(folder, zookeeper_connect=f"{ensemble}/{folder.name}") as cluster:
+        yield cluster
 
 
 @pytest.fixture
@@ -51,25 +59,32 @@ def check_that_the_controller_works(cluster: BrokerCluster, topic: str) -> None:
     cluster.wait_until_complete(topic)
 
 
-@pytest.mark.parametrize("content", [b"1000", b"garbage", None])
+def log_of(cluster: BrokerCluster, broker_id: int) -> str:
+    return (cluster.brokers[broker_id].folder / "broker.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("number", b"1000"), ("garbage", b"garbage"), ("nothing", None)]
+)
 def test_cluster_has_a_controller_again_when_its_epoch_was_overwritten_and_put_back(
-    cluster: BrokerCluster, epoch: KazooClient, content: bytes | None
+    cluster: BrokerCluster, epoch: KazooClient, name: str, content: bytes | None
 ) -> None:
-    cluster.create_topic("first")
+    cluster.create_topic(f"before-{name}")
     former = cluster.controller()
+    logged = len(log_of(cluster, former))
     overwrite(epoch, content)
-    check_that_the_controller_works(cluster, "second")
-    text = (cluster.brokers[former].folder / "broker.log").read_text()
+    check_that_the_controller_works(cluster, f"after-{name}")
+    text = log_of(cluster, former)[logged:]
     assert "ERROR    odradek.controller: " in text
     assert EPOCH in text
 
 
-@pytest.mark.parametrize("content", [b"1000", b"garbage"])
+@pytest.mark.parametrize(("name", "content"), [("number", b"1000"), ("garbage", b"garbage")])
 def test_epoch_of_the_next_controller_is_above_that_of_the_former_whatever_was_written(
-    cluster: BrokerCluster, epoch: KazooClient, content: bytes
+    cluster: BrokerCluster, epoch: KazooClient, name: str, content: bytes
 ) -> None:
-    cluster.create_topic("first")
+    cluster.create_topic(f"below-{name}")
     before = int(epoch.get(EPOCH)[0])
     epoch.set(EPOCH, content)
-    check_that_the_controller_works(cluster, "second")
+    check_that_the_controller_works(cluster, f"above-{name}")
     assert int(epoch.get(EPOCH)[0]) > before

@@ -92,19 +92,29 @@ def test_broker_that_does_not_come_back_is_named_and_no_other_one_restarted(
     first, *others = sorted(
         cluster.running, key=lambda broker_id: (broker_id == cluster.controller(), broker_id)
     )
-    words = ["--bootstrap-server", cluster.bootstrap, "--timeout-ms", "3000"]
+    words = ["--bootstrap-server", cluster.bootstrap, "--timeout-ms"]
     command = pid_files(cluster, tmp_path)
-    for line, text in (
-        ("exit 3", f"stopped at broker {first}: its command ended with 3"),
-        ("true", f"stopped at broker {first}: the command has ended, and the broker was not rest"),
-        ("exec sleep 60", f"stopped at broker {first}: its command ran longer than 3000 ms"),
+    for line, timeout_ms, text in (
+        ("exit 3", 15_000, f"stopped at broker {first}: its command ended with 3"),
+        (
+            "true",
+            3_000,
+            f"stopped at broker {first}: the command has ended, and the broker was not restarted",
+        ),
+        ("exec sleep 60", 3_000, f"stopped at broker {first}: its command ran longer than 3000 ms"),
+        # Longer than a controlled shutdown takes on a busy machine.
         (
             command,
-            f"stopped after the restart of broker {first}: after 3000 ms broker {first} is not",
+            15_000,
+            f"stopped after the restart of broker {first}: after 15000 ms broker {first} is not",
         ),
-        (command, "stopped before the restart of another broker: after 3000 ms 6 partitions are"),
+        (
+            command,
+            3_000,
+            "stopped before the restart of another broker: after 3000 ms 6 partitions are",
+        ),
     ):
-        done = our_tool_here("rolling-restart", [*words, "--command", line])
+        done = our_tool_here("rolling-restart", [*words, str(timeout_ms), "--command", line])
         assert done.exit_code == 1, done
         assert text in done.errors
     assert all(cluster.brokers[other_id].process.running() for other_id in others)
