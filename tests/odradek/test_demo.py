@@ -21,7 +21,8 @@ from tests.support.ports import free_port
 from tests.support.processes import LoggedProcess
 
 WAIT_S = 240.0
-LAG_MS = 5_000
+LAG_MS = 10_000
+"""acks=1 may wait for half of it."""
 PYTHON = [sys.executable, "-I", "-m"]
 WITHOUT_LIBRARY = """
 import sys

@@ -21,12 +21,12 @@ from tests.odradek.topics_conversation import RECORDED, command_lines
 from tests.odradek.topics_tools import Tool, masked, our_tool, play
 from tests.support.apache import apache_kafka
 from tests.support.broker_process import odradek_broker
+from tests.support.compacted import wait_until
 from tests.support.zookeeper import zookeeper
 
 pytestmark = pytest.mark.timeout(900)
 
 CHROOT = "/kafka"
-POLLS_MAX = 10_000
 
 
 def as_our_broker_says_it(text: str) -> str:
@@ -126,14 +126,12 @@ def make_internal_topic(address: str) -> None:
     client = Client(address)
     request = FindCoordinatorRequest(key="group", key_type=0, coordinator_keys=["group"])
     client.any_broker(request, FindCoordinatorResponse)
-    for _ in range(POLLS_MAX):
-        topics = client.metadata(["__consumer_offsets"]).topics
-        if topics[0].partitions and all(
-            partition.leader_id == 0 for partition in topics[0].partitions
-        ):
-            break
-    else:
-        raise AssertionError("the internal topic does not come")
+
+    def is_led() -> bool:
+        (topic,) = client.metadata(["__consumer_offsets"]).topics
+        return {partition.leader_id for partition in topic.partitions} == {0}
+
+    wait_until("the internal topic", is_led)
     client.close()
 
 
