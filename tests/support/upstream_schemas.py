@@ -1,6 +1,7 @@
 """Apache Kafka's own message schemas: the JSON files in its jars.
 
-The jars come from Maven into `.tools`, once; where `KAFKA_JARS` names a folder, they are taken from
+They are among the jars of Apache Kafka's brokers in `.tools` (`make tools`).  Without these, the
+jars come from Maven into `.tools`, once; where `KAFKA_JARS` names a folder, they are taken from
 there (file names as in Maven).
 """
 
@@ -28,6 +29,9 @@ def artifact(group: str, name: str, version: str) -> Path:
     folder = os.environ.get("KAFKA_JARS")
     if folder:
         return Path(folder) / jar
+    of_broker = tool_cache.TOOLS / "apache" / f"kafka-{version}" / "libs" / jar
+    if of_broker.exists():
+        return of_broker
 
     def make(target: Path) -> None:
         tool_cache.run_tool(
