@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from textwrap import dedent
+from threading import Event
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ BROKERS = (1, 2, 3)
 PARTITIONS = 3
 RECORDS = 200
 WAIT_S = 120.0
+LOOK_AGAIN_S = 0.1
 PAGE = ROOT / "docs" / "security.md"
 
 
@@ -109,14 +111,20 @@ def cluster(
             brokers.close()
 
 
-def are_in_sync(settings: Mapping[str, Any]) -> bool:
-    """Whether each partition has all its replicas, as a client sees it."""
-    try:
-        topics = AdminClient(dict(settings)).list_topics(timeout=5).topics
-    except KafkaException:
-        return False
-    partitions = [part for topic in topics.values() for part in topic.partitions.values()]
-    return all(part.leader > 0 and len(part.isrs) == len(part.replicas) for part in partitions)
+def wait_until_in_sync(settings: Mapping[str, Any]) -> None:
+    """Until each partition has all its replicas, as a client sees it that has just come."""
+    admin = AdminClient(dict(settings))
+
+    def are_in_sync() -> bool:
+        Event().wait(LOOK_AGAIN_S)
+        try:
+            topics = admin.list_topics(timeout=5).topics
+        except KafkaException:
+            return False
+        partitions = [part for topic in topics.values() for part in topic.partitions.values()]
+        return all(part.leader > 0 and len(part.isrs) == len(part.replicas) for part in partitions)
+
+    wait_until("all in sync", are_in_sync, timeout_s=WAIT_S)
 
 
 def restart_all(
@@ -127,14 +135,14 @@ def restart_all(
         cluster.stop(number)
         broker.overrides |= recipe.settings(step, number)
         cluster.start(number)
-        wait_until("all in sync", lambda: are_in_sync(settings), timeout_s=WAIT_S)
+        wait_until_in_sync(settings)
 
 
 def create(settings: Mapping[str, Any], topic: str) -> None:
     admin = AdminClient(dict(settings))
     (future,) = admin.create_topics([NewTopic(topic, PARTITIONS, len(BROKERS))]).values()
     future.result(WAIT_S)
-    wait_until("all in sync", lambda: are_in_sync(settings), timeout_s=WAIT_S)
+    wait_until_in_sync(settings)
 
 
 def test_recipe_loses_nothing_and_stops_no_client(
@@ -145,7 +153,7 @@ def test_recipe_loses_nothing_and_stops_no_client(
 
     plaintext = {"bootstrap.servers": addresses("9092"), "log_level": 0}
     secured = recipe.library_settings() | {"bootstrap.servers": addresses("9093")}
-    wait_until("a broker", lambda: are_in_sync(plaintext), timeout_s=WAIT_S)
+    wait_until_in_sync(plaintext)
     create(plaintext, "before")
     with producing(addresses("9092"), "before", PARTITIONS) as (before, sender):
         sender.wait_for(RECORDS, WAIT_S)
@@ -170,7 +178,7 @@ def test_recipe_loses_nothing_and_stops_no_client(
             cluster.kill(number)
             sender.wait_for(RECORDS, WAIT_S)
             cluster.start(number)
-            wait_until("all in sync", lambda: are_in_sync(secured), timeout_s=WAIT_S)
+            wait_until_in_sync(secured)
         sender.wait_for(RECORDS, WAIT_S)
     assert (before.failures, after.failures) == ([], [])
     check(before, addresses("9093"), **secured)
