@@ -161,7 +161,7 @@ def test_requests_are_counted_by_api_version_error_and_time(
     assert waited_ms >= 400 * 0.93
     assert value("totaltimems", request="FetchConsumer", quantile="0.999") >= waited_ms
     assert value("totaltimems", request="Fetch", quantile="0.999") >= waited_ms
-    assert 0 < value("totaltimems", request="Produce", quantile="0.5") < 1_000
+    assert 0 < value("totaltimems", request="Produce", quantile="0.5") < 1_000 * WAIT_S
     assert value("remotetimems", request="ApiVersions", quantile="0.999") == 0
     mean_bytes = value("requestbytes_sum", request="Produce") / value(
         "requestbytes_count", request="Produce"
