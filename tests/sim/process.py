@@ -164,7 +164,9 @@ class SimulatedPlatform(Platform):
             loop, self.clock, TimingWheel(self.clock.monotonic_ms()), self.loop_watch
         )
         self.peer_clock, self.peer_wheel = self.clock, self.wheel
-        self.scheduler = Scheduler(loop.call_soon, "requests", watch=self.loop_watch)
+        self.scheduler = Scheduler(
+            loop.call_soon, "requests", now_ns=process.world.slice_clock, watch=self.loop_watch
+        )
         self.purgatory = Purgatory(self.wheel, self.metrics, self.scheduler.add)
         self.wheel.after_each_turn(self.purgatory.run_notified)
         self.shares = share_out(20_000)

@@ -11,11 +11,10 @@ import logging
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, Final
+from typing import Final
 
 from odradek.broker.auto_topic_creation import first_use_topic
 from odradek.controller.decide.topics import CreateTopicSpec
@@ -38,7 +37,7 @@ from tests.sim.oracle import Oracle
 from tests.sim.plan import BROKERS, TRANSACTIONAL_CLOCK_MS_MAX, Plan, make_plan
 from tests.sim.process import Process
 from tests.sim.transactional_workload import TransactionalWorkload
-from tests.sim.world import Broken, World
+from tests.sim.world import Broken, Ticks, World
 
 END_PAUSE_US: Final = 20_000
 CALM_STEP_MS: Final = 250
@@ -47,7 +46,6 @@ LEVEL_STEPS_MAX: Final = 1_000
 IDLE_MS: Final = 1_500
 READ_MAX_MS: Final = 10_000
 READ_STEP_MS: Final = 5
-CLOCK_STEP_NS: Final = 20_000
 
 
 class LoggedErrors(logging.Handler):
@@ -276,48 +274,29 @@ class Simulation:
         return None
 
 
-class _Ticks:
-    """A clock that moves with each reading: slices end at the same step in each run."""
-
-    def __init__(self) -> None:
-        self._now_ns = 0
-
-    def __call__(self) -> int:
-        self._now_ns += CLOCK_STEP_NS
-        return self._now_ns
-
-
-@cache
-def _timed_modules(imported: int) -> list[Any]:
-    """Modules of the product that read the clock by themselves, of so many that are imported."""
-    return [
-        module
-        for name, module in sys.modules.items()
-        if name.startswith("odradek.") and hasattr(module, "monotonic_ns")
-    ]
+def _replace_clock(old: Callable[[], int], new: Callable[[], int]) -> None:
+    """Replace `monotonic_ns` in the modules of the product, and where further ones import it."""
+    for name, module in tuple(sys.modules.items()):
+        is_product = name.startswith("odradek.") or module is time
+        if is_product and vars(module).get("monotonic_ns") is old:
+            vars(module)["monotonic_ns"] = new
 
 
 @contextmanager
-def _counted_time() -> Iterator[None]:
+def _counted_time(ticks: Ticks) -> Iterator[None]:
     """Replace the clock by which the product measures its slices."""
-    ticks = _Ticks()
-    replaced = _timed_modules(len(sys.modules))
-    for module in replaced:
-        module.monotonic_ns = ticks
+    of_machine = time.monotonic_ns
+    _replace_clock(of_machine, ticks)
     try:
         yield
     finally:
-        for module in replaced:
-            module.monotonic_ns = time.monotonic_ns
+        _replace_clock(ticks, of_machine)
 
 
-def run_plan(plan: Plan) -> Result:
-    """Run a plan; exceptions of the product are failures."""
-    with _counted_time():
-        return _run_plan(plan)
-
-
-def _run_plan(plan: Plan) -> Result:
+@contextmanager
+def _apart(errors: LoggedErrors) -> Iterator[None]:
+    """Have the product log to the simulation, and collect nothing: a future that is collected may
+    add a line to the history."""
     root = logging.getLogger("odradek")
     level, propagates = root.level, root.propagate
     root.setLevel(logging.ERROR)
@@ -326,27 +305,41 @@ def _run_plan(plan: Plan) -> Result:
     gc.disable()
     # What a process had not begun when it ended.
     warnings.filterwarnings("ignore", message="coroutine .* was never awaited")
-    simulation = Simulation(plan)
-    root.addHandler(simulation.errors)
-    failure = None
+    root.addHandler(errors)
     try:
-        simulation.run()
-    except AssertionError as broken:
-        failure = str(broken) or repr(broken)
-        if not isinstance(broken, Broken):
-            failure = f"{broken!r} at {broken.__traceback__.tb_lineno}"  # type: ignore[union-attr]
+        yield
     finally:
-        root.removeHandler(simulation.errors)
+        root.removeHandler(errors)
         root.setLevel(level)
         root.propagate = propagates
         if was_enabled:
             gc.enable()
+
+
+def run_plan(plan: Plan) -> Result:
+    """Run a plan; exceptions of the product are failures."""
+    simulation = Simulation(plan)
+    with _counted_time(simulation.world.slice_clock), _apart(simulation.errors):
+        return _result(simulation, _failure(simulation))
+
+
+def _failure(simulation: Simulation) -> str | None:
+    try:
+        simulation.run()
+    except Broken as broken:
+        return str(broken) or repr(broken)
+    except AssertionError as broken:
+        return f"{broken!r} at {broken.__traceback__.tb_lineno}"  # type: ignore[union-attr]
+    return None
+
+
+def _result(simulation: Simulation, failure: str | None) -> Result:
     world = simulation.world
     acknowledged = sum(
         len(partition.acknowledged) for partition in simulation.oracle.partitions.values()
     )
     return Result(
-        seed=plan.seed,
+        seed=simulation.plan.seed,
         failure=failure,
         history=list(world.history),
         events=world.events,

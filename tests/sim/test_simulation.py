@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import os
 import random
 import secrets
+import sys
 import time
 from collections.abc import Iterator
-from typing import Final
+from types import FrameType
+from typing import Any, Final
 
 import pytest
 
@@ -72,6 +75,14 @@ EFFECTS: Final = (
     "unseen bounce",
 )
 PLANTED_AT_ONCE: Final = 2
+OF_THE_MACHINE: Final = frozenset(
+    (
+        *(time.time, time.time_ns, time.monotonic, time.monotonic_ns),
+        *(time.perf_counter, time.perf_counter_ns, time.process_time, time.process_time_ns),
+        *(time.thread_time, time.thread_time_ns, os.urandom, random.random, random.getrandbits),
+    )
+)
+"""What differs from run to run."""
 # Coroutines of processes that have ended are collected unfinished.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
@@ -110,6 +121,30 @@ def test_seeds_break_no_promise_and_every_fault_has_an_effect() -> None:
 def test_same_seed_repeats_the_same_history(seed: int) -> None:
     first, second = run_seed(seed), run_seed(seed)
     assert first == second
+
+
+@pytest.mark.parametrize("seed", [0, 7, 11, 17])
+def test_simulation_reads_neither_clock_nor_randomness_of_the_machine(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients of every kind, slices, and compaction, which is imported within a history."""
+    imported_late = "odradek.broker.compaction.compaction"
+    monkeypatch.delitem(sys.modules, imported_late, raising=False)
+    read: set[tuple[str, str]] = set()
+
+    def note(frame: FrameType, event: str, called: Any) -> None:
+        if event == "c_call" and called in OF_THE_MACHINE:
+            read.add((called.__name__, frame.f_code.co_qualname))
+
+    former = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        run_seed(seed)
+    finally:
+        sys.setprofile(former)
+    assert read == set()
+    timed = vars(sys.modules.get(imported_late, loop_watch))
+    assert timed["monotonic_ns"] is time.monotonic_ns
 
 
 def test_clock_of_the_product_is_the_machines_again_after_a_simulation() -> None:

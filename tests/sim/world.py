@@ -10,11 +10,23 @@ from collections.abc import Callable
 from typing import Any, Final
 
 HISTORY_MAX: Final = 400
+TICK_NS: Final = 20_000
 START_US: Final = 1_700_000_000_000_000
 
 
 class Broken(AssertionError):
     """A promise was broken; the text says which."""
+
+
+class Ticks:
+    """A clock that moves with each reading: slices end at the same step in each run."""
+
+    def __init__(self) -> None:
+        self._now_ns = 0
+
+    def __call__(self) -> int:
+        self._now_ns += TICK_NS
+        return self._now_ns
 
 
 class World:
@@ -24,6 +36,8 @@ class World:
         self.seed = seed
         self.random = random.Random(seed)
         self.now_us = START_US
+        self.slice_clock = Ticks()
+        """By which the product measures slices: time does not pass within a callback."""
         self.history: deque[str] = deque(maxlen=HISTORY_MAX)
         self.counts: Counter[str] = Counter()
         """How often each fault has had an effect."""
