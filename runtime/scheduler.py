@@ -30,6 +30,33 @@ SLICE_NS: Final = 2_000_000
 SHORT_SLICE_NS: Final = 200_000
 """How long a first slice lasts while others wait for theirs."""
 ROUND_NS: Final = 4_000_000
+MARK_SLICES: Final = 5
+"""Further slices of each that waits, before a mark is passed: clients have five requests in flight,
+and one slice handles one at least."""
+
+
+class QueueMark:
+    """Goes through the queues behind all that wait when it is made."""
+
+    __slots__ = ("_queues", "is_passed")
+
+    def __init__(self, *queues: OrderedDict[Runnable, None]) -> None:
+        self._queues = iter(queues)
+        self.is_passed = False
+        """Whether those before it have had a first slice, and further ones if they needed them."""
+
+    def run_slice(self, deadline_ns: int) -> bool:
+        """All before it in a queue have had a slice."""
+        queue = next(self._queues, None)
+        if queue is None:
+            self.is_passed = True
+        else:
+            queue[self] = None
+        return False
+
+    def abandon(self, error: Exception) -> None:
+        """No slice of it fails."""
+        raise AssertionError("a mark") from error
 
 
 class Scheduler:
@@ -105,6 +132,12 @@ class Scheduler:
         """Queue for one more slice, however often it is called before that."""
         self._waiting[runnable] = None
         self._schedule()
+
+    def mark(self) -> QueueMark:
+        """A mark behind all that wait now; what is queued later does not hold it up."""
+        mark = QueueMark(self._first, *[self._waiting] * MARK_SLICES)
+        self.add_first(mark, is_known=True)
+        return mark
 
     def is_waiting(self, runnable: Runnable) -> bool:
         """Whether it is queued for one more slice."""

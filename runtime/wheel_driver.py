@@ -3,26 +3,36 @@
 A wake-up that comes late proves nothing: what arrived in time (a heartbeat, a fetch, another
 member's JoinGroup) may wait in the sockets of a loop that did not run, and uvloop runs timers
 before readers.  Timers fire then after the loop has read its sockets.
+
+After a stall there may be more in them than one turn of the loop reads: connections are put off
+into the rounds of the scheduler.  Timers fire when all of those have had their turn.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import wraps
+from itertools import repeat
 from time import monotonic_ns
 from typing import Final
 
 from odradek.runtime.clock import Clock
 from odradek.runtime.loop_watch import LoopWatch
+from odradek.runtime.scheduler import Scheduler
 from odradek.runtime.timers import Timer, TimingWheel
 
 LATE_MS: Final = 2
 """Wake-ups that are this late wait until the loop has read its sockets."""
-READING_TURNS: Final = 2
+READING_TURNS: Final = 3
 """Turns of the loop before the one in which timers fire: it looks at the sockets after the first,
-and calls what reads them in the second or the third, before the timers."""
+and calls what reads them in the second or the third."""
+STALL_MS: Final = 100
+"""Wake-ups that are this late wait for the connections that were put off, too.  A busy loop, whose
+rounds make each wake-up a few milliseconds late, has read what came in the time of a heartbeat."""
+ROUNDS_MAX: Final = 1_000
+"""Then timers fire in any case: about 4 s, and no time in which the process does not run."""
 
 logger = logging.getLogger("odradek.timers")
 
@@ -46,6 +56,7 @@ class WheelDriver:
         self._wake_ms = 0
         self._is_turning = False
         self._after_turn: list[Callable[[], None]] = []
+        self._scheduler: Scheduler | None = None
 
     def add(self, deadline_ms: int, callback: Callable[[], None]) -> Timer:
         """Add a timer; its callback runs on the loop, and its exceptions are logged."""
@@ -65,6 +76,10 @@ class WheelDriver:
     def after_each_turn(self, callback: Callable[[], None]) -> None:
         """Call `callback` whenever timers have fired, after the last one."""
         self._after_turn.append(callback)
+
+    def wait_for(self, scheduler: Scheduler) -> None:
+        """After a stall, fire when all that wait for a slice then have had it."""
+        self._scheduler = scheduler
 
     def every(self, interval_ms: int, callback: Callable[[], None]) -> None:
         """Call repeatedly, each time `interval_ms` after the last call returned."""
@@ -90,17 +105,28 @@ class WheelDriver:
         self._handle = self._loop.call_later(wait_ms / 1000, self._on_wake)
 
     def _on_wake(self) -> None:
-        if self._clock.monotonic_ms() - self._wake_ms < LATE_MS:
-            self._turn()
-        else:
-            self._turn_after_readers(READING_TURNS)
+        self._turn_after(self._waits(self._clock.monotonic_ms() - self._wake_ms))
 
-    def _turn_after_readers(self, turns: int) -> None:
-        # A short wait would leave the loop idle beside work that waits for it.
-        if turns:
-            self._handle = self._loop.call_soon(self._turn_after_readers, turns - 1)
-        else:
-            self._handle = self._loop.call_soon(self._turn)
+    def _turn_after(self, waits: Iterator[None]) -> None:
+        """Advance `waits` in each turn of the loop; timers fire when it has ended."""
+        for _ in waits:
+            # A short wait would leave the loop idle beside work that waits for it.
+            self._handle = self._loop.call_soon(self._turn_after, waits)
+            return
+        self._turn()
+
+    def _waits(self, late_ms: int) -> Iterator[None]:
+        """An item for each turn of the loop before the one in which timers fire."""
+        if late_ms < LATE_MS:
+            return
+        yield from repeat(None, READING_TURNS)
+        if late_ms < STALL_MS or self._scheduler is None:
+            return
+        mark = self._scheduler.mark()
+        for _ in range(ROUNDS_MAX):
+            if mark.is_passed:
+                return
+            yield  # the scheduler has one round in each turn of the loop
 
     def _turn(self) -> None:
         self._handle = None

@@ -85,6 +85,7 @@ class Platform:
             watch=self.loop_watch,
             call_in_thread=self.request_threads.begin,
         )
+        self.wheel.wait_for(self.scheduler)
         self.purgatory = Purgatory(self.wheel, self.metrics, self.scheduler.add_first)
         self.wheel.after_each_turn(self.purgatory.run_notified)
         self.shares = share_out(raise_descriptor_limit())

@@ -167,6 +167,7 @@ class SimulatedPlatform(Platform):
         self.scheduler = Scheduler(
             loop.call_soon, "requests", now_ns=process.world.slice_clock, watch=self.loop_watch
         )
+        self.wheel.wait_for(self.scheduler)
         self.purgatory = Purgatory(self.wheel, self.metrics, self.scheduler.add)
         self.wheel.after_each_turn(self.purgatory.run_notified)
         self.shares = share_out(20_000)
