@@ -118,6 +118,10 @@ class InSyncReplicas:
         self._metrics = metrics
         self._waiting: dict[Partition, InSyncChange] = {}
         """Not sent yet; at most one for each partition."""
+        self._checked_ms = clock.monotonic_ms()
+        """When the replicas were looked at last."""
+        self._was_late = False
+        """The last check came after a stall."""
         self._is_in_flight = False
         """A request has no response yet, or is to be sent again after a pause."""
         self._last_failure = ""
@@ -151,12 +155,23 @@ class InSyncReplicas:
             self._purgatory.notify(partition)
 
     def check(self) -> None:
-        """Remove the replicas that lag behind; every half of replica.lag.time.max.ms."""
+        """Remove the replicas that lag behind; every half of replica.lag.time.max.ms.
+
+        The first check after a stall removes none: followers whose fetches were parked meanwhile
+        could not fetch again.  Differs from Kafka: it removes them.
+        """
+        now_ms = self._clock.monotonic_ms()
+        since_ms = now_ms - self._checked_ms
+        self._checked_ms = now_ms
+        was_late, self._was_late = self._was_late, False
         for partition in self._partitions.all():
             leader = partition.leader
             if leader is None or not leader.followers or partition.log.is_offline:
                 continue
-            self._shrink(partition, leader)
+            if since_ms > leader.rules.lag_time_max_ms * 3 // 4 and not was_late:
+                self._was_late = True
+            else:
+                self._shrink(partition, leader)
             if partition.update_high_watermark():
                 self._purgatory.notify(partition)
         self._log("shrinking ISR")

@@ -140,3 +140,24 @@ def test_leader_that_dies_while_its_shrink_is_in_flight_loses_nothing(
         assert not production.failures
         check(production, cluster.bootstrap)
         assert_identical(cluster, TOPIC)
+
+
+def test_leader_that_stood_still_beyond_the_lag_removes_no_follower(patient: BrokerCluster) -> None:
+    """What it appends first was sent meanwhile; its followers, whose fetches it had parked, cannot
+    fetch again before it has responded to them."""
+    leader = next(broker_id for broker_id in patient.running if broker_id != patient.controller())
+    followers = [broker_id for broker_id in patient.running if broker_id != leader]
+    patient.create_topic(TOPIC, assignment={0: [leader, *followers]})
+    producer = Producer(patient, leader, TOPIC)
+    assert producer.produce(-1) is ErrorCode.NONE
+    patient.pause(leader)
+    over_s = monotonic() + 1.2 * LAG_MS / 1_000
+    producer.send(-1)
+    producer.wire.await_arrival()
+    patient.wait(lambda: monotonic() > over_s, "the lag is over")
+    patient.resume(leader)
+    assert producer.error() is ErrorCode.NONE
+    over_s = monotonic() + LAG_MS / 1_000
+    patient.wait(lambda: monotonic() > over_s, "the in-sync replicas were looked at again")
+    lines = patient.brokers[leader].process.lines()
+    assert not [line for line in lines if "shrinking ISR" in line]

@@ -96,8 +96,13 @@ class Leading:
     def fall_behind(self, partition: Partition) -> None:
         """Broker 2 does not fetch what is appended, and its time is up."""
         partition.append([batch(NOW_MS)], NOW_MS)
-        self.wait(LAG_TIME_MAX_MS + 1)
-        self.changes.check()
+        self.pass_lag()
+
+    def pass_lag(self) -> None:
+        """Check as often as the node does until replica.lag.time.max.ms is over."""
+        for wait_ms in (LAG_TIME_MAX_MS // 2, LAG_TIME_MAX_MS // 2 + 2):
+            self.wait(wait_ms)
+            self.changes.check()
 
 
 def in_sync(partition: Partition) -> tuple[int, ...]:
@@ -127,8 +132,7 @@ def test_replicas_that_fall_behind_together_are_removed_by_one_request() -> None
     partitions = [leading.lead(BOTH, index) for index in range(4)]
     for partition in partitions:
         partition.append([batch(NOW_MS)], NOW_MS)
-    leading.wait(LAG_TIME_MAX_MS + 1)
-    leading.changes.check()
+    leading.pass_lag()
     assert [len(sent) for sent, _ in leading.controller.requests] == [4]
     leading.controller.accept()
     assert [in_sync(partition) for partition in partitions] == [ALONE] * 4
@@ -142,9 +146,8 @@ def test_changes_of_many_partitions_are_logged_one_by_one_up_to_a_limit(
     partitions = [leading.lead(BOTH, index) for index in range(LINES_MAX + 3)]
     for partition in partitions:
         partition.append([batch(NOW_MS)], NOW_MS)
-    leading.wait(LAG_TIME_MAX_MS + 1)
     with caplog.at_level(logging.INFO, "odradek.replication"):
-        leading.changes.check()
+        leading.pass_lag()
         leading.controller.accept()
     assert len(caplog.messages) == 2 * (LINES_MAX + 1)
     assert caplog.messages[LINES_MAX] == "shrinking ISR: 3 more partitions"
@@ -222,8 +225,7 @@ def test_change_of_unknown_outcome_stays_in_flight_until_the_next_epoch(code: Er
     leading.wait(RETRY_MS)
     leading.fetch(partition, 0)
     partition.append([batch(NOW_MS)], NOW_MS)
-    leading.wait(LAG_TIME_MAX_MS + 1)
-    leading.changes.check()
+    leading.pass_lag()
     assert len(leading.controller.requests) == 1
     assert partition.high_watermark == 0, "broker 2 may be in sync"
     leading.lead(ALONE)
@@ -302,8 +304,7 @@ def test_replica_that_stops_before_it_is_in_sync_holds_nothing_after_the_lag() -
     leading.controller.respond(ErrorCode.INELIGIBLE_REPLICA)
     partition.append([batch(NOW_MS)], NOW_MS)
     assert partition.high_watermark == 0, "broker 2 had caught up"
-    leading.wait(LAG_TIME_MAX_MS + 1)
-    leading.changes.check()
+    leading.pass_lag()
     assert partition.high_watermark == 1
 
 
@@ -313,6 +314,20 @@ def test_in_sync_replicas_that_have_everything_stay_however_long_they_are_silent
     partition.append([batch(NOW_MS)], NOW_MS)
     leading.fetch(partition, 1)
     assert partition.high_watermark == 1
-    leading.wait(10 * LAG_TIME_MAX_MS)
+    for _ in range(10):
+        leading.pass_lag()
+    assert leading.controller.requests == []
+
+
+@pytest.mark.parametrize("next_ms", [LAG_TIME_MAX_MS // 2, 2 * LAG_TIME_MAX_MS])
+def test_check_after_a_stall_removes_no_replica_and_the_next_one_does(next_ms: int) -> None:
+    leading = Leading()
+    partition = leading.lead(BOTH)
+    partition.append([batch(NOW_MS)], NOW_MS)
+    leading.wait(2 * LAG_TIME_MAX_MS)
     leading.changes.check()
     assert leading.controller.requests == []
+    leading.wait(next_ms)
+    leading.changes.check()
+    ((_, proposal),) = leading.controller.last
+    assert proposal.isr == ALONE
