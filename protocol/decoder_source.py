@@ -7,7 +7,9 @@ reference codec takes 60):
   an array belongs to the run before it (in flexible versions its first byte: lengths below 127
   need no more).  So does the count of tagged fields, which is nearly always 0.
 - Values go straight into the slots of objects made without calling `__init__`.
-- Arrays of fixed-size structures go through `iter_unpack`.
+- Arrays of fixed-size structures go through `iter_unpack`.  Others are counted down: most have one
+  element, and a range costs as much as ten turns of such a loop.
+- The bytes of a string are copied and decoded by methods: `str` looks for its arguments first.
 - There is no call per field, and no copy: RECORDS are slices of the buffer.
 
 Every length is checked against the bytes left before anything is allocated for it, and that of a
@@ -253,7 +255,11 @@ class DecoderSource(SourceWriter):
             longest=STRING_BYTES_MAX if is_string else None,
             is_long=type_ is RECORDS,
         )
-        slice_ = {STRING: "str(b[p:q], 'utf-8')", BYTES: "bytes(b[p:q])", RECORDS: "b[p:q]"}[type_]
+        slice_ = {
+            STRING: "b[p:q].tobytes().decode()",
+            BYTES: "b[p:q].tobytes()",
+            RECORDS: "b[p:q]",
+        }[type_]
         last = f"p + {length} - 1" if is_flexible else f"p + {length}"
         if not is_nullable:
             self.line(f"q = {last}")
@@ -332,7 +338,8 @@ class DecoderSource(SourceWriter):
             return
         items, item = self.name("items"), self.name("o")
         self.line(f"{items} = []")
-        with self.block(f"for _ in range({count}):"):
+        with self.block(f"while {count}:"):
+            self.line(f"{count} -= 1")
             if isinstance(element, type):
                 self.structure(element, item)
             else:

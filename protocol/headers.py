@@ -79,7 +79,7 @@ def decode_request_header(buffer: memoryview, position: int) -> tuple[RequestHea
             end = position + size
             if end > len(buffer):
                 raise DecodeError("the client id runs over the end")
-            header.client_id = str(buffer[position:end], "utf-8")
+            header.client_id = buffer[position:end].tobytes().decode()
             position = end
         elif size == -1:
             header.client_id = None
