@@ -34,7 +34,15 @@ from functools import partial
 from typing import Final
 
 from odradek.broker.handlers.shared.current_leaders import CurrentLeaders
-from odradek.broker.handlers.shared.handler import Close, Context, Delayed, NoReply, Reply, Staged
+from odradek.broker.handlers.shared.handler import (
+    Close,
+    Context,
+    Delayed,
+    Finished,
+    NoReply,
+    Reply,
+    Staged,
+)
 from odradek.broker.handlers.shared.produce_flat import encode_appended
 from odradek.broker.handlers.shared.produce_verification import (
     ValidatedBatch,
@@ -209,7 +217,7 @@ class StagedProduce(Staged):
                 else:
                     yield topic, data
 
-    def finish(self) -> Reply | Delayed | NoReply | Close:
+    def finish(self) -> Finished:
         """Respond, or wait for replicas or for a flush, now that the appends are written."""
         acks = self.request.acks
         if len(self._rows) == 1 and acks != ACKS_NONE:
@@ -220,7 +228,7 @@ class StagedProduce(Staged):
                 if log.high_watermark > result.last_offset or (
                     acks == ACKS_LEADER and not log.awaited_flush.holds(result.last_offset)
                 ):
-                    body = encode_appended(
+                    return encode_appended(
                         self.context.version,
                         topic.name,
                         topic.topic_id,
@@ -229,7 +237,6 @@ class StagedProduce(Staged):
                         result.log_append_time_ms,
                         result.log_start_offset,
                     )
-                    return Reply(body)
         return self._finish_many()
 
     def _finish_many(self) -> Reply | Delayed | NoReply | Close:

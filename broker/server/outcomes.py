@@ -185,7 +185,7 @@ class Outcomes:
             except Exception:  # noqa: BLE001 - one request must not take the node down
                 self.broken(call)
                 return
-            if isinstance(outcome, Reply) and type(outcome.response) is not bytes:
+            if isinstance(outcome, Reply):
                 parts = await self._encode(call, outcome.response)
                 call.connection.respond(parts)
                 call.connection.flush()  # the client need not wait for the disposal
@@ -282,13 +282,11 @@ class Outcomes:
 
     def settle(self, call: Call, outcome: Outcome) -> None:
         """Respond as the outcome says, now or later."""
-        if isinstance(outcome, Reply):
-            response = outcome.response
-            if type(response) is bytes:
-                call.respond_encoded(response)
-                return
+        if type(outcome) is bytes:
+            call.respond_encoded(outcome)
+        elif isinstance(outcome, Reply):
             try:
-                call.respond(response)
+                call.respond(outcome.response)
             except Exception:  # noqa: BLE001 - what cannot be encoded is an error of its request
                 self.broken(call)
         elif isinstance(outcome, Delayed):

@@ -60,7 +60,7 @@ class Context:
 
 @dataclass(slots=True)
 class Reply:
-    """The response is known: a message, or its body as bytes if it is encoded already."""
+    """The response is known."""
 
     response: object
 
@@ -83,12 +83,14 @@ class Staged:
 
     __slots__ = ()
 
-    def finish(self) -> Reply | Delayed | NoReply | Close:
+    def finish(self) -> Finished:
         """The outcome; called once, after the appends are written."""
         raise AssertionError("each staged outcome says how it finishes")
 
 
-Outcome = Reply | Delayed | NoReply | Close | Staged
+Finished = bytes | Reply | Delayed | NoReply | Close
+"""Bytes are the body of a response that is encoded already."""
+Outcome = Finished | Staged
 
 
 class Handler(Protocol):

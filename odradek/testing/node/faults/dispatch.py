@@ -10,6 +10,7 @@ from odradek.broker.handlers.shared.handler import (
     Close,
     Context,
     Delayed,
+    Finished,
     NoReply,
     Outcome,
     Reply,
@@ -58,13 +59,11 @@ def altered(outcome: Outcome, alter: Alter, call: Call) -> Outcome:
     return _settled(outcome, alter, call)
 
 
-def _settled(
-    outcome: Reply | Delayed | NoReply | Close, alter: Alter, call: Call
-) -> Reply | Delayed | NoReply | Close:
+def _settled(outcome: Finished, alter: Alter, call: Call) -> Finished:
     match outcome:
-        case Reply(bytes() as body):
+        case bytes():
             decode = decoder(call.loaded.response, call.header.version)
-            return Reply(alter(decode(memoryview(body), 0)[0]))
+            return Reply(alter(decode(memoryview(outcome), 0)[0]))
         case Reply():
             return Reply(alter(outcome.response))
         case Delayed():
@@ -99,7 +98,7 @@ class AlteredStaged(Staged):
         self._alter = alter
         self._call = call
 
-    def finish(self) -> Reply | Delayed | NoReply | Close:
+    def finish(self) -> Finished:
         """The outcome of the staged records, with its response altered."""
         outcome = self._staged.finish()
         if isinstance(outcome, NoReply):
