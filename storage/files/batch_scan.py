@@ -66,15 +66,38 @@ def iterate_headers(
     raises  CorruptBatch for a header that cannot be, or a batch that passes `end_position`
     cost    0.7 us a batch, and one read per chunk
     """
-    chunk = b""
-    chunk_start = position
+    headers = BatchHeaders(file, end_position, chunk_bytes)
     while position < end_position:
-        at = position - chunk_start
-        if at + _HEADER_BYTES > len(chunk):
-            chunk = file.read_at(position, min(chunk_bytes, end_position - position))
-            chunk_start, at = position, 0
-        yield (batch := _found_batch(chunk, at, position, end_position))
+        yield (batch := headers.read(position))
         position += batch.size
+
+
+class BatchHeaders:
+    """The headers of a file's batches up to `end_position`, read in chunks."""
+
+    __slots__ = ("_chunk", "_chunk_bytes", "_chunk_start", "_end_position", "_file")
+
+    def __init__(
+        self, file: File, end_position: int, chunk_bytes: int = HEADER_CHUNK_BYTES
+    ) -> None:
+        self._file = file
+        self._end_position = end_position
+        self._chunk_bytes = chunk_bytes
+        self._chunk = b""
+        self._chunk_start = 0
+
+    def read(self, position: int) -> FoundBatch:
+        """The batch at `position`, which is before the end and not before an earlier one.
+
+        raises  CorruptBatch, as `iterate_headers`
+        """
+        at = position - self._chunk_start
+        if at + _HEADER_BYTES > len(self._chunk):
+            rest = self._end_position - position
+            size = self._chunk_bytes if self._chunk_bytes < rest else rest
+            self._chunk = self._file.read_at(position, size)
+            self._chunk_start, at = position, 0
+        return _found_batch(self._chunk, at, position, self._end_position)
 
 
 def _found_batch(chunk: bytes, at: int, position: int, end_position: int) -> FoundBatch:

@@ -291,7 +291,7 @@ class Log:
             raise self._damaged(error) from error
 
     def _check_range(self, offset: int) -> None:
-        if not self.log_start_offset <= offset <= self.end_offset:
+        if not self.log_start_offset <= offset <= self.head.end_offset:
             raise BrokerError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} is not within {self.log_start_offset}..{self.end_offset}",

@@ -37,7 +37,7 @@ def read(
     head: Head, start_offset: int, max_bytes: int, up_to_offset: int, at_least_one: bool
 ) -> FileSlice | None:
     """`Log.read` for an offset that is not among the newest batches."""
-    if start_offset >= min(up_to_offset, head.end_offset):
+    if start_offset >= up_to_offset or start_offset >= head.end_offset:
         return None
     place = _find(head, start_offset)
     if place is None:
@@ -46,7 +46,9 @@ def read(
     end_position = _end_position(head, segment, up_to_offset)
     if position >= end_position:
         return None
-    size = min(max_bytes, end_position - position)
+    size = end_position - position
+    if size > max_bytes:
+        size = max_bytes
     if size < first_bytes:
         if not at_least_one:
             return None
@@ -96,9 +98,10 @@ def _find_within(head: Head, segment: Segment, offset: int) -> tuple[int, int] |
 def _end_position(head: Head, segment: Segment, up_to_offset: int) -> int:
     """Where reading must end in a segment: at the first batch whose last offset is >= it."""
     segments = head.segments
-    number = segments.number_of(segment.base_offset)
-    is_last = number + 1 == len(segments)
-    end_offset = head.end_offset if is_last else segments.base_offsets[number + 1]
+    if segment is segments.active:
+        end_offset = head.end_offset
+    else:
+        end_offset = segments.base_offsets[segments.number_of(segment.base_offset) + 1]
     if up_to_offset >= end_offset:
         return segment.size
     if up_to_offset <= segment.base_offset:

@@ -25,7 +25,7 @@ from odradek.protocol.records.batch import RecordBatch
 from odradek.runtime.files import Bytes
 from odradek.storage.events import StorageEvent
 from odradek.storage.files import names
-from odradek.storage.files.batch_scan import CorruptBatch, FoundBatch, iterate_headers
+from odradek.storage.files.batch_scan import BatchHeaders, CorruptBatch, FoundBatch, iterate_headers
 from odradek.storage.files.descriptors import Descriptors, Handle
 from odradek.storage.files.disk_errors import is_full
 from odradek.storage.indexes.entry_scan import Batches, find_by_time_from, find_from
@@ -460,13 +460,13 @@ class Segment:
         position = None if self._ends is None else self._ends.get(offset)
         if position is None or position >= self.size:
             return None
-        headers = iterate_headers(self.handle.use(), position, self.size, chunk_bytes=HEADER_BYTES)
-        with suppress(CorruptBatch):  # the index leads to the damage, or around it
-            return next(headers)
-        return None
+        try:
+            return BatchHeaders(self.handle.use(), self.size, HEADER_BYTES).read(position)
+        except CorruptBatch:
+            return None  # the index leads to the damage, or around it
 
     def _batches(self) -> Batches:
-        return Batches(self.handle.use(), self.base_offset, self.size)
+        return self.handle.use(), self.base_offset, self.size
 
     def find_by_time(self, timestamp_ms: int) -> FoundBatch | None:
         """The first batch whose greatest timestamp is at or after `timestamp_ms`, None without one.

@@ -83,7 +83,7 @@ class Segments:
 
     def number_of(self, offset: int) -> int:
         """Number of the segment that may contain `offset`, 0 for offsets before all segments."""
-        return max(bisect_right(self.base_offsets, offset) - 1, 0)
+        return bisect_right(self.base_offsets, offset, 1) - 1
 
     def size_bytes(self) -> int:
         """Bytes of all batches, without indexes."""
