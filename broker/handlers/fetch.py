@@ -44,7 +44,6 @@ from odradek.broker.replication.fetch_session import (
     FetchPlan,
     PartitionKey,
     SentOffsets,
-    SessionClient,
 )
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.partition_reader import (
@@ -80,6 +79,7 @@ CURRENT_LEADERS_FROM: Final = 16
 HAS_CURRENT_LEADER: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
+ISOLATION_LEVELS: Final = (READ_UNCOMMITTED, READ_COMMITTED)
 NO_RECORDS: Final = b""
 PARTITIONS_AT_ONCE: Final = 256
 """More partitions are served in steps: 256 take 1 to 2 ms."""
@@ -88,7 +88,10 @@ PARTITIONS_PER_STEP: Final = 32
 
 def run(context: Context, request: FetchRequest) -> Reply | Delayed | Later[Reply | Delayed]:
     """Respond at once if enough is available, a partition has an error, or max_wait_ms is 0."""
-    if sum([len(topic.partitions) for topic in request.topics]) > PARTITIONS_AT_ONCE:
+    count = 0
+    for topic in request.topics:
+        count += len(topic.partitions)
+    if count > PARTITIONS_AT_ONCE:
         return _run_large(context, request)
     return _serve(
         context, request, _fetch_partitions(request.topics, context.version >= TOPIC_IDS_FROM)
@@ -112,7 +115,7 @@ async def _run_large(context: Context, request: FetchRequest) -> Reply | Delayed
 def _serve(
     context: Context, request: FetchRequest, fetch_partitions: dict[PartitionKey, FetchPartition]
 ) -> Reply | Delayed | Later[Reply | Delayed]:
-    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+    if request.isolation_level not in ISOLATION_LEVELS:
         raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
     uses_ids = context.version >= TOPIC_IDS_FROM
     services = context.services
@@ -123,31 +126,36 @@ def _serve(
         session_epoch=request.session_epoch if context.version >= 7 else FINAL_EPOCH,
         uses_ids=uses_ids,
         requested=fetch_partitions,
-        forgotten=_forgotten(request, uses_ids),
+        forgotten=_forgotten(request, uses_ids) if request.forgotten_topics_data else (),
         exists=lambda key: _exists(services, key, refusal),
-        client=SessionClient(
+        client=(
             context.client_host,
-            is_follower=replica_id >= 0 and not (refusal is not None and refusal.is_everything),
+            replica_id >= 0 and not (refusal is not None and refusal.is_everything),
         ),
         now_ms=context.now_ms,
     )
     if plan.error:
         return Reply(FetchResponse(error_code=plan.error, session_id=0, responses=[]))
-    max_bytes = min(request.max_bytes, services.settings.fetch_max_bytes)
+    settings = services.settings
+    max_bytes = min(request.max_bytes, settings.fetch_max_bytes)
     quotas = services.client_quotas
     if quotas.is_enabled and replica_id < 0:
         # More would be throttled for ever.
         most = quotas.fetch.most_in_window(context.principal.name, context.client_id or "")
         max_bytes = min(max_bytes, most)
+    read_committed = request.isolation_level == READ_COMMITTED and replica_id == CONSUMER
+    min_bytes = request.min_bytes if request.min_bytes < max_bytes else max_bytes
+    select = _selector(context, request) if settings.replica_selector_class else None
+    throttle = _throttle(services) if replica_id >= 0 else None
     reading = Reading(
-        read_committed=request.isolation_level == READ_COMMITTED and replica_id == CONSUMER,
-        min_bytes=min(request.min_bytes, max_bytes),
-        max_bytes=max_bytes,
-        version=context.version,
-        replica_id=replica_id,
-        replica_epoch=replica_epoch,
-        select=_selector(context, request) if services.settings.replica_selector_class else None,
-        throttle=_throttle(services) if replica_id >= 0 else None,
+        read_committed,
+        min_bytes,
+        max_bytes,
+        context.version,
+        replica_id,
+        replica_epoch,
+        select,
+        throttle,
     )
     if len(plan.partitions) > PARTITIONS_AT_ONCE:
         return _run_in_steps(context, request, plan, reading, refusal)
@@ -476,22 +484,23 @@ class GrowingResponse:
                 at_least_one=is_first,
             )
             if read.records is not None:
-                size = len(read.records)
-                left_bytes = max(0, left_bytes - size)
+                size = read.records.size
+                left_bytes -= size
                 is_first = False
                 if not is_follower and partition is not None:
                     partition.traffic.read(size)
                     self._context.services.metrics.records_bytes_out += size
             elif read.error and partition is not None:
                 partition.traffic.read_failed()
-            sent = SentOffsets(read.high_watermark, read.log_start_offset)
-            if not plan.must_respond_with(key, sent, has_news=read.is_news()):
-                continue
-            plan.on_response(
-                key,
-                SentOffsets(-1, -1) if read.error else sent,
-                has_records=read.records is not None,
-            )
+            if plan.has_session:
+                sent = SentOffsets(read.high_watermark, read.log_start_offset)
+                if not plan.must_respond_with(key, sent, has_news=read.is_news()):
+                    continue
+                plan.on_response(
+                    key,
+                    SentOffsets(-1, -1) if read.error else sent,
+                    has_records=read.records is not None,
+                )
             data = _partition_data(key[1], read)
             if key[0] != last_name:
                 last_name = key[0]
@@ -523,15 +532,13 @@ class GrowingResponse:
         return response
 
     def _whole(self) -> FetchResponse:
-        nodes = [] if self._leaders is None else self._leaders.nodes()
-        return FetchResponse(
-            session_id=self._plan.session_id,
-            responses=self._topics,
-            node_endpoints=[
+        response = FetchResponse(session_id=self._plan.session_id, responses=self._topics)
+        if self._leaders is not None:
+            response.node_endpoints = [
                 NodeEndpoint(node_id=node.broker_id, host=node.host, port=node.port, rack=node.rack)
-                for node in nodes
-            ],
-        )
+                for node in self._leaders.nodes()
+            ]
+        return response
 
     def release(self) -> None:
         """Release the slices of a response that is not sent."""

@@ -22,7 +22,7 @@ Source: Kafka's FetchSession.scala.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -31,6 +31,7 @@ from odradek.protocol.errors import ErrorCode
 EVICTION_MS: Final = 120_000
 FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
+FULL_EPOCHS: Final = (FINAL_EPOCH, INITIAL_EPOCH)
 EPOCH_MAX: Final = 2**31 - 1
 NO_SESSION: Final = 0
 
@@ -82,12 +83,9 @@ class CachedPartition:
         """The partition did not exist when it was added."""
 
 
-class SessionClient(NamedTuple):
-    """The client of a session."""
-
-    host: str = ""
-    is_follower: bool = False
-    """A broker that replicates; Kafka calls its sessions privileged."""
+SessionClient = tuple[str, bool]
+"""The host of a client, and whether it is a broker that replicates: Kafka calls the sessions of
+those privileged."""
 
 
 def entry_bytes(key: PartitionKey) -> int:
@@ -100,10 +98,11 @@ class FetchSession:
     """The partitions of one client, in the order in which they are served."""
 
     __slots__ = (
-        "client",
         "created_ms",
         "epoch",
+        "host",
         "id",
+        "is_follower",
         "partitions",
         "size_bytes",
         "unknown_count",
@@ -113,7 +112,7 @@ class FetchSession:
 
     def __init__(self, session_id: int, client: SessionClient, uses_ids: bool, now_ms: int) -> None:
         self.id = session_id
-        self.client = client
+        self.host, self.is_follower = client
         self.uses_ids = uses_ids
         self.created_ms = now_ms
         self.used_ms = now_ms
@@ -125,7 +124,7 @@ class FetchSession:
     def update(
         self,
         requested: Mapping[PartitionKey, FetchPartition],
-        forgotten: Iterator[PartitionKey],
+        forgotten: Iterable[PartitionKey],
         exists: Callable[[PartitionKey], bool],
     ) -> None:
         """Apply a request, up to the unknown partition that exceeds `UNKNOWN_MAX`."""
@@ -133,7 +132,7 @@ class FetchSession:
             cached = self.partitions.get(key)
             if cached is not None:
                 cached.requested = value
-                if self.client.is_follower:
+                if self.is_follower:
                     # It may have dropped the response whose offsets it would not be sent again:
                     # its log or its leader epoch has changed since the request of that response.
                     cached.sent = None
@@ -161,7 +160,7 @@ class FetchPlan:
     `session_id` is the response's.
     """
 
-    __slots__ = ("_session", "error", "is_incremental", "partitions", "session_id")
+    __slots__ = ("_session", "error", "has_session", "is_incremental", "partitions", "session_id")
 
     def __init__(
         self,
@@ -176,6 +175,8 @@ class FetchPlan:
         self.error = error
         self.is_incremental = is_incremental
         self._session = session
+        self.has_session = session is not None
+        """Whether it is asked what the response lists, and noted; else the response lists all."""
         self.session_id = NO_SESSION if session is None or is_closed else session.id
 
     def sent(self, key: PartitionKey) -> SentOffsets | None:
@@ -243,7 +244,7 @@ class FetchSessions:
         session_epoch: int,
         uses_ids: bool,
         requested: Mapping[PartitionKey, FetchPartition],
-        forgotten: Iterator[PartitionKey],
+        forgotten: Iterable[PartitionKey],
         exists: Callable[[PartitionKey], bool],
         client: SessionClient,
         now_ms: int,
@@ -252,7 +253,7 @@ class FetchSessions:
 
         exists  whether the cluster has the partition, on whichever broker
         """
-        if session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+        if session_epoch in FULL_EPOCHS:
             if session_id in self._sessions:
                 self._remove(self._sessions[session_id])
             session = None
@@ -283,7 +284,7 @@ class FetchSessions:
         self,
         session: FetchSession,
         requested: Mapping[PartitionKey, FetchPartition],
-        forgotten: Iterator[PartitionKey],
+        forgotten: Iterable[PartitionKey],
         exists: Callable[[PartitionKey], bool],
         now_ms: int,
     ) -> FetchPlan:
@@ -313,7 +314,7 @@ class FetchSessions:
         exists: Callable[[PartitionKey], bool],
     ) -> bool:
         """Give a session its partitions, an id and a slot; False when it does not fit."""
-        session.update(requested, iter(()), exists)
+        session.update(requested, (), exists)
         if session.unknown_count > UNKNOWN_MAX or not self._evict_for(session):
             return False
         while session.id == NO_SESSION or session.id in self._sessions:
@@ -324,14 +325,13 @@ class FetchSessions:
 
     def _charge(self, session: FetchSession, more_bytes: int, *, slots: int = 0) -> None:
         self.used_bytes += more_bytes
-        client = session.client
-        if client.is_follower:
+        if session.is_follower:
             return
-        share = self._shares.setdefault(client.host, _Share())
+        share = self._shares.setdefault(session.host, _Share())
         share.slots += slots
         share.bytes += more_bytes
         if not share.slots:
-            del self._shares[client.host]
+            del self._shares[session.host]
 
     def _remove(self, session: FetchSession) -> None:
         del self._sessions[session.id]
@@ -360,12 +360,12 @@ class FetchSessions:
         now_ms = new.created_ms
         if oldest is None or now_ms - oldest.used_ms > EVICTION_MS:
             return oldest
-        is_follower = new.client.is_follower
+        is_follower = new.is_follower
         evictable = [
-            (session.client.is_follower, len(session.partitions), session.id)
+            (session.is_follower, len(session.partitions), session.id)
             for session in sessions
             if now_ms - session.created_ms > EVICTION_MS
-            or (is_follower and not session.client.is_follower)
+            or (is_follower and not session.is_follower)
         ]
         least = min(evictable, default=None)
         if least is None or (is_follower, len(new.partitions)) <= least[:2]:
@@ -383,12 +383,12 @@ class FetchSessions:
         host = max(self._shares, key=lambda name: amount(self._shares[name]), default=None)
         if host is None:
             return None
-        own = self._shares.get(new.client.host, _Share())
+        own = self._shares.get(new.host, _Share())
         needed = amount(own) + (1 if are_slots_short else new.size_bytes)
-        if host == new.client.host or needed >= amount(self._shares[host]):
+        if host == new.host or needed >= amount(self._shares[host]):
             return None
         return next(
             session
             for session in self._sessions.values()
-            if session.client.host == host and not session.client.is_follower
+            if session.host == host and not session.is_follower
         )

@@ -118,7 +118,7 @@ class Partition:
 
         raises  BrokerError FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH
         """
-        if current_leader_epoch in (NO_EPOCH, self.leader_epoch):
+        if current_leader_epoch == NO_EPOCH or current_leader_epoch == self.leader_epoch:
             return
         if current_leader_epoch < self.leader_epoch:
             raise BrokerError(ErrorCode.FENCED_LEADER_EPOCH)
@@ -299,4 +299,4 @@ class Partition:
 
     def fetch_end(self, *, read_committed: bool) -> int:
         """Exclusive end of what a consumer may read."""
-        return self.last_stable_offset if read_committed else self.high_watermark
+        return self.log.last_stable_offset if read_committed else self.log.high_watermark

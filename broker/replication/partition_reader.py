@@ -269,12 +269,13 @@ def check(partition: Partition, requested: FetchPartition, reading: Reading) -> 
     raises   BrokerError OFFSET_OUT_OF_RANGE, UNSUPPORTED_COMPRESSION_TYPE
     """
     log = partition.log
-    if not log.log_start_offset <= requested.fetch_offset <= log.end_offset:
+    end_offset = log.head.end_offset
+    if not log.log_start_offset <= requested.fetch_offset <= end_offset:
         raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE)
     if reading.version < ZSTD_FROM and log.config.compression_type == "zstd":
         raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     if reading.replica_id >= 0:
-        return log.end_offset
+        return end_offset
     return partition.fetch_end(read_committed=reading.read_committed)
 
 
@@ -323,7 +324,9 @@ def read_partition(
         end = check(partition, requested, reading)
         records: FileSlice | None = None
         aborted: list[tuple[int, int]] | None = None
-        limit = min(requested.partition_max_bytes, max_bytes)
+        limit = requested.partition_max_bytes
+        if limit > max_bytes:
+            limit = max_bytes
         if reading.throttle is not None and reading.must_wait(partition):
             end = requested.fetch_offset
         if requested.fetch_offset < end and (limit > 0 or at_least_one):
@@ -331,7 +334,7 @@ def read_partition(
                 requested.fetch_offset, limit, up_to_offset=end, at_least_one=at_least_one
             )
         if reading.throttle is not None and records is not None:
-            reading.record_throttled(partition, len(records))
+            reading.record_throttled(partition, records.size)
         if reading.read_committed:
             aborted = [] if records is None else _aborted(partition, requested, records)
     except IndexUnready:
@@ -370,12 +373,14 @@ def _of_log(
     diverging: tuple[int, int] | None = None,
     preferred_replica: int = NO_REPLICA,
 ) -> PartitionRead:
+    log = partition.log
     return PartitionRead(
-        high_watermark=partition.high_watermark,
-        last_stable_offset=partition.last_stable_offset,
-        log_start_offset=partition.log.log_start_offset,
-        records=records,
-        aborted=aborted,
-        diverging=diverging,
-        preferred_replica=preferred_replica,
+        ErrorCode.NONE,
+        log.high_watermark,
+        log.last_stable_offset,
+        log.log_start_offset,
+        records,
+        aborted,
+        diverging,
+        preferred_replica,
     )

@@ -115,7 +115,9 @@ def encode_response(header: RequestHeader, loaded: LoadedApi, response: object) 
     try:
         parts = loaded.encoders[version](response)
         head = loaded.heads[version]
-        size = head.size - 4 + (len(parts[0]) if len(parts) == 1 else sum(map(len, parts)))
+        size = head.size - 4
+        for part in parts:
+            size += len(part)
         parts[0] = head.pack(size, header.correlation_id) + parts[0]
     except BaseException:
         loaded.release(response)

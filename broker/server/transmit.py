@@ -1,7 +1,7 @@
 """Writes responses to a socket: bytes with send, file slices without a copy in this process.
 
 The queue holds `bytes` and file slices (anything with `fileno`, `position`, `__len__`,
-`is_truncated`, `release`).
+`is_truncated`, `release`, `size`).
 Bytes that are followed by a slice go out with MSG_MORE, so that header and records share packets.
 A short slice is read and sent together with the bytes around it; a long one is sent with sendfile.
 A slice whose pages are not in memory is not read on the event loop: a one-byte read that must not
@@ -65,10 +65,11 @@ class Transmitter:
     def add(self, parts: Parts) -> None:
         for part in parts:
             self.queue.append(part)
-            size = len(part)
-            self.queued_bytes += size
-            if type(part) is not bytes:
-                self._slices_bytes += size
+            if type(part) is bytes:
+                self.queued_bytes += len(part)
+            else:
+                self.queued_bytes += part.size
+                self._slices_bytes += part.size
 
     def held_bytes(self) -> int:
         """The bytes of the queue in memory, slices of files not included."""
@@ -97,7 +98,7 @@ class Transmitter:
                     raise OSError(CUT)
                 elif self._is_cold():
                     return TransmitResult.COLD
-                elif len(first) <= SHORT_SLICE_BYTES and not self._sent:
+                elif first.size <= SHORT_SLICE_BYTES and not self._sent:
                     self._read(0)
                 else:
                     self._send_slice()
@@ -112,7 +113,7 @@ class Transmitter:
         for number in range(len(queue)):
             piece = queue[number]
             if type(piece) is not bytes:
-                size = len(piece)
+                size = piece.size
                 if (
                     size > SHORT_SLICE_BYTES
                     or piece.is_truncated
@@ -149,7 +150,7 @@ class Transmitter:
     def _read(self, number: int) -> bytes:
         """Replace a slice by its bytes, and return them."""
         piece = self.queue[number]
-        size = len(piece)
+        size = piece.size
         content = os.pread(piece.fileno(), size, piece.position)
         if len(content) != size:
             raise OSError("a file ended within a slice that is being sent")

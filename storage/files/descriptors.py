@@ -110,10 +110,12 @@ class FileSlice:
     completed.
     """
 
-    __slots__ = ("_handle", "_size", "position")
+    __slots__ = ("_handle", "position", "size")
 
     position: int
     """Position of the first byte in the file."""
+    size: int
+    """Bytes; `len` is the same, for what has bytes and slices."""
 
     def __init__(self, handle: Handle, position: int, size: int) -> None:
         """Opens the file of `handle`; raises OSError."""
@@ -123,14 +125,14 @@ class FileSlice:
         handle.slice_count += 1
         self._handle: Handle | None = handle
         self.position = position
-        self._size = size
+        self.size = size
 
     def __len__(self) -> int:
-        return self._size
+        return self.size
 
     def __repr__(self) -> str:
         path = self._handle.path if self._handle is not None else "released"
-        return f"FileSlice({path}, position={self.position}, size={self._size})"
+        return f"FileSlice({path}, position={self.position}, size={self.size})"
 
     def is_of(self, handle: Handle) -> bool:
         """Whether these are bytes of this file."""
@@ -140,7 +142,7 @@ class FileSlice:
     def is_truncated(self) -> bool:
         """Whether the file was truncated before the end of the slice since the slice was made."""
         assert self._handle is not None, "the slice is released"
-        return self.position + self._size > self._handle.truncated_at
+        return self.position + self.size > self._handle.truncated_at
 
     def fileno(self) -> int:
         """The descriptor for sendfile, or -1 where there is none."""
@@ -156,7 +158,7 @@ class FileSlice:
         handle = self._handle
         assert handle is not None, "the slice is released"
         assert handle.file is not None, "the file of a slice is open"
-        size = min(self._size, handle.truncated_at - self.position)
+        size = min(self.size, handle.truncated_at - self.position)
         return handle.file.read_at(self.position, size) if size > 0 else b""
 
     def release(self) -> None:

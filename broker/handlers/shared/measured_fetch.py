@@ -18,12 +18,13 @@ ROW_BYTES = 40
 class MeasuredPlan:
     """A plan whose session changes when the response is sent."""
 
-    __slots__ = ("_context", "_plan", "_sent", "session_id")
+    __slots__ = ("_context", "_plan", "_sent", "has_session", "session_id")
 
     def __init__(self, context: Context, plan: FetchPlan) -> None:
         self._context = context
         self._plan = plan
         self._sent: list[tuple[PartitionKey, SentOffsets, bool]] = []
+        self.has_session = plan.has_session
         self.session_id = plan.session_id
 
     def sent(self, key: PartitionKey) -> SentOffsets | None:

@@ -22,7 +22,6 @@ from odradek.broker.replication.fetch_session import (
     FetchSessions,
     PartitionKey,
     SentOffsets,
-    SessionClient,
 )
 from odradek.protocol.errors import ErrorCode
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
@@ -58,7 +57,7 @@ def ask(
         requested={key: requested(0) for key in keys},
         forgotten=iter(forget),
         exists=lambda key: key not in unknown,
-        client=SessionClient(host, is_follower=is_follower),
+        client=(host, is_follower),
         now_ms=now_ms,
     )
 
@@ -251,7 +250,7 @@ def test_entry_takes_no_more_memory_than_it_is_charged_for(uses_ids: bool) -> No
             },
             forgotten=iter(()),
             exists=lambda key: True,
-            client=SessionClient("h"),
+            client=("h", False),
             now_ms=0,
         )
         for key in keys:
