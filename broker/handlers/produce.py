@@ -55,7 +55,7 @@ from odradek.broker.handlers.shared.produce_verification import (
 from odradek.broker.replication.batch_validation import validate_batch
 from odradek.broker.replication.leader import PartitionLeader
 from odradek.broker.replication.partition import Partition
-from odradek.broker.replication.staged_appends import StagedAppend
+from odradek.broker.replication.staged_appends import StagedBatch
 from odradek.broker.security.acl.permission import WRITE_TOPIC
 from odradek.controller.image.image import INTERNAL_TOPICS
 from odradek.protocol.errors import BrokerError, ErrorCode
@@ -83,6 +83,7 @@ from odradek.storage.log.head import Appended
 ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1
 ACKS_ALL: Final = -1
+ACKS: Final = (ACKS_ALL, ACKS_LEADER, ACKS_NONE)
 CURRENT_LEADERS_FROM: Final = 10
 TOPIC_IDS_FROM: Final = 13
 FLUSH_WAIT_MAX_MS: Final = 60_000
@@ -107,13 +108,14 @@ replicated or flushed."""
 
 def run(context: Context, request: ProduceRequest) -> Staged | Reply | Later[Staged]:
     """Validate and stage; the response is made when the turn's appends are written."""
-    if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
+    if request.acks not in ACKS:
         return Reply(failed(request, ErrorCode.INVALID_REQUIRED_ACKS, None))
     if request.transactional_id is not None:
         check_one_producer(request)
         if context.services.authorizer is not None:
             check_transactional_id(context, request, request.transactional_id)
     staged = StagedProduce(context, request)
+    services = context.services
     for topic in request.topic_data:
         name, error = _topic_name(context, topic)
         batches = topic.partition_data
@@ -127,7 +129,7 @@ def run(context: Context, request: ProduceRequest) -> Staged | Reply | Later[Sta
             if error is not None:
                 staged.refuse(topic, data.index, error, None)
                 continue
-            partition = context.services.partitions.get(name, data.index)
+            partition = services.partitions.get(name, data.index)
             try:
                 batch = _accept(context, request, name, data, partition)
             except BrokerError as refusal:
@@ -138,7 +140,7 @@ def run(context: Context, request: ProduceRequest) -> Staged | Reply | Later[Sta
                 assert partition is not None, "an absent partition is refused"
                 if batch.attributes & TRANSACTIONAL and is_unverified(context, partition, batch):
                     return _in_steps(staged)
-                staged.add(topic, data.index, context.services.appends.stage(partition, batch))
+                staged.rows.append((topic, data.index, services.appends.stage(partition, batch)))
     return staged
 
 
@@ -181,23 +183,20 @@ async def _in_steps(staged: StagedProduce) -> Staged:
         except BrokerError as refusal:
             staged.refuse(topic, index, refusal, partition)
         else:
-            staged.add(topic, index, context.services.appends.stage(partition, result))
+            staged.rows.append((topic, index, context.services.appends.stage(partition, result)))
     return staged
 
 
 class StagedProduce(Staged):
-    """The partitions of one request, in its order: for each a staged append, or an error."""
+    """The partitions of one request, in its order: for each a staged batch, or an error."""
 
-    __slots__ = ("_rows", "context", "request")
+    __slots__ = ("context", "request", "rows")
 
     def __init__(self, context: Context, request: ProduceRequest) -> None:
         self.context = context
         self.request = request
-        self._rows: list[tuple[TopicProduceData, int, StagedAppend | PartitionProduceResponse]] = []
-
-    def add(self, topic: TopicProduceData, index: int, append: StagedAppend) -> None:
-        """The batch of the partition is staged; it has a result when the turn is written."""
-        self._rows.append((topic, index, append))
+        self.rows: list[tuple[TopicProduceData, int, StagedBatch | PartitionProduceResponse]] = []
+        """A staged batch has a result when the turn is written."""
 
     def refuse(
         self, topic: TopicProduceData, index: int, error: BrokerError, partition: Partition | None
@@ -205,11 +204,11 @@ class StagedProduce(Staged):
         """The batch of the partition is not appended; its response carries `error`."""
         if partition is not None:
             partition.traffic.refused()
-        self._rows.append((topic, index, _refused(index, error, partition)))
+        self.rows.append((topic, index, _refused(index, error, partition)))
 
     def rest(self) -> Iterator[tuple[TopicProduceData, PartitionProduceData]]:
         """The batches that have no row yet."""
-        done = len(self._rows)
+        done = len(self.rows)
         for topic in self.request.topic_data:
             for data in {data.index: data for data in topic.partition_data}.values():
                 if done:
@@ -220,13 +219,15 @@ class StagedProduce(Staged):
     def finish(self) -> Finished:
         """Respond, or wait for replicas or for a flush, now that the appends are written."""
         acks = self.request.acks
-        if len(self._rows) == 1 and acks != ACKS_NONE:
-            topic, index, append = self._rows[0]
-            if type(append) is StagedAppend and type(append.result) is Appended:
-                result = append.result
-                log = append.partition.log
-                if log.high_watermark > result.last_offset or (
-                    acks == ACKS_LEADER and not log.awaited_flush.holds(result.last_offset)
+        if len(self.rows) == 1 and acks != ACKS_NONE:
+            topic, index, row = self.rows[0]
+            if isinstance(row, tuple):
+                appends, number = row
+                result = appends.results[number]
+                log = appends.partition.log
+                if type(result) is Appended and (
+                    log.high_watermark > result.last_offset
+                    or (acks == ACKS_LEADER and not log.awaited_flush.holds(result.last_offset))
                 ):
                     return encode_appended(
                         self.context.version,
@@ -244,15 +245,13 @@ class StagedProduce(Staged):
         responses: list[TopicProduceResponse] = []
         current: TopicProduceData | None = None
         waiting: list[WaitingBatch] = []
-        for topic, index, row in self._rows:
-            if isinstance(row, StagedAppend):
-                response = _appended(index, row)
-                result = row.result
-                if type(result) is Appended and not _is_stored(
-                    row.partition, result.last_offset, acks
-                ):
-                    leader = row.partition.leader
-                    waiting.append((response, row.partition, leader, result.last_offset))
+        for topic, index, row in self.rows:
+            if isinstance(row, tuple):
+                appends, number = row
+                partition, result = appends.partition, appends.results[number]
+                response = _appended(index, result, partition)
+                if type(result) is Appended and not _is_stored(partition, result.last_offset, acks):
+                    waiting.append((response, partition, partition.leader, result.last_offset))
             else:
                 response = row
             if topic is not current:
@@ -315,7 +314,7 @@ def _accept(
     if partition is None:
         raise BrokerError(context.services.topics.absence(topic, data.index))
     leader = partition.leading()
-    config = partition.log.config
+    config = partition.log.head.config
     if request.acks == ACKS_ALL and leader.is_under_min_isr(config.min_insync_replicas):
         error = BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS)
         raise _without_replicas(partition, data.records, error) if only_light else error
@@ -390,8 +389,9 @@ def _where(message: str | None, partition: Partition | None) -> str | None:
     return message.replace(KEY_IS_MISSING, place)
 
 
-def _appended(index: int, append: StagedAppend) -> PartitionProduceResponse:
-    result = append.result
+def _appended(
+    index: int, result: Appended | BrokerError, partition: Partition
+) -> PartitionProduceResponse:
     if type(result) is Appended:
         return PartitionProduceResponse(
             index=index,
@@ -400,8 +400,8 @@ def _appended(index: int, append: StagedAppend) -> PartitionProduceResponse:
             log_append_time_ms=result.log_append_time_ms,
             log_start_offset=result.log_start_offset,
         )
-    assert isinstance(result, BrokerError), "the turn's appends are written"
-    return _refused(index, result, append.partition)
+    assert isinstance(result, BrokerError), "the log has refused it"
+    return _refused(index, result, partition)
 
 
 def _unacknowledged(response: ProduceResponse) -> NoReply | Close:

@@ -14,20 +14,25 @@ from odradek.storage.log.head import Appended
 from odradek.storage.log_config import LOG_APPEND_TIME
 
 
-class StagedAppend:
-    """A batch to be appended to a partition; `result` is set by `StagedAppends.write`."""
+class PartitionAppends:
+    """The batches of a turn for one partition; `write` sets a result for each."""
 
-    __slots__ = ("batch", "partition", "result")
+    __slots__ = ("batches", "partition", "results")
 
-    def __init__(self, partition: Partition, batch: RecordBatch) -> None:
+    def __init__(self, partition: Partition) -> None:
         self.partition = partition
-        self.batch = batch
-        self.result: Appended | BrokerError | None = None
+        self.batches: list[RecordBatch] = []
+        self.results: list[Appended | BrokerError] = []
 
     def set_append_time(self, now_ms: int) -> None:
-        """Give all records of the batch the time of the append (LogAppendTime)."""
-        set_log_append_time(self.batch.view, now_ms)
-        self.batch = RecordBatch(self.batch.view)
+        """Give all records the time of the append (LogAppendTime)."""
+        for batch in self.batches:
+            set_log_append_time(batch.view, now_ms)
+        self.batches = [RecordBatch(batch.view) for batch in self.batches]
+
+
+StagedBatch = tuple[PartitionAppends, int]
+"""The appends that a batch is one of, and its number there."""
 
 
 class StagedAppends:
@@ -36,17 +41,16 @@ class StagedAppends:
     def __init__(self, purgatory: Purgatory, metrics: BrokerMetrics) -> None:
         self._purgatory = purgatory
         self._metrics = metrics
-        self._staged: dict[Partition, list[StagedAppend]] = {}
+        self._staged: dict[Partition, PartitionAppends] = {}
 
-    def stage(self, partition: Partition, batch: RecordBatch) -> StagedAppend:
+    def stage(self, partition: Partition, batch: RecordBatch) -> StagedBatch:
         """Queue a validated batch; its memory must not change until `write`."""
-        append = StagedAppend(partition, batch)
-        staged = self._staged.get(partition)
-        if staged is None:
-            self._staged[partition] = [append]
-        else:
-            staged.append(append)
-        return append
+        appends = self._staged.get(partition)
+        if appends is None:
+            appends = self._staged[partition] = PartitionAppends(partition)
+        batches = appends.batches
+        batches.append(batch)
+        return appends, len(batches) - 1
 
     def is_staged(self, partition: Partition) -> bool:
         """Whether batches wait for `write`."""
@@ -60,20 +64,18 @@ class StagedAppends:
             log = partition.log
             former_high_watermark = log.high_watermark
             if log.head.config.message_timestamp_type == LOG_APPEND_TIME:
-                for append in appends:
-                    append.set_append_time(now_ms)
+                appends.set_append_time(now_ms)
             batches_in = records_in = bytes_in = 0
-            results = partition.append([append.batch for append in appends], now_ms)
-            for number, append in enumerate(appends):
-                result, batch = results[number], append.batch
+            results = appends.results = partition.append(appends.batches, now_ms)
+            for number, batch in enumerate(appends.batches):
+                result = results[number]
                 if type(result) is Appended:
-                    append.result = result
                     batches_in += 1
                     records_in += batch.record_count
                     bytes_in += batch.size
                 else:
                     assert isinstance(result, BrokerError), "the log has refused it"
-                    append.result = partition.refuse(batch, result)
+                    results[number] = partition.refuse(batch, result)
                     partition.traffic.refused()
             metrics = self._metrics
             partition.traffic.wrote(batches_in, records_in, bytes_in)
