@@ -102,11 +102,11 @@ class BatchHeaders:
 
 def _found_batch(chunk: bytes, at: int, position: int, end_position: int) -> FoundBatch:
     rest = end_position - position
-    if len(chunk) - at < _HEADER_BYTES and rest < BATCH_OVERHEAD:
+    if len(chunk) - at < _HEADER_BYTES:
+        if rest >= BATCH_OVERHEAD:
+            raise CorruptBatch(f"the file ends at position {position}")
         # Too short for a batch of version 2; the least entry of older formats is that short.
         chunk, at = chunk[at:] + bytes(_HEADER_BYTES), 0
-    if len(chunk) - at < _HEADER_BYTES:
-        raise CorruptBatch(f"the file ends at position {position}")
     base_offset, length, epoch, magic, delta, max_timestamp_ms = _read_header(chunk, at)
     size = length + LOG_OVERHEAD
     if magic == MAGIC:
