@@ -210,8 +210,8 @@ def pkcs12_contents(store: StoreConfig, content: bytes) -> pkcs12.PKCS12KeyAndCe
         return pkcs12.load_pkcs12(content, encoded(store.password))
     except ValueError:
         # The library does not tell the reasons apart.
-        reason = "the password is wrong, or it is not a store of PKCS#12"
-        raise StoreError(f"{store.shown}: {reason}") from None
+        reason = "it needs a password" if store.password is None else "the password is wrong"
+        raise StoreError(f"{store.shown}: {reason}, or it is not a store of PKCS#12") from None
 
 
 def java_key_store(store: StoreConfig, content: bytes) -> JavaKeyStore:
@@ -288,9 +288,12 @@ def bytes_of_file(store: StoreConfig) -> bytes:
     """raises  StoreError"""
     assert store.location is not None, "a store without a file has its content in the settings"
     try:
-        return read_file(store.location, STORE_BYTES_MAX)
+        content = read_file(store.location, STORE_BYTES_MAX)
     except OSError as error:
         raise StoreError(f"{store.setting}: {system_error_text(error)}") from None
+    if not content:
+        raise StoreError(f"{store.shown}: the file is empty")
+    return content
 
 
 def key_problem(password: str | None, error: Exception) -> str:

@@ -20,7 +20,14 @@ from odradek.broker.settings.load import make_settings
 from odradek.broker.settings.types import InvalidValueError
 from odradek.runtime.certificate_stores import StoreError
 from odradek.runtime.cipher_suites import OFFERED
-from tests.support.certificates import DAY, PASSWORD, Authority, make_key, unsigned
+from tests.support.certificates import (
+    DAY,
+    PASSWORD,
+    Authority,
+    emptied_by_keytool,
+    make_key,
+    unsigned,
+)
 
 LISTENERS = {
     "listeners": "PLAINTEXT://127.0.0.1:9092,FRONT://127.0.0.1:9093",
@@ -180,6 +187,8 @@ def test_unusable_stores_in_javas_own_format_are_refused(authority: Authority) -
     trusted = authority.trusted_java_key_store()
     damaged = trusted.with_suffix(".damaged.jks")
     damaged.write_bytes(trusted.read_bytes()[:-100])
+    empty = trusted.with_suffix(".empty.jks")
+    empty.write_bytes(b"")
     old = trusted.with_suffix(".jceks")
     old.write_bytes(b"\xce\xce\xce\xce" + trusted.read_bytes()[4:])
     password = {"ssl.keystore.password": PASSWORD}
@@ -189,12 +198,32 @@ def test_unusable_stores_in_javas_own_format_are_refused(authority: Authority) -
         ({"ssl.keystore.location": str(trusted), **password}, "no key with a certificate"),
         ({**java, **password, "ssl.truststore.location": str(damaged)}, "it is damaged"),
         (
+            {**java, **password, "ssl.truststore.location": str(empty)},
+            f"{empty}: the file is empty",
+        ),
+        (
             {"ssl.keystore.location": str(old), **password},
             f"keytool -importkeystore -srckeystore {old}",
         ),
     ]
     for written, reason in cases:
         check_refusal(written, reason)
+
+
+def test_stores_without_entries_are_not_taken_for_ones_with_another_password(
+    authority: Authority,
+) -> None:
+    for path in (authority.trusted_java_key_store(by_keytool=True), authority.trusted_pkcs12()):
+        emptied = emptied_by_keytool(path, "authority")
+        store = {"ssl.keystore.location": str(emptied), "ssl.keystore.password": PASSWORD}
+        check_refusal(store, f"{emptied}: it contains no key with a certificate")
+        trusted = {
+            "ssl.keystore.location": str(authority.server().pkcs12()),
+            "ssl.keystore.password": PASSWORD,
+            "ssl.truststore.location": str(emptied),
+        }
+        check_refusal({**trusted, "ssl.truststore.password": PASSWORD}, "contains no certificate")
+    check_refusal(trusted, f"{emptied}: it needs a password")
 
 
 def test_java_store_without_its_library_says_what_to_install_or_convert(

@@ -1,7 +1,7 @@
 """An authority, and the certificates that it signs: valid ones and those that must be refused.
 
 Every file is in a folder of the test.  Keys are made by `cryptography`; nothing here starts a
-process but `converted_by_keytool`, which needs a Java runtime.
+process but what runs `keytool`, which needs a Java runtime.
 """
 
 from __future__ import annotations
@@ -263,13 +263,28 @@ def converted_by_keytool(pkcs12_file: Path, options: Sequence[str] = ()) -> Path
     """A store in Java's own format (JKS) with the entries of one of PKCS#12."""
     path = pkcs12_file.with_suffix(".jks")
     path.unlink(missing_ok=True)
-    subprocess.run(
-        [
-            "keytool", *(f"-J{option}" for option in SMALL), "-importkeystore", "-noprompt",
-            "-srckeystore", str(pkcs12_file), "-srcstoretype", "PKCS12",
-            "-destkeystore", str(path), "-deststoretype", "JKS",
-            "-srcstorepass", PASSWORD, "-deststorepass", PASSWORD, *options,
-        ],
-        check=True, capture_output=True, timeout=60,
+    run_keytool(
+        "-importkeystore", "-noprompt",
+        "-srckeystore", str(pkcs12_file), "-srcstoretype", "PKCS12",
+        "-destkeystore", str(path), "-deststoretype", "JKS",
+        "-srcstorepass", PASSWORD, "-deststorepass", PASSWORD, *options,
     )  # fmt: skip
     return path
+
+
+def emptied_by_keytool(store: Path, alias: str) -> Path:
+    """A copy of a store with `PASSWORD`, without its only entry."""
+    path = store.with_suffix(f".emptied{store.suffix}")
+    path.write_bytes(store.read_bytes())
+    run_keytool("-delete", "-alias", alias, "-keystore", str(path), "-storepass", PASSWORD)
+    return path
+
+
+def run_keytool(*arguments: str) -> None:
+    """Run Java's tool for stores to its end."""
+    subprocess.run(
+        ["keytool", *(f"-J{option}" for option in SMALL), *arguments],
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
