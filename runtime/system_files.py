@@ -200,10 +200,13 @@ class SystemFileSystem:
                 file.flush()
                 self._sync(file.fileno())
             os.replace(aside, path)
-        except OSError:
+        except OSError as error:
             with contextlib.suppress(OSError):
                 os.unlink(aside)
-            raise
+            if error.filename is not None:
+                raise
+            # A write or a sync names no path.
+            raise OSError(error.errno, error.strerror, path) from None
         self.sync_directory(os.path.dirname(path))
 
     def _sync(self, fd: int) -> None:

@@ -323,6 +323,15 @@ def test_failed_replace_leaves_the_old_content_and_nothing_aside(tmp_path: Path)
     assert files.list(str(tmp_path)) == ["checkpoint"]
 
 
+def test_failed_write_of_a_replace_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+    (tmp_path / "checkpoint.tmp").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left") as caught:
+        SystemFileSystem().replace(str(path), b"new")
+    assert caught.value.filename == str(path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_short_write_is_continued_until_its_error_is_raised(tmp_path: Path) -> None:
     """In a child process: the limit of a file's size cannot be raised again."""
     code = (
