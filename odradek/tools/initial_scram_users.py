@@ -18,8 +18,9 @@ from odradek.controller.coordination.salvage import replace_all
 from odradek.controller.coordination.session import Create
 from odradek.controller.coordination.state_files import CoordinationDamaged, find_files, read_tree
 from odradek.controller.coordination.tree import Tree
-from odradek.controller.znodes.config_znodes import encode_config
+from odradek.controller.znodes.config_znodes import decode_config, encode_config
 from odradek.controller.znodes.sanitizer import sanitized
+from odradek.controller.znodes.zk_data import BadZnode
 from odradek.runtime.files import FileSystem
 from odradek.runtime.scram_credential import (
     ITERATIONS_MAX,
@@ -125,6 +126,28 @@ def _has_state(files: FileSystem, folder: str) -> bool:
         return bool(snapshots) or any(files.read(journal.path) for journal in journals)
     others = [path for path in tree.nodes if path not in ("/", *PARENTS)]
     return not all(path.startswith(f"{USERS}/") for path in others)
+
+
+def missing_users(folder: str, users: Sequence[ScramUser]) -> list[ScramUser]:
+    """The users without a credential of their mechanism in the coordination files of a node; all
+    users if the files cannot be read.
+
+    raises  OSError
+    """
+    try:
+        nodes = read_tree(SystemFileSystem(), folder).tree.nodes
+    except CoordinationDamaged:
+        nodes = {}
+    missing: list[ScramUser] = []
+    for user in users:
+        node = nodes.get(f"{USERS}/{sanitized(user.name)}")
+        try:
+            is_stored = node is not None and user.mechanism in decode_config(node.data)
+        except BadZnode:
+            is_stored = False
+        if not is_stored:
+            missing.append(user)
+    return missing
 
 
 def store_initial_users(folder: str, users: Sequence[ScramUser]) -> None:

@@ -7,7 +7,8 @@
 Exit codes: 0 success; 1 failure; 2 an invalid command line.
 Differs from Kafka: a format writes no bootstrap.checkpoint and no snapshot of voters, which nothing
 reads here, so the release and the features have no effect; directories are formatted in the order
-of their names; a refusal has no stack trace.
+of their names; a refusal has no stack trace; users that a formatted
+directory of the metadata does not get are named on stderr.
 Source: Kafka 3.9's StorageTool, Formatter.
 """
 
@@ -158,7 +159,8 @@ def format_directories(
 
     ignores_formatted  directories that are formatted are left as they are, not refused
     voters             the directory ids of the controllers of a dynamic quorum, by node id
-    users              stored when the directory of the metadata has no meta.properties
+    users              stored when the directory of the metadata has no meta.properties; else those
+                       that it does not have are named on stderr
     raises             ToolError, MetaPropertiesError; OSError, after which it can be repeated with
                        `ignores_formatted`
     """
@@ -173,6 +175,8 @@ def format_directories(
             f"Log directory {formatted[0]} is already formatted. Use --ignore-formatted to ignore "
             "this directory and format the others."
         )
+    if users and stored[metadata] is not None:
+        _warn_of_missing_users(settings, users)
     if len(formatted) == len(directories):
         print("All of the log directories are already formatted.")
         return
@@ -198,6 +202,20 @@ def format_directories(
             path,
             MetaProperties(quorum.node_id, cluster_id, directory_id, KRAFT_VERSION),
             date=strftime("%a %b %d %H:%M:%S %Z %Y"),
+        )
+
+
+def _warn_of_missing_users(settings: BrokerSettings, users: Sequence[ScramUser]) -> None:
+    """Name the users that a formatted directory of the metadata does not have, on stderr."""
+    from odradek.tools.initial_scram_users import missing_users
+
+    missing = missing_users(settings.metadata_log_dir, users)
+    if missing:
+        names = ", ".join(f"{user.name} ({user.mechanism})" for user in missing)
+        print(
+            f"odradek storage: {settings.metadata_log_dir} is already formatted, these users are "
+            f"not stored: {names}. Store them with odradek configs.",
+            file=sys.stderr,
         )
 
 

@@ -57,6 +57,39 @@ def test_format_that_fails_writes_no_meta_properties_and_can_be_repeated(tmp_pat
     assert all((path / "meta.properties").exists() for path in (first, second))
 
 
+def test_users_that_a_formatted_directory_does_not_get_are_named_on_stderr(tmp_path: Path) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    assert format_with_user(tmp_path, str(first))[0] == 0
+    stored = {path.name: path.read_bytes() for path in first.iterdir()}
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        bob = ("-S", f"{mechanism}=[name=bob,password=bob-secret]", "--ignore-formatted")
+        warning = (
+            f"odradek storage: {first} is already formatted, these users are not stored: "
+            f"bob ({mechanism}). Store them with odradek configs."
+        )
+        assert format_with_user(tmp_path, str(first), *bob) == (0, warning)
+        assert format_with_user(tmp_path, f"{first},{second}", *bob) == (0, warning)
+        assert (second / "meta.properties").exists()
+    assert {path.name: path.read_bytes() for path in first.iterdir()} == stored
+    repeated = format_with_user(tmp_path, str(first), "--ignore-formatted")
+    assert repeated == (0, "All of the log directories are already formatted.")
+    for path in first.glob("coordination.snapshot.*"):
+        path.write_bytes(path.read_bytes()[:-1])
+    exit_code, line = format_with_user(tmp_path, str(first), "--ignore-formatted")
+    assert exit_code == 0
+    assert "alice (SCRAM-SHA-512)" in line
+
+
+def test_format_on_a_full_disk_names_the_file(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    # A write to it fails as on a full disk.
+    (data / "meta.properties.tmp").symlink_to("/dev/full")
+    full = f"odradek: {data}/meta.properties: No space left on device"
+    assert format_with_user(tmp_path, str(data)) == (1, full)
+    assert format_with_user(tmp_path, str(data))[0] == 0
+
+
 @pytest.mark.parametrize("left", ["empty journal", "users"])
 def test_format_after_an_interrupted_one_stores_the_users(left: str, tmp_path: Path) -> None:
     data = tmp_path / "data"
