@@ -108,8 +108,9 @@ def _log_dirs(request: AlterReplicaLogDirsRequest) -> Iterator[str]:
     return (f"{topic.name} to {row.path}" for row in request.dirs for topic in row.topics)
 
 
-def _group(request: OffsetCommitRequest | OffsetDeleteRequest) -> Iterator[str]:
-    yield request.group_id
+def _group_topics(request: OffsetCommitRequest | OffsetDeleteRequest) -> Iterator[str]:
+    """`GROUP: TOPIC` of each topic; a request without topics changes nothing."""
+    return (f"{request.group_id}: {topic.name}" for topic in request.topics)
 
 
 def _is_of_member(api_key: int, request: Any) -> bool:
@@ -127,7 +128,7 @@ def _nothing(request: object) -> Iterator[str]:
 
 
 AUDITED: Final[Mapping[int, NamesOf]] = {
-    ApiKey.OFFSET_COMMIT: _group,
+    ApiKey.OFFSET_COMMIT: _group_topics,
     ApiKey.CREATE_TOPICS: _names("topics"),
     ApiKey.DELETE_TOPICS: _deleted_topics,
     ApiKey.DELETE_RECORDS: _names("topics"),
@@ -141,7 +142,7 @@ AUDITED: Final[Mapping[int, NamesOf]] = {
     ApiKey.RENEW_DELEGATION_TOKEN: _nothing,
     ApiKey.EXPIRE_DELEGATION_TOKEN: _nothing,
     ApiKey.DELETE_GROUPS: lambda request: iter(request.groups_names),
-    ApiKey.OFFSET_DELETE: _group,
+    ApiKey.OFFSET_DELETE: _group_topics,
     ApiKey.ELECT_LEADERS: _names("topic_partitions", "topic"),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _names("topics"),
     ApiKey.ALTER_CLIENT_QUOTAS: _quotas,

@@ -76,6 +76,17 @@ def configs(broker: BrokerProcess, user: str) -> dict[str, Any]:
     }
 
 
+def admin_file(broker: BrokerProcess) -> Path:
+    """Properties with which a tool logs in as admin."""
+    path = broker.folder / "admin.properties"
+    path.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config="
+        "org.apache.kafka.common.security.plain.PlainLoginModule required "
+        f'username="admin" password="{PASSWORD}";\n'
+    )
+    return path
+
+
 def lines(broker: BrokerProcess) -> list[dict[str, Any]]:
     text = (broker.folder / "audit.log").read_text()
     return [json.loads(line) for line in text.splitlines()]
@@ -151,9 +162,17 @@ def test_commit_is_logged_unless_a_member_of_the_group_sends_it(broker: BrokerPr
     admin.alter_consumer_group_offsets([reset])["readers"].result(WAIT_S)
     (refused, done) = requests(broker, "OffsetCommit")
     for row in (refused, done):
-        assert (row["principal"], row["targets"]) == ("User:admin", ["readers"])
+        assert (row["principal"], row["targets"]) == ("User:admin", ["readers: read"])
     assert (refused["errors"], refused["succeeded"]) == ({"UNKNOWN_MEMBER_ID": 1}, False)
     assert done["succeeded"]
+    names = ["--bootstrap-server", broker.address, "--command-config", str(admin_file(broker))]
+    chosen = ["--group", "readers", "--topic", "read"]
+    reset_by_tool = ["--reset-offsets", "--to-latest", "--execute"]
+    for action in (reset_by_tool, ["--delete-offsets"]):
+        assert our_tool_here("consumer-groups", [*names, *chosen, *action]).exit_code == 0
+    for row in (requests(broker, "OffsetCommit")[-1], *requests(broker, "OffsetDelete")):
+        assert (row["targets"], row["succeeded"]) == (["readers: read"], True)
+    assert len(requests(broker, "OffsetCommit")) == 3
 
 
 def test_refused_request_is_logged_with_the_denial(broker: BrokerProcess) -> None:
