@@ -9,6 +9,7 @@ The last two verify the certificate of the server; no password is sent without t
 
 from __future__ import annotations
 
+import json
 import re
 import smtplib
 import ssl
@@ -111,14 +112,16 @@ class MailTransport:
             raise NotificationFailed("the login is refused", is_final=is_final) from None
 
     def _message(self, fields: Mapping[str, object]) -> EmailMessage:
-        subject = str(fields.get("text", "odradek"))
-        rows = (f"{name}: {value}" for name, value in fields.items() if name != "text")
+        # A client has chosen the name of its group: it adds neither lines nor headers.
+        texts = {name: one_line(str(value)) for name, value in fields.items()}
+        subject = texts.get("text", "odradek")
+        rows = (f"{name}: {text}" for name, text in texts.items() if name != "text")
         body = "\n".join([subject, "", *rows])
         if self._template is not None:
-            content = fill(self._template, fields)
+            content = fill(self._template, {**texts, "json": json.dumps(fields)})
             subject, body = content["subject"], content["body"]
         message = EmailMessage()
-        message["Subject"] = one_line(subject)[:SUBJECT_MAX]
+        message["Subject"] = _without_encoded_words(one_line(subject)[:SUBJECT_MAX])
         message["From"] = self._sender
         message["To"] = ", ".join(self._recipients)
         message["Date"] = formatdate()
@@ -127,6 +130,12 @@ class MailTransport:
         message["Auto-Submitted"] = "auto-generated"
         message.set_content(f"{body}\n")
         return message
+
+
+def _without_encoded_words(text: str) -> str:
+    """The text of a header that has none of RFC 2047: EmailMessage decodes them, and Python before
+    3.11.10 and 3.12.5 sends the line breaks that are in them."""
+    return text.replace("=?", r"=\?")
 
 
 def _addresses(query: Mapping[str, list[str]], name: str, most: int) -> list[str]:

@@ -42,15 +42,14 @@ class Transport(Protocol):
         """One attempt, of some time-outs at most; raises  NotificationFailed."""
 
 
-def fill(template: Any, fields: Mapping[str, object]) -> Any:
-    """The template with the fields in its texts; `$json` is all of them as JSON."""
+def fill(template: Any, texts: Mapping[str, object]) -> Any:
+    """The template with `texts` in place of `$name` in its own."""
     if isinstance(template, str):
-        texts = {**fields, "json": json.dumps(fields)}
         return string.Template(template).safe_substitute(texts)
     if isinstance(template, dict):
-        return {name: fill(value, fields) for name, value in template.items()}
+        return {name: fill(value, texts) for name, value in template.items()}
     if isinstance(template, list):
-        return [fill(value, fields) for value in template]
+        return [fill(value, texts) for value in template]
     return template
 
 
@@ -65,7 +64,9 @@ class WebhookTransport:
 
     def send(self, fields: Mapping[str, object]) -> None:
         """raises  NotificationFailed"""
-        content = fields if self._template is None else fill(self._template, fields)
+        content: Any = fields
+        if self._template is not None:
+            content = fill(self._template, {**fields, "json": json.dumps(fields)})
         request = urllib.request.Request(
             self._url,
             json.dumps(content).encode(),

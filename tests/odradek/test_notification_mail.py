@@ -137,6 +137,41 @@ def test_template_has_subject_and_body(
     assert (text, json.loads(fields)) == ("it is late", {"text": "it is late", "group": "g"})
 
 
+@pytest.mark.parametrize("template", [None, {"subject": "$text", "body": "$group\n$lag\n$json"}])
+@pytest.mark.parametrize(
+    ("group", "in_subject", "in_body"),
+    [
+        ("a\r\nlag: 0\n.\n", r"a\r\nlag: 0\n.\n", r"a\r\nlag: 0\n.\n"),
+        ("a\u2028b\x85c\x0bd", r"a\u2028b\x85c\x0bd", r"a\u2028b\x85c\x0bd"),
+        ("=?utf-8?q?=0ABcc:_x@y?=", r"=\?utf-8?q?=0ABcc:_x@y?=", "=?utf-8?q?=0ABcc:_x@y?="),
+        ("=?utf-8?b?DQpCY2M6IHg=?=", r"=\?utf-8?b?DQpCY2M6IHg=\?=", "=?utf-8?b?DQpCY2M6IHg=?="),
+    ],
+)
+def test_name_of_a_group_adds_neither_lines_nor_headers(
+    group: str,
+    in_subject: str,
+    in_body: str,
+    template: object,
+    serve: Callable[..., int],
+    notify: Callable[..., list[str]],
+) -> None:
+    mailbox = Mailbox()
+    fields: dict[str, object] = {"text": f"{group} is late", "group": group, "lag": 7}
+    notify(url_of(serve(mailbox)), fields, template)
+    ((_, message),) = wait_until("a mail", lambda: mailbox.received, timeout_s=WAIT_S)
+    assert message["Subject"] == f"{in_subject} is late"
+    assert sorted(message.keys()) == [
+        *("Auto-Submitted", "Content-Transfer-Encoding", "Content-Type", "Date", "From"),
+        *("MIME-Version", "Message-ID", "Subject", "To"),
+    ]
+    lines = message.get_content().splitlines()
+    if template is None:
+        assert lines == [f"{in_body} is late", "", f"group: {in_body}", "lag: 7"]
+    else:
+        assert lines[:2] == [in_body, "7"]
+        assert [json.loads(line) for line in lines[2:]] == [fields]
+
+
 def test_refused_mail_is_reported_without_the_password(
     serve: Callable[..., int], notify: Callable[..., list[str]]
 ) -> None:
