@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from math import isfinite
+from math import inf, isfinite, isnan
 from typing import Final, Generic, TypeVar
 
 from odradek.broker.quota.quota_limits import DEFAULT, QuotaEntity, QuotaLimits
@@ -71,12 +71,13 @@ class TrackedClients(Generic[Meter]):
 class RateQuota:
     """A limit of what each client does in a second.
 
-    throttle_max_ms  the longest time for which a client is throttled
+    throttle_max_ms  the longest time for which a client is throttled.  None: it has no bound, and
+                     as in Kafka a limit of 0 throttles nothing
     """
 
     __slots__ = ("_clients", "_throttle_max_ms", "_window_s", "limits")
 
-    def __init__(self, windows: int, window_ms: int, throttle_max_ms: int = UNLIMITED) -> None:
+    def __init__(self, windows: int, window_ms: int, throttle_max_ms: int | None = None) -> None:
         self.limits = QuotaLimits()
         self._clients: TrackedClients[SampledRate] = TrackedClients(
             lambda: SampledRate(windows, window_ms)
@@ -90,9 +91,14 @@ class RateQuota:
         if limited_client is None:
             return 0
         client, limit = limited_client
+        if limit == inf:
+            return 0
         rate = self._clients.meter(client, now_ms)
         rate.record(value, now_ms)
-        return min(rate.throttle_ms(limit, now_ms), self._throttle_max_ms)
+        throttle_ms = rate.throttle_ms(limit, now_ms)
+        if self._throttle_max_ms is None:
+            return throttle_ms if limit else 0
+        return min(throttle_ms, self._throttle_max_ms)
 
     def most_in_window(self, user: str, client_id: str) -> int:
         """What a client may do at once without being throttled, if it did nothing before."""
@@ -125,6 +131,8 @@ class ControllerMutationQuota:
         if limited_client is None:
             return None
         client, limit = limited_client
+        if limit == inf:
+            return None
         bucket = self._clients.meter(client, monotonic_ms())
         return RequestMutations(bucket, limit, is_strict=is_strict, monotonic_ms=monotonic_ms)
 
@@ -133,6 +141,7 @@ class RequestMutations:
     """The changes of one request.
 
     A strict one is refused while its client is in debt; another one is done, and its client waits.
+    At a limit of 0 and below no wait would help: a strict one is refused without a throttle time.
     """
 
     __slots__ = ("_bucket", "_is_strict", "_limit", "_monotonic_ms", "_until_ms")
@@ -158,7 +167,7 @@ class RequestMutations:
         if throttle_ms:
             self._until_ms = now_ms + throttle_ms
         if self._is_strict:
-            if throttle_ms:
+            if self._bucket.is_in_debt(self._limit, now_ms):
                 raise BrokerError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
             self._bucket.take(partitions, self._limit, now_ms)
 
@@ -218,12 +227,9 @@ class ClientQuotas:
             limit = None
             if name in config:
                 try:
-                    limit = float(config[name])
-                    if not isfinite(limit):
-                        raise ValueError
-                except ValueError:
-                    limit = None
-                    warnings.append(f"{name} of a quota is not a finite number")
+                    limit = _limit(name, config[name])
+                except ValueError as error:
+                    warnings.append(f"{name} of a quota is not {error}")
             limits.set(entity, limit)
         is_enabled = any(map(len, every.values()))
         if is_enabled != self.is_enabled:
@@ -231,6 +237,20 @@ class ClientQuotas:
             for observer in self._observers:
                 observer(is_enabled)
         return warnings
+
+
+def _limit(name: str, text: str) -> float:
+    """A limit; infinity where none is ever reached: NaN, too, as in Kafka.
+
+    raises  ValueError with what it should be
+    """
+    try:
+        limit = float(text)
+    except ValueError:
+        raise ValueError("a number") from None
+    if name in (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE) and not isfinite(limit):
+        raise ValueError("a finite number")
+    return inf if isnan(limit) else limit
 
 
 def _name(entity: str) -> str:

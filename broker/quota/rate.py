@@ -55,11 +55,13 @@ class SampledRate:
     def throttle_ms(self, limit: float, now_ms: int) -> int:
         """How long nothing may be recorded until the rate is down to `limit`; 0: it is within it.
 
-        As in Kafka, a limit of 0 or less throttles nothing.
+        As in Kafka, a negative limit throttles nothing.
         """
         rate, window_ms = self.measure(now_ms)
-        if rate <= limit or limit <= 0:
+        if rate <= limit or limit < 0:
             return 0
+        if limit == 0:
+            return THROTTLE_MAX_MS
         return round(min((rate - limit) / limit * window_ms, THROTTLE_MAX_MS))
 
 
@@ -77,8 +79,9 @@ class TokenBucket:
     def tokens(self, rate: float, now_ms: int) -> float:
         """What is there now.
 
-        rate  tokens per second
+        rate  tokens per second; without any at 0 and below
         """
+        rate = max(rate, 0.0)
         burst = rate * self._burst_s
         if self._tokens is None:
             self._tokens = burst
@@ -92,8 +95,12 @@ class TokenBucket:
         """Take tokens, whether they are there or not."""
         self._tokens = self.tokens(rate, now_ms) - count
 
+    def is_in_debt(self, rate: float, now_ms: int) -> bool:
+        """Whether nothing more may be taken now.  As in Kafka, that is so at a negative rate."""
+        return rate < 0 or self.tokens(rate, now_ms) < 0
+
     def throttle_ms(self, rate: float, now_ms: int) -> int:
-        """How long it takes until the debt is paid; 0 without one."""
+        """How long it takes until the debt is paid; 0 without one, and for one that stays."""
         tokens = self.tokens(rate, now_ms)
         if tokens >= 0 or rate <= 0:
             return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import count
+from math import inf, nan
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -134,6 +135,53 @@ def assert_first_use_counts(address: str) -> None:
         refused = client.call(new_topic("first"), 7)
     assert refused.topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert refused.throttle_time_ms > 0
+
+
+ODD_LIMITS: Mapping[str, tuple[float, int, list[int]]] = {
+    "nan": (nan, 0, [0, 0, 0]),
+    "infinite": (inf, 0, [0, 0, 0]),
+    "negative": (-1.0, 0, [89, 89, 0]),
+    "below-all": (-inf, 0, [89, 89, 0]),
+    "zero": (0.0, 1_000, [0, 89, 0]),
+}
+"""Client id -> (limit, throttle time of a request at that percentage, errors at that rate of
+changes: two strict ones and one of before THROTTLING_QUOTA_EXCEEDED)."""
+
+
+def assert_odd_limits(address: str) -> None:
+    """Limits that are no rates act as in Apache Kafka on a controller, and can be described."""
+    for client_id, (limit, *_) in ODD_LIMITS.items():
+        for name in ("request_percentage", "controller_mutation_rate"):
+            set_quota(address, {"client-id": f"{client_id}-{name}"}, **{name: limit})
+    set_quota(address, {"client-id": "zero-bytes"}, producer_byte_rate=0.0)
+    set_quota(address, {"client-id": "last"}, request_percentage=0.0)
+    with Wire(address, client_id="last") as probe:
+        until(
+            lambda: probe.call(metadata(), 8),
+            lambda response: response.throttle_time_ms > 0,
+            "the quotas are not in force",
+        )
+    stored = described(address)
+    create_topic(address, "odd")
+    for client_id, (limit, throttle_ms, codes) in ODD_LIMITS.items():
+        for name in ("request_percentage", "controller_mutation_rate"):
+            values = stored[("client-id", f"{client_id}-{name}"),]
+            assert repr(values) == repr({name: limit})
+        with Wire(address, client_id=f"{client_id}-request_percentage") as client:
+            times = [client.call(metadata(), 8).throttle_time_ms for _ in range(2)]
+        # Apache Kafka sends a negative time at a negative percentage, and clients wait for none.
+        assert [max(0, time) for time in times] == [throttle_ms, throttle_ms], (client_id, times)
+        with Wire(address, client_id=f"{client_id}-controller_mutation_rate") as client:
+            responses = [
+                client.call(new_topic(f"odd-{client_id}-{number}"), version)
+                for number, version in enumerate((7, 7, 5))
+            ]
+        assert [response.topics[0].error_code for response in responses] == codes, client_id
+        assert [response.throttle_time_ms for response in responses] == [0, 0, 0], client_id
+    with Wire(address, client_id="zero-bytes") as client:
+        assert [client.call(produce("odd", 9), 9).throttle_time_ms for _ in range(2)] == [0, 0]
+    for entity, values in stored.items():
+        set_quota(address, dict(entity), **dict.fromkeys(values))
 
 
 def create_topic(address: str, topic: str) -> None:

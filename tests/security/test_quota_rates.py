@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from random import Random
 
 import pytest
@@ -15,7 +16,7 @@ from odradek.broker.quota.client_quotas import (
     TrackedClients,
 )
 from odradek.broker.quota.quota_limits import QuotaEntity, QuotaLimits
-from odradek.broker.quota.rate import SampledRate, TokenBucket
+from odradek.broker.quota.rate import THROTTLE_MAX_MS, SampledRate, TokenBucket
 from odradek.protocol.errors import BrokerError, ErrorCode
 
 WINDOWS, WINDOW_MS = 11, 1_000
@@ -52,8 +53,9 @@ def test_throttle_time_is_what_brings_the_rate_down_to_the_limit() -> None:
     assert rate.throttle_ms(1_000, 5) == 10_000
     assert rate.throttle_ms(1_600, 5) == 2_500
     assert rate.throttle_ms(1_000, 5 + 10_000) == 10_000
+    assert [rate.throttle_ms(limit, 5) for limit in (0, -1)] == [THROTTLE_MAX_MS, 0]
     assert rate.measure(5 + WINDOWS * WINDOW_MS) == (0.0, 10_000)
-    assert [rate.throttle_ms(limit, 5) for limit in (0, -1)] == [0, 0]
+    assert rate.throttle_ms(0, 5) == 0
 
 
 def test_throttle_time_of_requests_is_at_most_a_window() -> None:
@@ -70,6 +72,17 @@ def test_bucket_holds_a_burst_and_may_be_in_debt() -> None:
     assert bucket.throttle_ms(2, 4_000) == 1_000
     assert bucket.throttle_ms(2, 5_000) == 0
     assert bucket.tokens(2, 100_000) == 22
+
+
+@pytest.mark.parametrize("rate", [0.0, -0.0, -1.0, -inf])
+def test_bucket_without_a_rate_fills_again_once_it_has_one(rate: float) -> None:
+    bucket = TokenBucket(burst_s=11)
+    assert bucket.is_in_debt(rate, 1_000) == (rate < 0)
+    bucket.take(1, rate, 1_000)
+    assert bucket.is_in_debt(rate, 3_600_000)
+    assert bucket.throttle_ms(rate, 3_600_000) == 0
+    assert bucket.tokens(2, 3_600_500) == 0
+    assert not bucket.is_in_debt(2, 3_600_500)
 
 
 def test_strict_changes_are_refused_in_debt_and_others_are_delayed() -> None:
@@ -99,6 +112,20 @@ def test_strict_changes_are_refused_in_debt_and_others_are_delayed() -> None:
     of_request(is_strict=True).record(1)
     other = mutations.of_request("v", "c", is_strict=True, monotonic_ms=lambda: now_ms)
     assert other is None
+
+
+@pytest.mark.parametrize("text", ["NaN", "Infinity"])
+def test_limit_that_is_never_reached_stands_before_a_less_specific_one(text: str) -> None:
+    quotas = ClientQuotas(WINDOWS, WINDOW_MS, WINDOWS, WINDOW_MS)
+    names = ("request_percentage", "controller_mutation_rate")
+    assert quotas.on_users("<default>", dict.fromkeys(names, "1E-3")) == []
+    assert quotas.on_users("u", dict.fromkeys(names, text)) == []
+    for user, is_limited in (("u", False), ("v", True)):
+        assert bool(quotas.request.record(user, "c", 1e9, 5)) == is_limited
+        changes = quotas.controller_mutations.of_request(
+            user, "c", is_strict=True, monotonic_ms=lambda: 5
+        )
+        assert (changes is not None) == is_limited
 
 
 ORDER = [
@@ -140,8 +167,12 @@ def test_limits_come_and_go_with_the_configs_of_entities() -> None:
     assert quotas.fetch.most_in_window("a b", "*") == 100
     quotas.on_users("<default>", {"producer_byte_rate": "20"})
     assert quotas.produce.limits.find("any", "*") == (QuotaEntity("any"), 20.0)
-    warnings = quotas.on_clients("c", {"producer_byte_rate": "many", "request_percentage": "nan"})
-    assert len(warnings) == 2
+    wrong = {"producer_byte_rate": "many", "consumer_byte_rate": "NaN", "request_percentage": ""}
+    assert quotas.on_clients("c", wrong) == [
+        "producer_byte_rate of a quota is not a number",
+        "consumer_byte_rate of a quota is not a finite number",
+        "request_percentage of a quota is not a number",
+    ]
     assert seen == [True]
     for entity in ("a%20b/clients/%2A", "<default>"):
         quotas.on_users(entity, {"SCRAM-SHA-256": "secret"})

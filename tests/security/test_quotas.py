@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from itertools import count
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -24,6 +25,7 @@ from tests.security.quota_requests import (
     Names,
     alter,
     assert_first_use_counts,
+    assert_odd_limits,
     create_topic,
     described,
     fetch,
@@ -33,7 +35,7 @@ from tests.security.quota_requests import (
     set_quota,
     until,
 )
-from tests.support.broker_process import odradek_broker
+from tests.support.broker_process import BrokerProcess, odradek_broker
 from tests.support.wire import Wire
 
 with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
@@ -297,3 +299,18 @@ def test_changes_of_topics_over_the_quota_are_refused_or_delayed(address: str) -
 
 def test_topics_created_on_first_use_count(address: str) -> None:
     assert_first_use_counts(address)
+
+
+def test_limits_that_are_no_rates_act_as_in_kafka(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path)
+    try:
+        broker.start()
+        assert_odd_limits(broker.address)
+        set_quota(broker.address, {"user": None}, request_percentage=float("nan"))
+        broker.stop()
+        broker.start()
+        ((_, values),) = described(broker.address).items()
+        assert repr(values) == "{'request_percentage': nan}"
+        assert "of a quota" not in (broker.folder / "broker.log").read_text()
+    finally:
+        broker.close()

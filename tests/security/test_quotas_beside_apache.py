@@ -17,6 +17,7 @@ from tests.security.quota_requests import (
     Names,
     alter,
     assert_first_use_counts,
+    assert_odd_limits,
     created_on_first_use,
     described,
     metadata,
@@ -134,6 +135,10 @@ def test_both_validate_alike(pair: Pair, names: Names, values: dict[str, float])
 
 def test_apache_counts_topics_created_on_first_use_as_well(pair: Pair) -> None:
     assert_first_use_counts(pair.apache)
+
+
+def test_limits_that_are_no_rates_act_so_in_apache(pair: Pair) -> None:
+    assert_odd_limits(pair.apache)
 
 
 def test_broker_that_is_not_the_controller_refuses_topics_over_the_quota(pair: Pair) -> None:
