@@ -1,9 +1,10 @@
 """AlterUserScramCredentials (key 51): stores and deletes SCRAM credentials of users (KIP-554).
 
 Served: 0.  Any broker stores them in the users' znodes; each broker learns of it by a notification.
-Errors of a user: UNACCEPTABLE_CREDENTIAL (no name, no password, too few or too many iterations),
-    UNSUPPORTED_SASL_MECHANISM, DUPLICATE_RESOURCE, RESOURCE_NOT_FOUND (a deletion),
-    UNKNOWN_SERVER_ERROR (no controller), REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR.
+Errors of a user: UNACCEPTABLE_CREDENTIAL (no name, or one that no znode has; no password, too few
+    or too many iterations), UNSUPPORTED_SASL_MECHANISM, DUPLICATE_RESOURCE, RESOURCE_NOT_FOUND (a
+    deletion), UNKNOWN_SERVER_ERROR (no controller), REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR.
+Differs from Kafka: users `.` and `..` are refused with a reason, not with UNKNOWN_SERVER_ERROR.
 Source: Kafka's ZkAdminManager.alterUserScramCredentials.
 """
 
@@ -18,7 +19,7 @@ from odradek.broker.handlers.shared.waiting import when_stored
 from odradek.broker.security.acl.permission import ALTER_CLUSTER
 from odradek.broker.security.sasl.scram_users import MECHANISM_TYPES, ScramUsers
 from odradek.controller.znodes.dynamic_configs import USERS
-from odradek.controller.znodes.sanitizer import sanitized
+from odradek.controller.znodes.sanitizer import NOT_NODES, sanitized
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -70,6 +71,9 @@ def _refusal(item: Item) -> BrokerError | None:
     """Why an item cannot be stored, whatever is stored already."""
     if not item.name:
         message = "Username must not be empty"
+        return BrokerError(ErrorCode.UNACCEPTABLE_CREDENTIAL, message)
+    if item.name in NOT_NODES:
+        message = f"Username must not be '{item.name}'"
         return BrokerError(ErrorCode.UNACCEPTABLE_CREDENTIAL, message)
     if item.mechanism not in MECHANISMS:
         return BrokerError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")

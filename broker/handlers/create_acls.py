@@ -7,6 +7,7 @@ Served: 0-3.
 Errors of an entry: SECURITY_DISABLED (without an authorizer), CLUSTER_AUTHORIZATION_FAILED,
     INVALID_REQUEST; UNKNOWN_SERVER_ERROR when it cannot be stored, and for all entries when one of
     them has a code that is for filters.  The code 0 closes the connection, as in Kafka.
+Differs from Kafka: resources `.` and `..` are refused with a reason, not with UNKNOWN_SERVER_ERROR.
 Source: Kafka's AclApis.handleCreateAcls, CreateAclsRequest, AclAuthorizer.createAcls.
 """
 
@@ -18,6 +19,7 @@ from odradek.broker.handlers.shared.acl_codes import UNKNOWN_CODE, has_unknown
 from odradek.broker.handlers.shared.authorization import require
 from odradek.broker.handlers.shared.handler import Close, Context, Reply
 from odradek.broker.security.acl.permission import ALTER_CLUSTER
+from odradek.controller.znodes.sanitizer import NOT_NODES
 from odradek.protocol.acl import (
     CLUSTER_NAME,
     AccessControlEntry,
@@ -106,6 +108,8 @@ def _refusal(resource: ResourcePattern, entry: AccessControlEntry) -> AclCreatio
         message = CLUSTER_ONLY
     elif not resource.name:
         message = EMPTY_NAME
+    elif resource.name in NOT_NODES:
+        message = f"Invalid resource name '{resource.name}'"
     elif "/" in resource.name or has_unknown(entry, resource.resource_type, resource.pattern_type):
         message = REFUSED
     return None if message is None else _result(ErrorCode.INVALID_REQUEST, message)

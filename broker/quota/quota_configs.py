@@ -1,6 +1,9 @@
 """What is stored of quotas: which entity, which settings, and how numbers are written.
 
-Pure.  Source: KIP-546; Kafka's ZkAdminManager, DynamicConfig, QuotaConfigs.
+Pure.
+Differs from Kafka: users and client ids `.` and `..` are refused with a reason, not with
+UNKNOWN_SERVER_ERROR.
+Source: KIP-546; Kafka's ZkAdminManager, DynamicConfig, QuotaConfigs.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from odradek.broker.quota.client_quotas import (
 )
 from odradek.broker.settings.types import double_text
 from odradek.controller.znodes.dynamic_configs import CLIENTS, IPS, USERS
-from odradek.controller.znodes.sanitizer import desanitized, sanitized
+from odradek.controller.znodes.sanitizer import NOT_NODES, desanitized, sanitized
 from odradek.controller.znodes.zk_data import DEFAULT_ENTITY
 from odradek.protocol.errors import BrokerError, ErrorCode
 
@@ -81,6 +84,8 @@ def stored_entity(parts: Iterable[EntityPart]) -> StoredEntity:
             raise _invalid(f"Unhandled client quota entity type: {entity_type}")
         if name == "":
             raise _invalid(f"Empty {entity_type} not supported")
+        if name in NOT_NODES and entity_type != IP:
+            raise _invalid(f"{entity_type} '{name}' not supported")
     paths = {
         entity_type: DEFAULT_ENTITY if name is None else sanitized(name)
         for entity_type, name in names.items()

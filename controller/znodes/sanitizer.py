@@ -5,7 +5,11 @@ Source: Kafka's Sanitizer.
 
 from __future__ import annotations
 
+from typing import Final
 from urllib.parse import quote, unquote
+
+NOT_NODES: Final = (".", "..")
+"""Names that sanitizing leaves as they are, and that no node of ZooKeeper has."""
 
 
 def sanitized(name: str) -> str:

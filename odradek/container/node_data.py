@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 from odradek.container.names import EnvironmentRefused
 from odradek.container.sasl import USERS, NewScramUser
 from odradek.runtime.java_properties import properties_text
+from odradek.tools.errors import ToolError
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -46,7 +47,10 @@ def store_users(settings: Mapping[str, str], users: Sequence[NewScramUser]) -> N
     # Imported only where there are users: it loads parts of the broker.
     from odradek.tools.initial_scram_users import scram_user
 
-    credentials = [scram_user(user.name, user.mechanism, user.password) for user in users]
+    try:
+        credentials = [scram_user(user.name, user.mechanism, user.password) for user in users]
+    except ToolError as error:
+        raise EnvironmentRefused(USERS, "users of SCRAM", str(error)) from None
     zookeeper = settings.get("zookeeper.connect", "").strip()
     if zookeeper:
         _check_plaintext(settings)

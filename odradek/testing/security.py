@@ -59,6 +59,8 @@ class Security:
                 raise ValueError("users: a name or a password has a line end")
             if self.mechanism != PLAIN and not name.isascii():
                 raise ValueError(f"users: {name} is beyond ASCII, which {self.mechanism} excludes")
+            if self.mechanism != PLAIN and name in (".", ".."):
+                raise ValueError(f"users: {self.mechanism} has no user '{name}'")
         if self.has_sasl and not self.users:
             raise ValueError(f"users: {self.protocol} needs some")
         if not self.has_sasl and (self.users or self.authorizes):

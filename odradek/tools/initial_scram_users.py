@@ -19,7 +19,7 @@ from odradek.controller.coordination.session import Create
 from odradek.controller.coordination.state_files import CoordinationDamaged, find_files, read_tree
 from odradek.controller.coordination.tree import Tree
 from odradek.controller.znodes.config_znodes import decode_config, encode_config
-from odradek.controller.znodes.sanitizer import sanitized
+from odradek.controller.znodes.sanitizer import NOT_NODES, sanitized
 from odradek.controller.znodes.zk_data import BadZnode
 from odradek.runtime.files import FileSystem
 from odradek.runtime.scram_credential import (
@@ -47,7 +47,11 @@ class ScramUser(NamedTuple):
 
 
 def scram_user(name: str, mechanism: str, password: str) -> ScramUser:
-    """A user with a password, by the lowest number of iterations and a random salt."""
+    """A user with a password, by the lowest number of iterations and a random salt.
+
+    raises  ToolError for a name that no user can have
+    """
+    _check_name(name)
     salt = secrets.token_bytes(SALT_BYTES)
     salted = salted_password(mechanism, password, salt, ITERATIONS_MIN)
     return ScramUser(name, mechanism, credential_of(mechanism, salt, salted, ITERATIONS_MIN))
@@ -77,7 +81,13 @@ def parse_add_scram(argument: str) -> ScramUser:
     name = fields.pop("name", None)
     if not name:
         raise ToolError("You must supply 'name' to add-scram")
+    _check_name(name)
     return ScramUser(name, mechanism, _credential(mechanism, fields))
+
+
+def _check_name(name: str) -> None:
+    if name in NOT_NODES:
+        raise ToolError(f"A user of SCRAM must not be called '{name}'")
 
 
 def _credential(mechanism: str, fields: dict[str, str]) -> ScramCredential:

@@ -281,6 +281,10 @@ def test_each_mechanism_of_a_start_lets_the_user_in(start: Started, tmp_path: Pa
         (("--ephemeral", "--sasl", "PLAIN", "--user", "../x:y"), "users: the name of one is"),
         (("--ephemeral", "--sasl", "PLAIN", "--user", "admin"), "users: admin is made by"),
         (("--ephemeral", "--sasl", "SCRAM-SHA-256", "--user", "zoë"), "users: zoë is beyond ASCII"),
+        (
+            ("--ephemeral", "--sasl", "SCRAM-SHA-256", "--user", "."),
+            "SCRAM-SHA-256 has no user '.'",
+        ),
         (("--ephemeral", "--sasl", "PLAIN", "--user", "zoë:a\nb"), "users: a name or a password"),
         (("--ephemeral", "--sasl", "SCRAM-SHA-256", "--from", "x"), "stored in new data"),
         (("--ephemeral", "--tls", "server.properties"), "not with CONFIG"),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from odradek.container.names import EnvironmentRefused
+from odradek.container.node_data import store_users
+from odradek.container.sasl import NewScramUser
 from odradek.controller.coordination.salvage import replace_all
 from odradek.controller.coordination.session import Create
 from odradek.controller.coordination.state_files import journal_path, read_tree
@@ -23,6 +27,16 @@ def test_user_without_a_name_is_refused(fields: str) -> None:
     with pytest.raises(ToolError, match="You must supply 'name' to add-scram") as error:
         parse_add_scram(f"SCRAM-SHA-512=[{fields}]")
     assert "geheim" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_user_whom_no_broker_can_store_is_refused(name: str) -> None:
+    refusal = f"A user of SCRAM must not be called '{name}'"
+    with pytest.raises(ToolError, match=re.escape(refusal)):
+        parse_add_scram(f"SCRAM-SHA-512=[name={name},password=geheim]")
+    users = [NewScramUser(name, "geheim", "SCRAM-SHA-512")]
+    with pytest.raises(EnvironmentRefused, match=re.escape(refusal)):
+        store_users({"zookeeper.connect": "absent:1"}, users)
 
 
 def format_with_user(folder: Path, log_dirs: str, *flags: str) -> tuple[int, str]:

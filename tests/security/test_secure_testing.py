@@ -178,6 +178,7 @@ def produce(cluster: Cluster, topic: str, security: Security, acks: str = "all")
         ({"users": {"admin": "x"}}, "users: admin is made by the broker"),
         ({"users": {"alice": "x"}, "protocol": "SSL"}, "users: SSL has none"),
         ({"users": {"jürgen": "x"}}, "users: jürgen is beyond ASCII, which SCRAM-SHA-512 excludes"),
+        ({"users": {"..": "x"}}, "users: SCRAM-SHA-512 has no user '..'"),
         ({"users": {"alice": "x\ny"}, "mechanism": "PLAIN"}, "users: a name or a password has a"),
         ({"users": {"al\rice": "x"}}, "users: a name or a password has a line end"),
     ],
