@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from odradek.tools.notifications import ATTEMPTS, Notifier
 from tests.odradek.console_tools import our_command, our_tool_here
-from tests.support.broker_process import odradek_broker
+from tests.support.broker_process import BrokerProcess, odradek_broker
 from tests.support.compacted import wait_until
 
 pytestmark = pytest.mark.client
@@ -185,3 +185,36 @@ def test_lag_and_canary_notify_of_what_is_wrong(webhook: Webhook, tmp_path: Path
     news = webhook.posted[1]
     assert (news["kind"], news["broker"], news["available"]) == ("canary", 0, False)
     assert news["text"].startswith("Kafka broker 0 is not available: ")
+
+
+def test_canary_notifies_of_a_cluster_that_is_away_at_its_start(
+    webhook: Webhook, tmp_path: Path
+) -> None:
+    broker = BrokerProcess(tmp_path)
+    words = ["--bootstrap-server", broker.address, "--notify", webhook.url]
+    fast = ["--interval-ms", "100", "--timeout-ms", "2000"]
+    bounded = our_tool_here("canary", [*words, *fast, "--rounds", "5"])
+    assert bounded.exit_code == 1
+    assert f"{broker.address} cannot be reached" in bounded.errors
+    (first,) = webhook.posted
+    canary = subprocess.Popen(our_command("canary", [*words, *fast]), stdout=subprocess.PIPE)
+    try:
+        assert canary.stdout is not None
+        lost = json.loads(canary.stdout.readline())
+        wait_until("the news", lambda: len(webhook.posted) == 2, timeout_s=WAIT_S)
+        broker.start()
+        wait_until("good news", lambda: len(webhook.posted) == 3, timeout_s=WAIT_S)
+        lines = [json.loads(canary.stdout.readline()) for _ in range(2)]
+    finally:
+        canary.kill()
+        canary.wait(WAIT_S)
+        broker.close()
+    canary.stdout.close()
+    assert (lost["event"], lost["cluster"]) == ("change", broker.address)
+    for news in (first, webhook.posted[1]):
+        assert (news["cluster"], news["available"]) == (broker.address, False)
+        assert news["text"].startswith(f"Kafka cluster {broker.address} is not available: ")
+    assert webhook.posted[2]["text"] == f"Kafka cluster {broker.address} is available"
+    assert webhook.posted[2]["failed_probes"] >= 1
+    assert [line["available"] for line in lines] == [True, True]
+    assert (lines[0]["cluster"], lines[1]["broker"]) == (broker.address, 0)

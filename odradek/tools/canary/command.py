@@ -1,7 +1,9 @@
 """`odradek canary`: sends a record to each broker every second, and fetches it from there.
 
 Each line on stdout is a JSON object: a `change` when a broker fails or recovers, a `summary` of
-each broker every minute, a `problem` when the topic cannot be created or repaired.
+each broker every minute, a `problem` when the topic cannot be created or repaired.  A cluster that
+is away at the start is a `change` with `cluster` in place of `broker`: with --notify it is waited
+for, unless --rounds bounds the run; else it is a failure.
 Exit codes: 0 success; 1 failure; 2 an invalid command line; with --rounds, 3 when a broker was not
 available at the end; 130 after Ctrl-C.
 """
@@ -17,6 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any, Final
+from uuid import UUID
 
 from odradek.broker.monitoring.exposition import PROMETHEUS
 from odradek.tools.canary.measurements import BrokerMeasurements, Probe, metrics
@@ -57,7 +60,7 @@ def _act(client: Client, options: Options) -> int:
         # A broker that is available at the start is not news.
         is_news = line["event"] == CHANGE and (not line["available"] or line["failed_probes"])
         if notifier is not None and is_news:
-            notifier.notify(f"broker {line['broker']}", notification(line))
+            notifier.notify(subject_of(line), notification(line))
 
     canary = Canary(
         client,
@@ -75,13 +78,21 @@ def _act(client: Client, options: Options) -> int:
             server = stack.enter_context(open_page_server(listen, canary.page))
             threading.Thread(target=server.serve_forever, daemon=True).start()
             stack.callback(server.shutdown)
+        canary.wait_for_cluster(
+            options.required("bootstrap-server"), is_patient=notifier is not None and rounds is None
+        )
         return 0 if canary.run(rounds) else NOT_AVAILABLE
+
+
+def subject_of(change: Mapping[str, Any]) -> str:
+    """The broker, or the cluster at the start, that has changed."""
+    return next(f"{kind} {change[kind]}" for kind in ("broker", "cluster") if kind in change)
 
 
 def notification(change: Mapping[str, Any]) -> dict[str, object]:
     """What is posted of a change."""
     state = "available" if change["available"] else f"not available: {change['reason']}"
-    return {"kind": "canary", "text": f"Kafka broker {change['broker']} is {state}", **change}
+    return {"kind": "canary", "text": f"Kafka {subject_of(change)} is {state}", **change}
 
 
 class Canary:
@@ -105,6 +116,7 @@ class Canary:
         self._client = client
         self._topic_name = topic
         self._topic = CanaryTopic(client, topic)
+        self._cluster = CanaryCluster({}, {}, UUID(int=0))
         self._interval_s = interval_ms / 1_000
         self._timeout_ms = timeout_ms
         self._summary_interval_s = summary_interval_ms / 1_000
@@ -115,13 +127,43 @@ class Canary:
         self._brokers: dict[int, BrokerMeasurements] = {}
         """Read by the server's threads, under the lock."""
 
+    def wait_for_cluster(self, bootstrap: str, *, is_patient: bool) -> None:
+        """Bring about the topic.
+
+        bootstrap   the addresses of the cluster, for the lines about it
+        is_patient  try until it is there
+        raises      ToolError of the first attempt, if not patient
+        """
+        failures = 0
+        while True:
+            try:
+                self._cluster = self._first_cluster()
+            except ToolError as error:
+                failures += 1
+                if failures == 1:
+                    self._say_cluster(bootstrap, str(error), failures)
+                if not is_patient:
+                    raise
+                self._client.close()
+                time.sleep(self._interval_s)
+                continue
+            if failures:
+                self._say_cluster(bootstrap, "", failures)
+            return
+
+    def _say_cluster(self, bootstrap: str, reason: str, failures: int) -> None:
+        is_available = not reason
+        self._say(
+            CHANGE, cluster=bootstrap, available=is_available, reason=reason, failed_probes=failures
+        )
+
     def run(self, rounds: int | None) -> bool:
-        """Probe; whether all brokers were available at the end.
+        """Probe the cluster that `wait_for_cluster` has found; whether all brokers were available
+        at the end.
 
         rounds  None: until it is interrupted
-        raises  ToolError when the topic cannot be created at the start
         """
-        cluster = self._first_cluster()
+        cluster = self._cluster
         repair: Future[CanaryCluster] | None = None
         began = next_repair = next_summary = time.monotonic()
         next_summary += self._summary_interval_s
