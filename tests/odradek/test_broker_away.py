@@ -69,12 +69,48 @@ def test_verify_removes_the_throttle_of_a_topic_while_a_broker_is_down(
     finally:
         cluster.start(away)
         cluster.wait_for_brokers()
-    assert done.exit_code == 0, done
+    assert done.exit_code == 1, done
     assert done.output.splitlines()[-3:] == [
         "Clearing broker-level throttles on brokers 1,2,3",
         "Clearing topic-level throttles on topic moved",
         f"The throttle of broker {away} is left: the cluster has no broker {away}",
     ]
+
+
+def test_cancel_beside_a_broker_that_is_down_fails_with_what_is_left(
+    cluster: BrokerCluster, tmp_path: Path
+) -> None:
+    away = next(number for number in (3, 2) if number != cluster.controller())
+    cluster.create_topic("cancelled", assignment={0: [1]})
+    plan = tmp_path / "plan.json"
+    row = {"topic": "cancelled", "partition": 0, "replicas": [away]}
+    plan.write_text(json.dumps({"version": 1, "partitions": [row]}))
+    words = ["--bootstrap-server", cluster.bootstrap, "--reassignment-json-file", str(plan)]
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    # More than one fetch takes, which no throttle divides.
+    for _ in range(200):
+        producer.produce("cancelled", b"v" * 15_000)
+    assert producer.flush(WAIT_S) == 0
+    done = our_tool_here("reassign-partitions", [*words, "--execute", "--throttle", "1000"])
+    assert done.exit_code == 0, done
+    cluster.stop(away)
+    try:
+        done = our_tool_here("reassign-partitions", [*words, "--cancel"])
+        with closing(Client(cluster.bootstrap)) as client:
+            assert throttled_topics(client, ["cancelled"]) == []
+        assert not moving(cluster, "cancelled")
+    finally:
+        cluster.start(away)
+        cluster.wait_for_brokers()
+    assert (done.exit_code, done.errors) == (1, "")
+    assert done.output.splitlines()[0] == (
+        "Successfully cancelled partition reassignment for: cancelled-0"
+    )
+    assert done.output.splitlines()[-1] == (
+        f"The throttle of broker {away} is left: the cluster has no broker {away}"
+    )
+    repeated = our_tool_here("reassign-partitions", [*words, "--cancel"])
+    assert repeated.exit_code == 0, repeated
 
 
 def test_stopped_rebalance_does_not_wait_long_for_a_broker_that_is_frozen(

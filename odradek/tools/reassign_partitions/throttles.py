@@ -16,6 +16,7 @@ from odradek.tools.client import Client, ClientError
 from odradek.tools.configs.resources import BROKER, TOPIC, Resource, alter
 from odradek.tools.errors import ToolError
 from odradek.tools.reassign_partitions.cluster import OngoingReassignment, live_brokers
+from odradek.tools.reassign_partitions.log_dir_moves import TerseError
 from odradek.tools.reassign_partitions.plan import ReassignmentPlan, ReplicaAssignment
 
 LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
@@ -110,10 +111,9 @@ def throttle_log_dirs(client: Client, brokers: Iterable[int], bytes_per_second: 
 
 
 def clear_throttles(client: Client, plan: ReassignmentPlan) -> None:
-    """Delete the throttles of all brokers and of the topics of a plan, and print which are left at
-    brokers that cannot be reached.
+    """Delete the throttles of all brokers and of the topics of a plan.
 
-    raises  ToolError
+    raises  ToolError; TerseError with those that are left at brokers that cannot be reached
     """
     targets = [broker for _, replicas in plan.partitions for broker in replicas]
     brokers = sorted({*live_brokers(client), *targets})
@@ -125,11 +125,17 @@ def clear_throttles(client: Client, plan: ReassignmentPlan) -> None:
     print(f"Clearing topic-level throttles on topic{plural} {','.join(topics)}")
     for topic in topics:
         alter(client, Resource(TOPIC, topic), {}, (LEADER_REPLICAS, FOLLOWER_REPLICAS))
-    for broker, error in failures.items():
-        # Differs from Kafka: its tool fails at a broker that is away, before it comes to topics.
+    # Differs from Kafka: its tool fails at a broker that is away, before it comes to topics.
+    for error in failures.values():
         if not isinstance(error, ClientError):
             raise error
-        print(f"The throttle of broker {broker} is left: {error}")
+    if failures:
+        raise TerseError(
+            "\n".join(
+                f"The throttle of broker {broker} is left: {error}"
+                for broker, error in failures.items()
+            )
+        )
 
 
 def delete_rates(
