@@ -7,13 +7,15 @@ first, 1 takes the place of 2, as in Apache Kafka's tools.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Final
 
 from odradek.bounded_files import read_rows
-from odradek.tools.run import KAFKA_EXIT_CODES, KAFKA_VERSION, WRONG_USAGE
+from odradek.tools.run import KAFKA_EXIT_CODES, KAFKA_VERSION, WRONG_USAGE, run_tool
 
 SUBCOMMANDS: Final = {
     name: (module, meaning) for name, module, meaning in read_rows(__file__, "commands.tsv")
@@ -22,6 +24,7 @@ SUBCOMMANDS: Final = {
 
 The modules are names, not imports: some need optional dependencies, such as PySpark.
 """
+STREAMS: Final = {"stdin": "r", "stdout": "w", "stderr": "w"}
 INTERRUPTED: Final = 130
 """The exit code that shells report: 128 + the number of SIGINT."""
 
@@ -55,7 +58,26 @@ def no_command(word: str) -> str:
     return f"odradek: there is no command '{word}'{hint}"
 
 
+def open_closed_streams() -> None:
+    """Open /dev/null in place of each standard stream that the caller has closed: a socket or file
+    would become what is written to, and errors would go to stdout."""
+    for descriptor, (name, mode) in enumerate(STREAMS.items()):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # The lowest free descriptor is taken, and children get it, too.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+            stream = os.fdopen(descriptor, mode, encoding="utf-8", closefd=False)
+            setattr(sys, name, stream)
+
+
+def _print(text: Callable[[], str], _: Sequence[str]) -> int:
+    print(text())
+    return 0
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
+    open_closed_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == [KAFKA_EXIT_CODES]:
         try:
@@ -67,11 +89,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(usage(), file=sys.stderr)
         return WRONG_USAGE
     if words[0] in ("-h", "--help", "help"):
-        print(usage())
-        return 0
+        return run_tool(partial(_print, usage), [])
     if words[0] in ("-V", "--version", "version"):
-        print(version_line())
-        return 0
+        return run_tool(partial(_print, version_line), [])
     row = SUBCOMMANDS.get(words[0])
     if row is None:
         print(f"{no_command(words[0])}\n\n{usage()}", file=sys.stderr)

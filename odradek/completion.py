@@ -17,6 +17,7 @@ import shtab
 
 from odradek.command import SUBCOMMANDS
 from odradek.tools.options import CLIENT_FLAGS, Flag
+from odradek.tools.run import run_tool
 from odradek.tools.transactions import options as transactions
 
 SHELLS: Final = ("bash", "zsh", "tcsh")
@@ -33,8 +34,12 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Print a script."""
+    return run_tool(_print_script, arguments)
+
+
+def _print_script(arguments: Sequence[str]) -> int:
     shell = build_parser().parse_args(arguments).shell
     print(shtab.complete(build_tree(), shell=shell))
     return 0

@@ -21,6 +21,7 @@ from odradek.container.sources import DEFAULT, read_config
 from odradek.runtime.java_properties import escaped_value, properties_text
 from odradek.tools.arguments import add_arguments
 from odradek.tools.private_files import write_private
+from odradek.tools.run import flush_or_discard
 
 HIDDEN: Final = "[hidden]"
 
@@ -71,8 +72,10 @@ def main(arguments: Sequence[str]) -> int:
         else:
             rows = shown(config)
             sys.stdout.writelines(f"{name}={escaped_value(text)}\n" for name, text in rows)
+            sys.stdout.flush()
     except (SettingsError, OSError) as error:
         print(f"odradek: {error_line(error)}", file=sys.stderr)
+        flush_or_discard()
         return 1
     return 0
 

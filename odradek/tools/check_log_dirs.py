@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from odradek.bounded_files import system_error_text
+from odradek.tools.run import flush_or_discard
 
 if TYPE_CHECKING:
     from odradek.controller.coordination.tree import Tree
@@ -59,7 +60,13 @@ def main(arguments: Sequence[str]) -> int:
     text = json.dumps(as_json(verdict)) if options.json else "\n".join(lines(verdict))
     # Names of files need not be text.
     encoding = sys.stdout.encoding
-    print(text.encode(encoding, "backslashreplace").decode(encoding))
+    try:
+        print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
+    except OSError as error:
+        flush_or_discard()
+        if not isinstance(error, BrokenPipeError):
+            print(f"odradek: {system_error_text(error)}", file=sys.stderr)
+            return NOT_CHECKED
     return int(verdict.severity)
 
 

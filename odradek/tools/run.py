@@ -44,10 +44,19 @@ def run_tool(run: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> i
     except SystemExit as end:
         return int(end.code or 0)
     except OSError as error:
-        if not isinstance(error, BrokenPipeError):
+        # The reader of the pipe may have ended (`| head`).  The action is done; Java ignores this.
+        is_done = isinstance(error, BrokenPipeError)
+        if not is_done:
             print(f"odradek: {system_error_text(error)}", file=sys.stderr)
-            return 1
-        # The reader of the pipe has ended (`| head`).  The action is done; Java ignores this too.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        flush_or_discard()
+        return 0 if is_done else 1
     return code
+
+
+def flush_or_discard() -> None:
+    """Write what stdout has left, or drop it: Python would fail at it again when it ends, and exit
+    with another code."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

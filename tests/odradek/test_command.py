@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -118,3 +119,50 @@ def test_closed_stdout_is_not_an_error() -> None:
         with child.stderr as errors:
             assert errors.read() == b""
         assert child.wait(TIMEOUT_S) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "stderr"),
+    [
+        (("--version",), ""),
+        (("--help",), ""),
+        (("storage", "random-uuid"), ""),
+        (("completion", "bash"), ""),
+        (("topics", "--list"), "--bootstrap-server must be specified\n"),
+    ],
+)
+def test_stream_that_the_caller_has_closed_takes_nothing_of_another(
+    words: tuple[str, ...], stderr: str
+) -> None:
+    for closed in (">&-", "2>&-", "<&- >&- 2>&-"):
+        done = subprocess.run(
+            ["bash", "-c", f'"$@" {closed}', "bash", *ODRADEK, *words],
+            capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+        )  # fmt: skip
+        assert done.returncode == (2 if stderr else 0)
+        if closed == ">&-":
+            assert (done.stdout, done.stderr) == ("", stderr)
+        elif stderr:
+            assert (done.stdout, done.stderr) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code"),
+    [
+        (("--version",), 1),
+        (("--help",), 1),
+        (("completion", "bash"), 1),
+        (("container-config", "KAFKA_BROKER_ID=1"), 1),
+        (("storage", "random-uuid"), 1),
+        (("check-log-dirs", "DIR"), 3),
+    ],
+)
+def test_full_disk_of_stdout_is_one_line(
+    words: tuple[str, ...], exit_code: int, tmp_path: Path
+) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*ODRADEK, *(str(tmp_path) if word == "DIR" else word for word in words)],
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=TIMEOUT_S, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (exit_code, "odradek: No space left on device\n")
