@@ -114,6 +114,24 @@ def test_consumer_without_offset_and_without_reset_ends_with_an_error(broker: st
     assert json.loads(result.output.splitlines()[-1])["name"] == "shutdown_complete"
 
 
+@pytest.mark.parametrize(
+    ("topic", "group", "reason"),
+    [
+        ("", "g", "Topic collection to subscribe to cannot contain null or empty topic"),
+        ("t", "", "InvalidGroupIdException: The configured groupId is invalid."),
+    ],
+)
+def test_consumer_of_nothing_ends_with_an_error_as_in_kafka(
+    broker: str, topic: str, group: str, reason: str
+) -> None:
+    words = ["--bootstrap-server", broker, "--topic", topic, "--group-id", group]
+    result = our_tool_here("verifiable-consumer", words)
+    assert result.exit_code == 0
+    assert reason in result.errors.splitlines()[-1]
+    names = [json.loads(line)["name"] for line in result.output.splitlines()]
+    assert names == ["startup_complete", "shutdown_complete"]
+
+
 def test_percentiles_of_latencies_are_whole_milliseconds() -> None:
     lines = report([number * 1_000_000 + 999 for number in range(1000, 0, -1)])
     assert lines[0].startswith("Avg latency: 500.50")

@@ -61,6 +61,31 @@ class AuthenticationError(ConsoleError):
     """The broker does not accept this client, or is not trusted by it; to try again is in vain."""
 
 
+def check_subscription(topic: str | None, pattern: str | None) -> None:
+    """Refuse an empty topic and an empty pattern, as Kafka's consumer does.
+
+    raises  ConsoleError
+    """
+    for text, what in ((topic, "collection"), (pattern, "pattern")):
+        if text == "":
+            contains = "contain null or empty topic" if what == "collection" else "be empty"
+            raise ConsoleError(
+                "java.lang.IllegalArgumentException",
+                f"Topic {what} to subscribe to cannot {contains}",
+            )
+
+
+def check_group(group: str) -> None:
+    """Refuse an empty group, at which librdkafka ends the process.
+
+    raises  ConsoleError
+    """
+    if not group:
+        raise ConsoleError(
+            f"{_ERRORS}.InvalidGroupIdException", "The configured groupId is invalid."
+        )
+
+
 def log(level: str, text: str, logger: str) -> None:
     """Print a line on stderr in the log format of Kafka's tools."""
     now = datetime.datetime.now(tz=datetime.UTC).astimezone()

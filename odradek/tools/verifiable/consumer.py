@@ -16,7 +16,14 @@ from typing import Any, Final
 
 from odradek.tools.argument_parser import ArgumentParser, int32, run_parsed
 from odradek.tools.arguments import add_arguments
-from odradek.tools.console.errors import ConsoleError, exception_of, log, run_uncaught
+from odradek.tools.console.errors import (
+    ConsoleError,
+    check_group,
+    check_subscription,
+    exception_of,
+    log,
+    run_uncaught,
+)
 from odradek.tools.console.properties import CONSUMER
 from odradek.tools.console.stop import Stop, stopped_by_signals
 from odradek.tools.library_client import PERMANENT, open_client, receive
@@ -78,6 +85,14 @@ def main(arguments: Sequence[str]) -> int:
 def _run(values: argparse.Namespace, properties: dict[str, str], extra: dict[str, Any]) -> int:
     # Offsets of records that were not printed must not be committed.
     extra = {**extra, "enable.auto.offset.store": False}
+    try:
+        check_subscription(values.topic, None)
+        check_group(values.group_id)
+    except ConsoleError as error:
+        print_event("startup_complete")
+        _log_end(error)
+        print_event("shutdown_complete")
+        return 0
     consumer = open_client(CONSUMER, properties, extra)
     with stopped_by_signals() as stop:
         print_event("startup_complete")
@@ -85,11 +100,15 @@ def _run(values: argparse.Namespace, properties: dict[str, str], extra: dict[str
         try:
             reader.run(stop)
         except ConsoleError as error:
-            log("ERROR", f"Error during processing, terminating consumer process: {error}", LOGGER)
+            _log_end(error)
         consumer.close()
         reader.revoke_rest()
         print_event("shutdown_complete")
     return stop.exit_code
+
+
+def _log_end(error: ConsoleError) -> None:
+    log("ERROR", f"Error during processing, terminating consumer process: {error}", LOGGER)
 
 
 class VerifiableReader:

@@ -28,6 +28,8 @@ from odradek.tools.console.errors import (
     TIMEOUT_EXCEPTION,
     AuthenticationError,
     ConsoleError,
+    check_group,
+    check_subscription,
     exception_of,
     log,
 )
@@ -268,29 +270,18 @@ def _limit(options: Options) -> int:
     return -1 if maximum is None else maximum
 
 
-def _check_subscription(topic: str | None, pattern: str | None) -> None:
-    for text, what in ((topic, "collection"), (pattern, "pattern")):
-        if text == "":
-            contains = "contain null or empty topic" if what == "collection" else "be empty"
-            raise ConsoleError(
-                "java.lang.IllegalArgumentException",
-                f"Topic {what} to subscribe to cannot {contains}",
-            )
-
-
 def _run(options: Options, properties: dict[str, str], formatter: Formatter) -> int:
     check_properties(CONSUMER, properties)
     pattern = included(options)
-    _check_subscription(options.value("topic"), pattern)
+    check_subscription(options.value("topic"), pattern)
     try:
         compiled = None if pattern is None else compile_java_pattern(pattern)
     except re.error as error:
         raise ConsoleError("java.util.regex.PatternSyntaxException", str(error)) from error
-    if not properties["group.id"]:
-        # librdkafka would end the process.
-        errors = "org.apache.kafka.common.errors"
-        text = f"{errors}.InvalidGroupIdException: The configured groupId is invalid."
-        _print_error(f"Error processing message, terminating consumer process: \n{text}")
+    try:
+        check_group(properties["group.id"])
+    except ConsoleError as error:
+        _print_error(f"Error processing message, terminating consumer process: \n{error}")
         print("Processed a total of 0 messages", file=sys.stderr)
         return 0
     configs = for_library(CONSUMER, properties)
