@@ -73,6 +73,9 @@ def open_store(place: str) -> Store:
         if not bucket:
             raise BackupError(f"{place} names no bucket (s3://bucket/prefix)")
         return S3Store(bucket, prefix.strip("/"))
+    if not place:
+        # As the working directory it would be taken for a variable of a shell that is not set.
+        raise BackupError("the place of the backup has no name")
     return FolderStore(Path(place))
 
 

@@ -310,3 +310,15 @@ def test_backup_of_what_does_not_exist_is_refused(
     assert (result.exit_code, result.output) == (1, "")
     assert reason in result.errors
     assert not place.exists()
+
+
+def test_place_without_a_name_is_not_the_working_directory(
+    source: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    server = ["--bootstrap-server", source.address]
+    for words in (["backup", "--all", "--to", "", *server], ["restore", "--from", "", *server]):
+        result = scene.tool(*words)
+        assert (result.exit_code, result.output) == (1, "")
+        assert result.errors == "odradek: the place of the backup has no name\n"
+    assert list(tmp_path.iterdir()) == []
