@@ -157,6 +157,11 @@ def test_what_is_not_there_exits_with_1(log: Log, tmp_path: Path) -> None:
     assert beyond.output.endswith("no such record\n")
     young = [*words, "--bootstrap-server", log.address, "--time", "2100-01-01T00:00:00Z"]
     assert our_tool_here("explain-lookup", young).exit_code == 1
+    wrong = ["--bootstrap-server", log.address, "--topic", "looked-up", "--partition", "9"]
+    for place in (["--offset", "1"], ["--time", "5"]):
+        absent = our_tool_here("explain-lookup", [*wrong, *place])
+        assert (absent.exit_code, absent.output) == (1, "")
+        assert absent.errors == "looked-up has 1 partitions, and none of the number 9\n"
     nowhere = our_tool_here("explain-lookup", [*words, "--dir", str(tmp_path), "--offset", "1"])
     assert nowhere.exit_code == 1
     assert nowhere.errors == f"looked-up-0 is not in {tmp_path}\n"

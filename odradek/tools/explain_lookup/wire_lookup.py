@@ -32,6 +32,7 @@ def look_up_offset(client: Client, partition: TopicPartition, offset: int) -> Lo
     raises  KafkaError, ClientError
     """
     hops: list[str] = []
+    _check_number(client, partition)
     start = list_offsets(client, [partition], EARLIEST_TIMESTAMP)[partition]
     end = list_offsets(client, [partition], LATEST_TIMESTAMP)[partition]
     hops.append(f"ListOffsets: the log starts at offset {start} and can be read up to {end}")
@@ -44,11 +45,27 @@ def look_up_time(client: Client, partition: TopicPartition, timestamp_ms: int) -
     raises  KafkaError, ClientError
     """
     hops: list[str] = []
+    _check_number(client, partition)
     offset = list_offsets(client, [partition], timestamp_ms)[partition]
     if offset == NO_OFFSET:
         return Lookup([f"ListOffsets: no record is as young as {timestamp_ms}"], None, None)
     hops.append(f"ListOffsets: offset {offset} is the first one as young as {timestamp_ms}")
     return _fetch(client, partition, offset, offset + 1, hops)
+
+
+def _check_number(client: Client, partition: TopicPartition) -> None:
+    """Refuse a number that a topic does not have: its leader would be waited for.
+
+    raises  KafkaError, ClientError
+    """
+    for topic in client.metadata([partition.topic]).topics:
+        count = len(topic.partitions)
+        if topic.error_code == ErrorCode.NONE and partition.partition >= count:
+            raise KafkaError(
+                f"{partition.topic} has {count} partitions, and none of the number "
+                f"{partition.partition}",
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            )
 
 
 def _fetch(
