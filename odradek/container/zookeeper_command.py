@@ -46,9 +46,11 @@ def main(arguments: Sequence[str]) -> int:
         parser.error("-daemon: it runs in the foreground; start it in the background")
     try:
         properties = parse_properties(read_file(options.config, FILE_BYTES_MAX))
-    except (OSError, PropertiesError) as error:
-        reason = system_error_text(error) if isinstance(error, OSError) else str(error)
-        print(f"odradek: cannot read {options.config}: {reason}", file=sys.stderr)
+    except OSError as error:
+        print(f"odradek: {system_error_text(error)}", file=sys.stderr)
+        return 1
+    except PropertiesError as error:
+        print(f"odradek: cannot read {options.config}: {error}", file=sys.stderr)
         return 1
     for text in options.override:
         name, _, value = text.partition("=")

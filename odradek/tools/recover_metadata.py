@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
+from odradek.bounded_files import system_error_text
 from odradek.tools.arguments import add_settings_arguments
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ def main(arguments: Sequence[str]) -> int:
         RecoveryRefused,
         SettingsError,
     ) as error:
-        print(f"odradek: {error}", file=sys.stderr)
+        text = system_error_text(error) if isinstance(error, OSError) else str(error)
+        print(f"odradek: {text}", file=sys.stderr)
         return 1
     return 0
 

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
+from odradek.bounded_files import system_error_text
 from odradek.runtime.files import FileLock, FileSystem
 from odradek.storage.checkpoints.checkpoint_file import (
     CLEANER_OFFSET_FILE,
@@ -236,7 +237,9 @@ class LogDirectory:
 
     def fail(self, error: Exception) -> str:
         """Go offline, for good; returns why, as it is reported."""
-        self.failure = str(error) or type(error).__name__
+        is_of_system = isinstance(error, OSError)
+        text = system_error_text(error) if is_of_system else str(error)
+        self.failure = text or type(error).__name__
         return self.failure
 
     def write_meta(self, meta: MetaProperties, *, date: str) -> None:

@@ -159,6 +159,10 @@ ODD: dict[str, tuple[list[str], int, str]] = {
         1,
         "/tmp/\\udce9 for configuration log.dirs: ",
     ),
+    "file in place of a folder": (
+        ["--override", "log.dirs=fifo"],
+        *(1, "/fifo/.lock: Not a directory"),
+    ),
     "id": (["--override", f"broker.id={LONG}"], 1, "for configuration broker.id: "),
     "fifo": (["fifo"], 1, "Cannot read the settings in fifo: a named pipe, not a file"),
     "device": (["/dev/zero"], 1, "Cannot read the settings in /dev/zero: more than 4194304 bytes"),

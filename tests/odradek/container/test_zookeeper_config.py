@@ -50,6 +50,11 @@ def test_unusable_settings_of_a_zookeeper_are_refused(
         coordination_settings(properties, "file")
 
 
+def test_folder_in_place_of_the_settings_is_named_once(tmp_path: Path) -> None:
+    done = subprocess.run([*COMMAND, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, f"odradek: {tmp_path}: Is a directory\n")
+
+
 def test_ensemble_in_the_environment_is_refused() -> None:
     environment = {"ZOOKEEPER_CLIENT_PORT": "1", "ZOOKEEPER_SERVERS": "a:1:2;b:1:2"}
     with pytest.raises(EnvironmentRefused, match="ZOOKEEPER_SERVERS"):
