@@ -69,17 +69,17 @@ def errors_of(address: str, name: str) -> dict[str, tuple[int, str | None]]:
     )
     entities: list[Names] = [{"user": name}, {"client-id": name}, {"user": "u", "client-id": name}]
     with Wire(address) as client:
-        found = {}
+        errors: dict[str, tuple[int, str | None]] = {}
         for what, deletions, upsertions in (("set", [], [upsertion]), ("delete", [deletion], [])):
             request = AlterUserScramCredentialsRequest(deletions=deletions, upsertions=upsertions)
             (user,) = client.call(request, 0).results
-            found[f"{what} a credential"] = (user.error_code, user.error_message)
+            errors[f"{what} a credential"] = (user.error_code, user.error_message)
         for entity in entities:
             (entry,) = client.call(alter(entity, {"producer_byte_rate": 5.0}), 1).entries
-            found["quota of " + ", ".join(entity)] = (entry.error_code, entry.error_message)
+            errors["quota of " + ", ".join(entity)] = (entry.error_code, entry.error_message)
         (created,) = client.call(CreateAclsRequest(creations=[acl]), 3).results
-        found["acl"] = (created.error_code, created.error_message)
-    return found
+        errors["acl"] = (created.error_code, created.error_message)
+    return errors
 
 
 @NAMES
