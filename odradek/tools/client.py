@@ -60,7 +60,7 @@ TRANSACTION: Final = 1
 COORDINATORS_AT_ONCE: Final = 4
 """The first version of FindCoordinator that takes several keys."""
 SHOWN_MAX: Final = 100
-"""Characters of an address that an error shows."""
+"""Characters of an address, or of another text, that an error shows."""
 FRAME_BYTES_MAX: Final = 100 << 20
 TLS_ALERT: Final = 0x1503
 """Type and major version with which a TLS server refuses bytes that are not TLS."""
@@ -230,7 +230,12 @@ class BrokerConnection:
         key = key_of(type(request))
         self._correlation_id += 1
         header = encode_request_header(key, version, self._correlation_id, self._client_id)
-        frame = header + encoder(type(request), version)(request)
+        try:
+            frame = header + encoder(type(request), version)(request)
+        except UnicodeEncodeError as error:
+            # Of a command line with bytes that are not text.
+            text = ascii(error.object[:SHOWN_MAX])
+            raise ClientError(f"{text} cannot be represented in a request: not UTF-8") from error
         try:
             self._socket.sendall(len(frame).to_bytes(4, "big") + frame)
             size = int.from_bytes(self._read(4), "big")

@@ -13,6 +13,7 @@ from odradek.protocol.messages.create_topics import (
 )
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from odradek.tools.client import Client, ClientError, NotServedError, parse_bootstrap
+from odradek.tools.topics.requests import new_topic
 from tests.odradek.scripted_broker import (
     LastBytes,
     Request,
@@ -27,6 +28,8 @@ FAILED = "Error while executing topic command : "
 NOT_CONTROLLER = 41
 STALL_MS = 3_000
 """Longer than a busy machine keeps the scripted broker from its response."""
+WORD = b"a\xff".decode(errors="surrogateescape")
+"""An argument with a byte that is not text."""
 
 
 def fails(address: str, problem: str) -> None:
@@ -227,6 +230,18 @@ def test_controller_that_stays_unreachable_is_an_error_after_the_time_out() -> N
         client.close()
 
 
+def test_word_that_is_not_text_is_an_error_and_sends_nothing() -> None:
+    with scripted_broker({ApiKey.CREATE_TOPICS: []}) as broker:
+        client = Client(broker.bootstrap)
+        request = CreateTopicsRequest(topics=[new_topic(WORD, configs={})])
+        reason = r"'a\\udcff' cannot be represented in a request: not UTF-8"
+        with pytest.raises(ClientError, match=reason):
+            client.any_broker(request, CreateTopicsResponse)
+        assert client.metadata([]).brokers
+        client.close()
+        assert ApiKey.CREATE_TOPICS not in {sent.key for sent in broker.requests}
+
+
 def test_client_id_is_read_from_the_command_config(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("# of the operators\nclient.id = night-shift\nrequest.timeout.ms=5000\n")
@@ -240,7 +255,15 @@ def test_unusable_command_config_is_an_error(tmp_path: Path) -> None:
     missing = tmp_path / "nothing"
     secure = tmp_path / "secure"
     secure.write_text("security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n")
+    folder = tmp_path / "folder"
+    folder.write_text(f"security.protocol=SSL\nssl.truststore.location={tmp_path}\n")
+    inline = tmp_path / "inline"
+    inline.write_text(
+        "security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.certificates=x\n"
+    )
     for file, problem in (
+        (folder, f"ssl.truststore.location: {tmp_path}: Is a directory"),
+        (inline, "ssl.truststore.certificates: it contains no certificate in PEM"),
         (missing, f"{missing} cannot be read: No such file or directory"),
         (secure, "sasl.jaas.config is missing, for security.protocol=SASL_SSL"),
     ):

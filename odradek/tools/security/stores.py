@@ -90,4 +90,6 @@ def _read(read: Callable[[StoreConfig], T], store: StoreConfig) -> T:
     try:
         return read(store)
     except StoreError as error:
-        raise SecurityError(f"{store.setting}: {error}") from None
+        text = str(error)
+        is_named = text.startswith(f"{store.setting}: ")
+        raise SecurityError(text if is_named else f"{store.setting}: {text}") from None
