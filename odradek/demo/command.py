@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from odradek.bounded_files import system_error_text
 from odradek.tools.arguments import add_arguments
 
 LAG_MS_DEFAULT: Final = 10_000
@@ -76,6 +77,9 @@ def main(arguments: Sequence[str]) -> int:
         return INTERRUPTED
     except (LibraryMissingError, SupervisionError, BrokerFailed) as error:
         print(f"odradek demo: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"odradek demo: {system_error_text(error)}", file=sys.stderr)
         return 1
 
 

@@ -61,9 +61,11 @@ class Ports:
 def run(lag_ms: int, data: Path | None) -> int:
     """Run the demo; returns the exit code.
 
-    raises  LibraryMissingError, SupervisionError, StopRequested
+    raises  LibraryMissingError, SupervisionError, StopRequested; OSError for `data`
     """
     library()
+    if data is not None:
+        data.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="odradek-demo-") as folder:
         try:
             return asyncio.run(_run(lag_ms, Path(folder) if data is None else data.absolute()))

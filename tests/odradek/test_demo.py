@@ -102,6 +102,20 @@ def test_missing_library_is_reported_in_one_line() -> None:
     assert done.stderr == f"odradek demo: {MISSING}\n"
 
 
+def test_file_in_place_of_the_folder_of_data_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    done = subprocess.run(
+        [sys.executable, "-I", "-m", "odradek", "demo", "isr-cut", "--data", str(file)],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"odradek demo: {file}: File exists\n"
+
+
 @pytest.mark.parametrize("words", [[], ["nope"], ["isr-cut", "--lag-ms", "10"]])
 def test_wrong_arguments_are_refused(words: list[str]) -> None:
     with pytest.raises(SystemExit) as refused:
