@@ -117,13 +117,13 @@ def _serve(
 ) -> Reply | Delayed | Later[Reply | Delayed]:
     if request.isolation_level not in ISOLATION_LEVELS:
         raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
-    uses_ids = context.version >= TOPIC_IDS_FROM
-    services = context.services
+    services, version = context.services, context.version
+    uses_ids = version >= TOPIC_IDS_FROM
     replica_id, replica_epoch = _replica(request)
     refusal = None if services.authorizer is None else FetchRefusal(context, replica_id)
     plan = services.fetching.sessions.plan(
         session_id=request.session_id,
-        session_epoch=request.session_epoch if context.version >= 7 else FINAL_EPOCH,
+        session_epoch=request.session_epoch if version >= 7 else FINAL_EPOCH,
         uses_ids=uses_ids,
         requested=fetch_partitions,
         forgotten=_forgotten(request, uses_ids) if request.forgotten_topics_data else (),
@@ -148,14 +148,7 @@ def _serve(
     select = _selector(context, request) if settings.replica_selector_class else None
     throttle = _throttle(services) if replica_id >= 0 else None
     reading = Reading(
-        read_committed,
-        min_bytes,
-        max_bytes,
-        context.version,
-        replica_id,
-        replica_epoch,
-        select,
-        throttle,
+        read_committed, min_bytes, max_bytes, version, replica_id, replica_epoch, select, throttle
     )
     if len(plan.partitions) > PARTITIONS_AT_ONCE:
         return _run_in_steps(context, request, plan, reading, refusal)
