@@ -20,7 +20,7 @@ from typing import Final
 
 from odradek.runtime.clock import Clock
 from odradek.runtime.loop_watch import LoopWatch
-from odradek.runtime.scheduler import Scheduler
+from odradek.runtime.scheduler import ROUND_NS, Scheduler
 from odradek.runtime.timers import Timer, TimingWheel
 
 LATE_MS: Final = 2
@@ -31,8 +31,9 @@ and calls what reads them in the second or the third."""
 STALL_MS: Final = 100
 """Wake-ups that are this late wait for the connections that were put off, too.  A busy loop, whose
 rounds make each wake-up a few milliseconds late, has read what came in the time of a heartbeat."""
-ROUNDS_MAX: Final = 1_000
-"""Then timers fire in any case: about 4 s, and no time in which the process does not run."""
+ROUNDS_MAX: Final = 2_500
+"""Then timers fire in any case, about 10 s later, or as long after the stall as it has lasted.
+Rounds are counted, and so no time in which the process does not run."""
 
 logger = logging.getLogger("odradek.timers")
 
@@ -123,7 +124,7 @@ class WheelDriver:
         if late_ms < STALL_MS or self._scheduler is None:
             return
         mark = self._scheduler.mark()
-        for _ in range(ROUNDS_MAX):
+        for _ in range(min(ROUNDS_MAX, late_ms * 1_000_000 // ROUND_NS)):
             if mark.is_passed:
                 return
             yield  # the scheduler has one round in each turn of the loop
