@@ -24,7 +24,7 @@ from tests.support.stalled_broker import SHORT_SESSIONS
 from tests.support.wire import Wire
 
 SESSION_MS = 8_000
-MEMBERS = 300
+MEMBERS = 100
 SILENT = 20
 FLOODS = 5
 FLOOD = 500
