@@ -30,7 +30,7 @@ from odradek.controller.coordination.session import (
 )
 from odradek.controller.coordination.zookeeper import ZooKeeperSession
 from odradek.controller.decide import elections
-from odradek.controller.image.control_requests import StopReplicaPartition
+from odradek.controller.image.control_requests import LeaderAndIsrPartition, StopReplicaPartition
 from odradek.controller.requests.control_request_receiver import ControlRequestReceiver
 from odradek.controller.znodes import fenced_writes
 from odradek.protocol.errors import BrokerError, ErrorCode
@@ -139,7 +139,18 @@ def read_up_to_the_end(patch: pytest.MonkeyPatch) -> None:
 @BUGS.add
 def epoch_of_a_new_leader_is_not_noted(patch: pytest.MonkeyPatch) -> None:
     """KAFKA-7415: the epochs of a log do not begin with a leadership."""
-    patch.setattr(Log, "assign_epoch", lambda self, leader_epoch, start_offset: None)
+    become = Leadership._become_leader_or_follower
+
+    def without_epoch(
+        self: Leadership, partition: Partition, replica: LeaderAndIsrPartition
+    ) -> None:
+        with pytest.MonkeyPatch.context() as meanwhile:
+            meanwhile.setattr(
+                LeaderEpochFileCache, "assign", lambda self, epoch, start_offset: None
+            )
+            become(self, partition, replica)
+
+    patch.setattr(Leadership, "_become_leader_or_follower", without_epoch)
 
 
 @BUGS.add

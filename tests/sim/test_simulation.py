@@ -155,6 +155,12 @@ def test_clock_of_the_product_is_the_machines_again_after_a_simulation() -> None
         assert vars(module)["monotonic_ns"] is time.monotonic_ns
 
 
+@pytest.mark.parametrize("name", sorted({*BUGS, *TRANSACTION_BUGS, *GROUP_BUGS}))
+def test_bug_can_be_planted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each changes something that exists; `test_planted_bugs_are_found` draws some only."""
+    {**BUGS, **TRANSACTION_BUGS, **GROUP_BUGS}[name](monkeypatch)
+
+
 @pytest.mark.timeout(1800)
 def test_planted_bugs_are_found() -> None:
     """Two of them and one of transactions or groups, others in each run."""
