@@ -6,10 +6,12 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from odradek.pipeline.jobs import run
 from odradek.pipeline.spec.load import parse
@@ -18,6 +20,7 @@ from odradek.pipeline.transforms.parse import parse as parse_rows
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 STATE = "state"
+VIEW = "view_of_row"
 
 Rows = Sequence[Mapping[str, object]]
 
@@ -73,12 +76,19 @@ def in_batch(
 def in_stream(
     spark: SparkSession, folder: Path, steps: str, views: Sequence[str], schemas: Mapping[str, str]
 ) -> dict[str, list[Any]]:
-    """The rows of views that a stream writes until it has read all batches."""
+    """The rows of views that a stream writes until it has read all batches.
+
+    It is one query: of several, each would cost its own time in every batch.
+    """
     built(spark, folder, steps, "available_now", schemas)
-    queries = [start(spark.table(view), folder, view) for view in views]
-    for query in queries:
-        query.awaitTermination()
-    return {view: spark.table(f"{view}_results").collect() for view in views}
+    named = [spark.table(view).withColumn(VIEW, F.lit(view)) for view in views]
+    together = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), named)
+    start(together, folder, "views").awaitTermination()
+    rows = spark.table("views_results")
+    return {
+        view: rows.where(F.col(VIEW) == view).select(*spark.table(view).columns).collect()
+        for view in views
+    }
 
 
 def start(rows: DataFrame, folder: Path, name: str) -> Any:
@@ -94,14 +104,19 @@ def outcome(spark: SparkSession, values: Sequence[bytes | None], **settings: Any
     rows = spark.createDataFrame(list(enumerate(values)), "id INT, value BINARY")
     keyed = rows.selectExpr("id", "value", "cast(cast(id as string) as binary) as key")
     good, bad = parse_rows(keyed, step)
-    outcomes: dict[int, Any] = {row.id: tuple(row)[1:] for row in good.collect()}
-    for row in bad.collect():
-        number = int(row.key)
+    columns = [F.col(f"`{name}`") for name in good.columns if name != "id"]
+    # One query for both.
+    parsed = good.select("id", F.struct(*columns).alias("parsed"))
+    outcomes: dict[int, Any] = {}
+    for row in parsed.unionByName(bad, allowMissingColumns=True).collect():
+        number = row.id if row.parsed is not None else int(row.key)
         assert number not in outcomes, "a row is good or bad"
+        if row.parsed is not None:
+            outcomes[number] = tuple(row.parsed)
+            continue
         assert row.value == values[number], "a dead letter is what came"
-        outcomes[number] = {header.key: bytes(header.value).decode() for header in row.headers}[
-            "odradek.reason"
-        ]
+        headers = {header.key: header.value for header in row.headers}
+        outcomes[number] = bytes(headers["odradek.reason"]).decode()
     assert len(outcomes) == len(values), "no row is lost"
     return [outcomes[number] for number in range(len(values))]
 

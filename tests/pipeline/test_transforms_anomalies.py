@@ -90,12 +90,13 @@ def expected(rows: list[dict[str, Any]], settings_of_step: Anomalies) -> dict[in
     return rows_by_id
 
 
+@pytest.mark.usefixtures("two_partitions")
 @pytest.mark.parametrize("method", ["zscore", "ewma"])
 def test_stream_keeps_state_over_batches_and_restarts(
     spark: SparkSession, tmp_path: Path, method: str
 ) -> None:
     rows, _ = amounts(300, seed=7)
-    shuffled = [rows[begin : begin + 60] for begin in range(0, 300, 60)]
+    shuffled = [rows[begin : begin + 100] for begin in range(0, 300, 100)]
     for batch in shuffled:
         # Rows of a batch may be in any order.
         random.Random(1).shuffle(batch)

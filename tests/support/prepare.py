@@ -10,6 +10,7 @@ from typing import Final
 from tests.chaos import failing_syncs, java_workload
 from tests.support import (
     apache,
+    local_files,
     make_class_archives,
     maven,
     newest_pyspark,
@@ -27,6 +28,7 @@ def main() -> None:
     java_workload.java_clients()
     failing_syncs.library()
     maven.spark_connectors(SPARK_VERSION)
+    local_files.archive()
     maven.mirror_client_libraries(apache.JUDGE_VERSION)
     newest_pyspark.main()
     schema_registry.program()
