@@ -48,14 +48,14 @@ STARTS := $(addprefix tests/odradek/,backup canary container testing) \
 WITH_CLUSTERS := $(addprefix tests/,chaos cluster)
 BELOW_BROKER := $(addprefix tests/,controller protocol runtime storage)
 PARTS_OF_BROKER := $(addprefix tests/broker/,group handlers replication server transaction)
-# Steps of pipelines on Spark, and whole jobs; `test-pipelines` runs the others.
+# Half of the tests of pipelines: steps, sinks and mirrors; `test-pipelines` runs the others.  Each row
+# has a session of Spark, whose start and first queries take 20 s of a processor.
 STEPS := $(wildcard $(addprefix tests/pipeline/test_,transforms*.py registry.py python_steps.py \
-	lookup_tables.py shared_queries.py sharing.py upsert.py webhook.py))
-JOBS := $(wildcard $(addprefix tests/pipeline/test_,demo*.py end*.py exactly_once*.py mirror*.py))
+	lookup_tables.py shared_queries.py sharing.py upsert.py webhook.py exactly_once*.py mirror*.py))
 QUICK := tests/controller tests/protocol tests/storage tests/broker/group tests/broker/handlers
 PACKAGES := broker controller odradek protocol runtime storage
 
-.PHONY: run cluster secure quick quick-pythons test test-pipelines test-steps test-jobs test-clusters test-starts test-tools test-clients test-groups test-broker test-security test-broker-parts test-parts test-sim test-mixed test-pages test-recordings test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-acls campaign-clients campaign-fuzz campaign-logins campaign-packages campaign-properties campaign-scripts campaign-cuts campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline test-connectors demo-pipeline plugin-runs measure-start tools system-packages clean
+.PHONY: run cluster secure quick quick-pythons test test-pipelines test-steps test-clusters test-starts test-tools test-clients test-groups test-broker test-security test-broker-parts test-parts test-sim test-mixed test-pages test-recordings test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-acls campaign-clients campaign-fuzz campaign-logins campaign-packages campaign-properties campaign-scripts campaign-cuts campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline test-connectors demo-pipeline plugin-runs measure-start tools system-packages clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/python -I -m odradek start $(CONFIG) $(AT_PORT) $(ARGS)
@@ -88,17 +88,14 @@ quick-pythons:
 # last ones need the processors only: they fill them when fewer rows are left.
 test: tools
 	@$(MAKE) --no-print-directory -k -j5 --output-sync=target \
-		test-clusters test-security test-broker test-steps test-broker-parts test-starts test-jobs \
-		test-tools test-pipelines test-groups test-clients test-pages test-parts lint test-sim
+		test-clusters test-security test-broker test-steps test-pipelines test-broker-parts test-starts \
+		test-tools test-groups test-clients test-pages test-parts lint test-sim
 
 test-pipelines:
-	$(BIN)/python -m pytest -q -m "not slow" tests/pipeline $(addprefix --ignore=,$(JOBS) $(STEPS))
+	$(BIN)/python -m pytest -q -m "not slow" tests/pipeline $(addprefix --ignore=,$(STEPS))
 
 test-steps:
 	$(BIN)/python -m pytest -q -m "not slow" $(STEPS)
-
-test-jobs:
-	$(BIN)/python -m pytest -q -m "not slow" $(JOBS)
 
 # They wait for the ends of sessions, so that two run at once; with them, chaos of some seconds.
 test-clusters:

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 from time import monotonic
+from urllib.request import urlopen
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -33,6 +34,10 @@ from tests.support.broker_process import odradek_broker
 from tests.support.ports import free_port
 
 START_TIMEOUT_S = 300.0
+WITH_UI = (
+    *("--set", 'mirror.spark."spark.ui.enabled"=true'),
+    *("--set", 'mirror.spark."spark.ui.port"=0'),
+)
 
 
 def now_ms() -> int:
@@ -129,7 +134,7 @@ def test_unreachable_cluster_is_named(
 
 
 @pytest.mark.timeout(900)
-def test_failure_of_a_mirror_is_its_last_line(tmp_path: Path) -> None:
+def test_mirror_has_a_page_and_its_failure_is_its_last_line(tmp_path: Path) -> None:
     with odradek_broker(tmp_path / "east") as east, odradek_broker(tmp_path / "west") as west:
         create(east.address, "taken", 1)
         send(east.address, "taken", [Sent(0, b"v")])
@@ -144,8 +149,11 @@ def test_failure_of_a_mirror_is_its_last_line(tmp_path: Path) -> None:
                 more='trigger = "1 second"',
             )
         )
-        with mirror_process(path) as process:
+        with mirror_process(path, *WITH_UI) as process:
             process.wait_for_line(r"^taken: batch \d+", timeout_s=START_TIMEOUT_S)
+            line = process.wait_for_line(r"^Spark UI: http", timeout_s=START_TIMEOUT_S)
+            with urlopen(line.removeprefix("Spark UI: "), timeout=START_TIMEOUT_S) as page:
+                assert b"Spark" in page.read()
             admin = AdminClient({"bootstrap.servers": east.address})
             admin.delete_topics(["taken"])["taken"].result(TIMEOUT_S)
             assert process.wait(timeout_s=START_TIMEOUT_S) == FAILED

@@ -6,7 +6,7 @@ import json
 import signal
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -220,11 +220,15 @@ def test_every_kind_of_sink_gets_its_rows_from_one_query(
 
 
 def killed_and_finished(
-    spark: SparkSession, address: str, folder: Path, suffix: str, kills: list[tuple[str, str, int]]
+    spark: SparkSession,
+    address: str,
+    folder: Path,
+    suffix: str,
+    programs: Sequence[tuple[str, ...]],
 ) -> int:
     """Run the file with a kill in each run, then to its end; returns what `check_output` does.
 
-    kills  when, sink, batch
+    programs  modules that are killed in batch 1, with their arguments
     """
     create_output_topics(address, suffix)
     write_input(folder)
@@ -232,18 +236,14 @@ def killed_and_finished(
     with endpoint() as (hook, keys):
         text = FILE.format(address=address, suffix=suffix, folder=folder, hook=hook)
         file.write_text(text)
-        for place, (when, sink, batch) in enumerate(kills):
-            job = PipelineJob(
-                file,
-                log=folder / f"killed-{place}.log",
-                program=("tests.pipeline.killed_writer", when, sink, str(batch)),
-            )
+        for place, program in enumerate(programs):
+            job = PipelineJob(file, log=folder / f"killed-{place}.log", program=program)
             try:
                 assert job.wait() == -signal.SIGKILL, job.process.tail()
             finally:
                 job.close()
             await_none(job)
-            commits = folder / "state" / "lines_shared" / "commits" / str(batch)
+            commits = folder / "state" / "lines_shared" / "commits" / "1"
             assert not commits.exists(), "Spark repeats the batch"
         pipeline = parse(text, file)
         built = run.build(spark, pipeline, folder)
@@ -251,12 +251,13 @@ def killed_and_finished(
     return check_output(spark, address, folder, suffix, keys)
 
 
-def test_job_killed_between_two_sinks_keeps_the_promise_of_each(
+def test_job_killed_in_a_transaction_between_two_sinks_keeps_the_promise_of_each(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
-    kills = [("after", "once", 1)]
-    duplicates = killed_and_finished(spark, broker.address, tmp_path, "killed", kills)
-    assert duplicates == PER_FILE // 2, "batch 1 was repeated after the sink had written it"
+    # The second transaction of the sink `once`, after `copied` and before `hooked`.
+    programs = [("tests.pipeline.killed_job", "before", "2")]
+    duplicates = killed_and_finished(spark, broker.address, tmp_path, "killed", programs)
+    assert duplicates == PER_FILE // 2, "batch 1 was repeated after `copied` had written it"
 
 
 @pytest.mark.slow
@@ -264,8 +265,12 @@ def test_job_killed_before_and_after_each_sink_keeps_the_promise_of_each(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
     sinks = ("landed", "stored", "copied", "once", "hooked")
-    kills = [(when, sink, 1) for sink in sinks for when in ("before", "after")]
-    killed_and_finished(spark, broker.address, tmp_path, "slow", kills)
+    programs = [
+        ("tests.pipeline.killed_writer", when, sink, "1")
+        for sink in sinks
+        for when in ("before", "after")
+    ]
+    killed_and_finished(spark, broker.address, tmp_path, "slow", programs)
 
 
 def test_failure_names_the_sink_and_the_next_run_repeats_the_batch(

@@ -112,7 +112,7 @@ cluster = "main"
 topic = "{topic}-totals"
 output_mode = "complete"
 """
-MARKS = {0: "xx..x.", 1: "..xxx...xx", 2: "x", 3: ""}
+MARKS = {0: "xx.", 1: ".xx..x", 2: "x", 3: ""}
 """Partition -> its records; x: one that Spark cannot read."""
 
 
