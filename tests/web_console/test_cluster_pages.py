@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.support.broker_process import BrokerProcess, odradek_broker
 from tests.support.compacted import wait_until
@@ -128,22 +130,17 @@ def test_keys_move_between_pages_and_rows(console: ConsoleProcess, page: Page) -
     expect(page.locator("tbody tr")).to_have_count(1)
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (390, "light"), (1280, "dark")])
-def test_page_fits_the_window_in_each_scheme(
-    console: ConsoleProcess, browser: Browser, width: int, scheme: str
-) -> None:
-    context = browser.new_context(
-        viewport={"width": width, "height": 700},
-        color_scheme="dark" if scheme == "dark" else "light",
-    )
-    page = context.new_page()
+def test_page_fits_the_window_in_each_scheme(console: ConsoleProcess, page: Page) -> None:
+    schemes: tuple[Literal["dark", "light"], ...] = ("dark", "light")
     for path in ("", "/brokers", "/brokers/0", "/topics", "/topics/orders", "/groups"):
         page.goto(f"{console.url}/clusters/shop{path}")
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        back = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        brightness = sum(int(part) for part in re.findall(r"\d+", back)[:3]) / 3
-        assert (brightness < 60) == (scheme == "dark")
-    context.close()
+        for width, scheme in itertools.product((390, 1280), schemes):
+            page.set_viewport_size({"width": width, "height": 700})
+            page.emulate_media(color_scheme=scheme)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            back = page.evaluate("getComputedStyle(document.body).backgroundColor")
+            brightness = sum(int(part) for part in re.findall(r"\d+", back)[:3]) / 3
+            assert (brightness < 60) == (scheme == "dark")
 
 
 def test_many_topics_are_shown_page_by_page(
