@@ -21,8 +21,6 @@ PARTITIONS = "spark.sql.shuffle.partitions"
 SMALL: dict[str, str | int] = {
     "spark.driver.memory": "768m",
     PARTITIONS: 1,
-    # Spark writes the plan of each batch for its page: a text that is empty without compiled code.
-    "spark.sql.ui.explainMode": "codegen",
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
     ),

@@ -154,6 +154,7 @@ def test_rows_of_one_key_are_replaced(spark: SparkSession, database: Database) -
     )
 
 
+@pytest.mark.usefixtures("two_partitions")
 def test_repeated_batch_chooses_the_same_row_of_a_key(
     spark: SparkSession, database: Database
 ) -> None:
@@ -319,6 +320,7 @@ def test_unsupported_column_type_is_an_error(spark: SparkSession, database: Data
     assert database.run("SELECT * FROM kept") == []
 
 
+@pytest.mark.usefixtures("two_partitions")
 def test_failing_rows_leave_the_table_unchanged(spark: SparkSession, database: Database) -> None:
     put(spark.createDataFrame([(1, 5)], "id INT, n INT"), database, ["id"])
     bad = spark.sql(

@@ -26,6 +26,9 @@ FEW_ROWS = (
     "-Dspark.sql.codegen.wholeStage=false",
     "-Dspark.sql.codegen.factoryMode=NO_CODEGEN",
     "-Dspark.sql.adaptive.enabled=false",
+    "-Dspark.default.parallelism=1",
+    # The plan of each batch, a text for Spark's page: it is empty without compiled code.
+    "-Dspark.sql.ui.explainMode=codegen",
 )
 """Settings of Spark: a few rows are computed sooner than code for them is compiled."""
 CODE = "-XX:ReservedCodeCacheSize=192m"
