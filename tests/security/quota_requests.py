@@ -26,6 +26,7 @@ from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestT
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.protocol.records.builder import build_batch
 from odradek.protocol.records.record import Record
+from tests.support.pauses import pause
 from tests.support.wire import Wire
 
 T = TypeVar("T")
@@ -39,6 +40,7 @@ def until(action: Callable[[], T], condition: Callable[[T], bool], what: str) ->
     end_s = monotonic() + WAIT_S
     while not condition(result := action()):
         assert monotonic() < end_s, what
+        pause()
     return result
 
 
