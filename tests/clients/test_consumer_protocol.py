@@ -23,7 +23,8 @@ NEW = "consumer"
 """Given instead of an assignor."""
 PARTITIONS = 6
 OFFSETS_PARTITIONS = 3
-SESSION_MS = 5_000
+SESSION_MS = 10_000
+"""A static member that comes back within it keeps its partitions, on a busy machine too."""
 HEARTBEAT_MS = 1_500
 """Also librdkafka's time-out of a heartbeat.  It repeats a heartbeat that timed out unchanged, and
 the response does not contain the partitions to revoke again: a later response costs the rebalance
