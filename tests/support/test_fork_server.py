@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -48,10 +49,19 @@ def start(folder: Path, *words: str, is_executed: bool = False) -> LoggedProcess
     )
 
 
+def open_files(entry: Path) -> dict[int, str]:
+    """What the descriptors of a process refer to; some are closed while this looks at them."""
+    files = {}
+    for name in os.listdir(entry / "fd"):
+        with suppress(FileNotFoundError):
+            files[int(name)] = os.readlink(entry / "fd" / name)
+    return files
+
+
 def visible(process: LoggedProcess) -> list[object]:
     """What others can see of a process."""
     entry = Path(f"/proc/{process.pid}")
-    files = {int(name): os.readlink(entry / "fd" / name) for name in os.listdir(entry / "fd")}
+    files = open_files(entry)
     status = (entry / "status").read_text().splitlines()
     return [
         os.readlink(entry / "cwd") == str(process.log.parent),
