@@ -7,6 +7,7 @@ Source: Kafka's Rate, SampledStat, TokenBucket, QuotaUtils (KIP-13, KIP-599).
 from __future__ import annotations
 
 from collections import deque
+from math import copysign
 from typing import Final
 
 THROTTLE_MAX_MS: Final = 2**31 - 1
@@ -55,10 +56,10 @@ class SampledRate:
     def throttle_ms(self, limit: float, now_ms: int) -> int:
         """How long nothing may be recorded until the rate is down to `limit`; 0: it is within it.
 
-        As in Kafka, a negative limit throttles nothing.
+        As in Kafka, a negative limit throttles nothing, and neither does the zero below zero.
         """
         rate, window_ms = self.measure(now_ms)
-        if rate <= limit or limit < 0:
+        if rate <= limit or copysign(1, limit) < 0:
             return 0
         if limit == 0:
             return THROTTLE_MAX_MS

@@ -578,6 +578,11 @@ class Connection:
             self._reading = False
             self._server.loop.remove_reader(self.descriptor)
 
+    def close_after_responses(self) -> None:
+        """Send the responses that are ready, as far as the socket takes them, and end."""
+        self.flush()
+        self.close()
+
     def close(self) -> None:
         """End the connection; responses that are not sent are dropped.
 

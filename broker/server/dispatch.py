@@ -178,7 +178,7 @@ class Dispatcher:
             self._malformed(connection, f"{size - end} bytes after a {loaded.name} v{version}")
             return
         if not api.is_staged and self._outcomes.staged:
-            self.end_of_turn()
+            self._settle_staged()
         self._run(self._make_call(connection, header, loaded, request, size), loaded.handler.run)
 
     def is_served(self, header: RequestHeader) -> bool:
@@ -212,9 +212,13 @@ class Dispatcher:
 
     def end_of_turn(self) -> None:
         """Write the staged appends and settle their requests."""
+        self._settle_staged()
+        self._now_ms = 0
+
+    def _settle_staged(self) -> None:
+        """Have the responses of staged requests before what comes now."""
         if self._outcomes.staged:
             self._outcomes.write_staged(self._now_ms or self._read_clock())
-        self._now_ms = 0
 
     def _load(self, api_key: int) -> LoadedApi | None:
         api = self._apis.get(api_key)
@@ -247,11 +251,13 @@ class Dispatcher:
     def _malformed(self, connection: Connection, what: str) -> None:
         self._services.metrics.malformed_frames += 1
         logger.warning("closing the connection of %s: %s", connection.client_host, what)
-        connection.close()
+        self._settle_staged()
+        connection.close_after_responses()
 
     def _unserved(self, call: Call, frame: memoryview, position: int) -> None:
         loaded, header = call.loaded, call.header
         version = header.version
+        self._settle_staged()
         if header.api_key == ApiKey.API_VERSIONS:
             if 0 not in loaded.encoders:
                 loaded.prepare(0)
@@ -263,8 +269,6 @@ class Dispatcher:
             )
             call.respond(call.failed(ErrorCode.UNSUPPORTED_VERSION, None))
             return
-        if self._outcomes.staged:
-            self.end_of_turn()
         message = f"{loaded.name} is not served in version {version}"
         if version not in loaded.decoders:
             try:
@@ -321,14 +325,18 @@ class Dispatcher:
             else:
                 outcome = decided
         except (BrokerError, CoordinationError) as error:
+            self._settle_staged()
             outcomes.refuse(call, error)
             return
         except Exception:  # noqa: BLE001 - one request must not take the node down
+            self._settle_staged()
             outcomes.broken(call)
             return
         if isinstance(outcome, Staged):
             outcomes.staged.append((call, outcome))
         else:
+            if outcomes.staged:
+                self._settle_staged()
             outcomes.settle(call, outcome)
 
     def _first_units(self, call: Call, deciding: Later[Outcome]) -> Outcome | None:
@@ -352,8 +360,8 @@ class Dispatcher:
         return None
 
     def _dispatch_large(self, call: Call, frame: memoryview, position: int) -> None:
-        if self._outcomes.staged and not call.loaded.api.is_staged:
-            self.end_of_turn()
+        if not call.loaded.api.is_staged:
+            self._settle_staged()
 
         async def run(call: Call) -> Outcome:
             await pause()  # in the rounds if others wait: what is decided as a whole may take long

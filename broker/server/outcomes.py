@@ -233,7 +233,7 @@ class Outcomes:
         if call.wants_response:
             call.respond(self._failed(call, error))
         else:
-            call.connection.close()
+            call.connection.close_after_responses()
 
     def broken(self, call: Call) -> None:
         """Log the exception that is being handled, respond if that is possible, and close."""
@@ -250,9 +250,8 @@ class Outcomes:
             if not connection.is_closed and call.wants_response:
                 parts = call.encoded(call.failed(ErrorCode.UNKNOWN_SERVER_ERROR, None))
                 connection.respond(parts)
-                connection.flush()
         finally:
-            connection.close()
+            connection.close_after_responses()
 
     def write_staged(self, now_ms: int) -> None:
         """Write the staged appends, one call per partition, and settle their requests.
@@ -303,7 +302,7 @@ class Outcomes:
             logger.info(
                 "closing the connection of %s: %s", call.connection.client_host, outcome.reason
             )
-            call.connection.close()
+            call.connection.close_after_responses()
         else:
             assert isinstance(outcome, NoReply), "a staged outcome is settled at the turn's end"
             call.on_no_response()

@@ -53,7 +53,7 @@ def test_throttle_time_is_what_brings_the_rate_down_to_the_limit() -> None:
     assert rate.throttle_ms(1_000, 5) == 10_000
     assert rate.throttle_ms(1_600, 5) == 2_500
     assert rate.throttle_ms(1_000, 5 + 10_000) == 10_000
-    assert [rate.throttle_ms(limit, 5) for limit in (0, -1)] == [THROTTLE_MAX_MS, 0]
+    assert [rate.throttle_ms(limit, 5) for limit in (0, -0.0, -1)] == [THROTTLE_MAX_MS, 0, 0]
     assert rate.measure(5 + WINDOWS * WINDOW_MS) == (0.0, 10_000)
     assert rate.throttle_ms(0, 5) == 0
 
