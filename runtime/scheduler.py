@@ -30,8 +30,8 @@ SLICE_NS: Final = 2_000_000
 SHORT_SLICE_NS: Final = 200_000
 """How long a first slice lasts while others wait for theirs."""
 ROUND_NS: Final = 4_000_000
-MARK_SLICES: Final = 50
-"""Further slices of each that waits, before a mark is passed: about 20 ms of work while many do."""
+MARK_SLICES: Final = 250
+"""Further slices of each that waits, before a mark is passed: about 100 ms of work while many do."""
 
 
 class QueueMark:

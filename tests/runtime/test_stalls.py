@@ -134,7 +134,7 @@ def test_timer_fires_after_a_stall_when_all_that_were_put_off_have_been_read(
     new_loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
     stall = Stall(new_loop)
-    peers = stall.peers(20, MARK_SLICES)
+    peers = stall.peers(4, MARK_SLICES)
     endless = stall.peers(1, ENDLESS)
     stall.run(10_000)
     assert {peer.handled for peer in peers} == {MARK_SLICES}
