@@ -462,6 +462,7 @@ def _run(
     from odradek.broker.settings.load import load_settings
     from odradek.broker.settings.types import SettingsError
     from odradek.runtime.logging import format_line, set_up_logging
+    from odradek.start.started_lines import print_line
 
     has_file = options.config is not None and source is None
     config = os.path.abspath(options.config) if has_file else None
@@ -471,7 +472,7 @@ def _run(
         fields = {"addresses": addresses, "log_dirs": settings.log_dirs, "config": config}
         address = dialled(addresses[0]) if addresses else ""
         report_ready(address, settings.log_dirs, None if control is None else control.address)
-        print(format_line(options.log_format, line, fields), flush=True)
+        print_line(format_line(options.log_format, line, fields))
         _notify_service_manager()
 
     set_up_logging(options.log_format, level=LOG_LEVELS[options.log_level])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -13,9 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.start.command import ready_line
 from tests.support.ports import free_port
 from tests.support.processes import LoggedProcess
+from tests.support.wire import Wire
 
 READY_TIMEOUT_S = 120.0
 START = [sys.executable, "-I", "-m", "odradek", "start"]
@@ -253,3 +256,24 @@ def test_port_in_use_is_reported_in_one_line(tmp_path: Path) -> None:
         f"odradek: cannot listen on PLAINTEXT://127.0.0.1:{port}: Address already in use; "
         f"stop what listens there, or take another port: --port {port + 1}"
     )
+
+
+@pytest.mark.parametrize("command", ["start", "server-start"])
+def test_broker_whose_stdout_is_full_serves_and_stops(tmp_path: Path, command: str) -> None:
+    port = free_port()
+    settings = tmp_path / "server.properties"
+    settings.write_text(f"listeners=PLAINTEXT://127.0.0.1:{port}\nlog.dirs={tmp_path}/data\n")
+    words = [sys.executable, "-I", "-m", "odradek", command, str(settings)]
+    with (
+        open("/dev/full", "wb") as full,
+        subprocess.Popen(words, stdout=full, stderr=subprocess.PIPE, text=True) as broker,
+    ):
+        assert broker.stderr is not None
+        for line in broker.stderr:
+            if "stdout takes no line: No space left on device" in line:
+                break
+        with Wire(f"127.0.0.1:{port}") as wire:
+            assert wire.call(ApiVersionsRequest(), 0).error_code == 0
+        broker.send_signal(signal.SIGTERM)
+        broker.communicate(timeout=READY_TIMEOUT_S)
+        assert broker.returncode == 0
