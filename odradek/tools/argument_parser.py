@@ -10,16 +10,24 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from odradek.tools.options import INT32_MAX, INT64_MAX, java_integer
 from odradek.tools.run import WRONG_USAGE, run_tool
+from odradek.tools.text_arguments import NotTextError, check_pair, check_text
 
 _MISSING: Final = "the following arguments are required: "
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """Parses with argparse4j's error texts; the exit code of an error is WRONG_USAGE."""
+    """Parses with argparse4j's error texts; the exit code of an error is WRONG_USAGE.
+
+    An argument without a type must be text; the type of a path is `file_path`.
+    """
+
+    def __init__(self, **keywords: Any) -> None:
+        super().__init__(**keywords)
+        self.register("type", None, _text)
 
     def parse(self, words: Sequence[str]) -> argparse.Namespace | None:
         """The values, or None for an empty command line, after its help is printed."""
@@ -38,6 +46,28 @@ class ArgumentParser(argparse.ArgumentParser):
             message = f"argument {first} is required"
         self.print_usage(sys.stderr)
         self.exit(WRONG_USAGE, f"{self.prog}: error: {message}\n")
+
+
+def _text(text: str) -> str:
+    return _checked(text, check_text)
+
+
+def pair(text: str) -> str:
+    """An argument that is a property, `name=value`."""
+    return _checked(text, check_pair)
+
+
+def _checked(text: str, check: Callable[[str], None]) -> str:
+    try:
+        check(text)
+    except NotTextError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def file_path(text: str) -> str:
+    """An argument that is the path of a file, in which every byte is allowed."""
+    return text
 
 
 def _integer(text: str, kind: str, largest: int) -> int:

@@ -40,6 +40,7 @@ from odradek.protocol.schema import schema_of
 from odradek.protocol.topic_partition import ZERO_UUID
 from odradek.tools.errors import ToolError
 from odradek.tools.security.errors import SecurityError
+from odradek.tools.text_arguments import SHOWN_MAX, NotTextError, shown_text
 
 if TYPE_CHECKING:
     from odradek.tools.security.client_security import ClientSecurity
@@ -59,8 +60,6 @@ TRANSACTION: Final = 1
 """Types of keys for which there are coordinators."""
 COORDINATORS_AT_ONCE: Final = 4
 """The first version of FindCoordinator that takes several keys."""
-SHOWN_MAX: Final = 100
-"""Characters of an address, or of another text, that an error shows."""
 FRAME_BYTES_MAX: Final = 100 << 20
 TLS_ALERT: Final = 0x1503
 """Type and major version with which a TLS server refuses bytes that are not TLS."""
@@ -234,8 +233,7 @@ class BrokerConnection:
             frame = header + encoder(type(request), version)(request)
         except UnicodeEncodeError as error:
             # Of a command line with bytes that are not text.
-            text = ascii(error.object[:SHOWN_MAX])
-            raise ClientError(f"{text} cannot be represented in a request: not UTF-8") from error
+            raise ClientError(str(NotTextError(shown_text(error.object)))) from error
         try:
             self._socket.sendall(len(frame).to_bytes(4, "big") + frame)
             size = int.from_bytes(self._read(4), "big")

@@ -15,9 +15,11 @@ from typing import Any, Final, NamedTuple
 
 from odradek.tools.console.errors import ConsoleError, exception_of, print_exception
 from odradek.tools.console.properties import CONSUMER, PRODUCER, for_library, load_properties
+from odradek.tools.errors import ToolError
 from odradek.tools.library_client import open_client
 from odradek.tools.options import java_integer
 from odradek.tools.run import run_tool
+from odradek.tools.text_arguments import NotTextError, check_text
 
 USAGE: Final = (
     "USAGE: java org.apache.kafka.tools.EndToEndLatency broker_list topic num_messages "
@@ -32,6 +34,8 @@ Send records one by one, and measure the time until each is read.
   producer_acks       1: the leader has the record; all: all replicas in sync have it
   message_size_bytes  bytes of a record
   properties_file     properties of producer and consumer"""
+TEXTS: Final = ("broker_list", "topic", "num_messages", "producer_acks", "message_size_bytes")
+"""The arguments but for the path."""
 POLL_TIMEOUT_S: Final = 60.0
 REPORT_EVERY: Final = 1000
 SEED: Final = 0
@@ -69,8 +73,13 @@ def main(arguments: Sequence[str]) -> int:
 def parse(words: Sequence[str]) -> LatencyOptions:
     """The arguments.
 
-    raises  ConsoleError
+    raises  ConsoleError; ToolError for one that is not text
     """
+    for name, word in zip(TEXTS, words, strict=False):
+        try:
+            check_text(word)
+        except NotTextError as error:
+            raise ToolError(f"{name}: {error}") from error
     servers, topic, count, acks, size = words[:5]
     numbers = []
     for text in (count, size):

@@ -26,7 +26,7 @@ from odradek.protocol.messages.describe_quorum import (
     ReplicaState,
 )
 from odradek.protocol.topic_partition import ZERO_UUID
-from odradek.tools.argument_parser import ArgumentParser, run_parsed
+from odradek.tools.argument_parser import ArgumentParser, file_path, run_parsed
 from odradek.tools.arguments import add_arguments
 from odradek.tools.client import Client, NotServedError
 from odradek.tools.client_config import open_client
@@ -47,7 +47,7 @@ def build_parser() -> ArgumentParser:
         prog="kafka-metadata-quorum",
         description="Describe which node coordinates, and the brokers that joined it.",
     )
-    add_arguments(parser, "metadata-quorum")
+    add_arguments(parser, "metadata-quorum", {"--command-config": file_path})
     commands = parser.add_subparsers(dest="command", required=True, parser_class=ArgumentParser)
     describing = commands.add_parser("describe", help="describe the quorum")
     add_arguments(describing, "metadata-quorum describe")

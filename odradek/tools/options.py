@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 from odradek.bounded_files import read_rows
 from odradek.tools.errors import ToolError
 from odradek.tools.run import KAFKA_VERSION, WRONG_USAGE
+from odradek.tools.text_arguments import NotTextError, check_pair, check_text
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
@@ -33,6 +34,10 @@ DIGITS_MAX: Final = 19
 
 MS: Final = "ms"
 """The kind of a value that is a number, which may be negative where it may be missing, too."""
+PAIR: Final = "name=value"
+"""The kind of a value that is a property."""
+PATHS: Final = ("file", "file,file", "[name=]file", "path", "url", "command")
+"""Kinds of values that are paths or may contain one, in which every byte is allowed."""
 
 
 def java_integer(text: str, largest: int = INT32_MAX) -> int | None:
@@ -249,8 +254,9 @@ def parse(
 
     what_it_does      printed above the help text
     wrong_shows_help  errors of `scan`, too, are followed by the help text
-    raises            OptionsError as `scan`, and for an empty command line unless `may_be_empty`;
-                      HelpRequested for --help, VersionRequested for --version
+    raises            OptionsError as `scan`, for a value that is not text, and for an empty command
+                      line unless `may_be_empty`; HelpRequested for --help, VersionRequested for
+                      --version
     """
     try:
         options = scan(flags, words)
@@ -264,7 +270,20 @@ def parse(
         raise HelpRequested(what_it_does)
     if options.has("version"):
         raise VersionRequested(KAFKA_VERSION)
+    _check_texts(flags, options)
     return options
+
+
+def _check_texts(flags: Sequence[Flag], options: Options) -> None:
+    for flag in flags:
+        if flag.value in PATHS:
+            continue
+        check = check_pair if flag.value == PAIR else check_text
+        try:
+            for value in options.values(flag.name):
+                check(value)
+        except NotTextError as error:
+            raise OptionsError(f"--{flag.name}: {error}") from error
 
 
 def require(options: Options, *names: str) -> None:

@@ -17,7 +17,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from odradek.tools.argument_parser import ArgumentParser, double, int32, int64, run_parsed
+from odradek.tools.argument_parser import (
+    ArgumentParser,
+    double,
+    file_path,
+    int32,
+    int64,
+    pair,
+    run_parsed,
+)
 from odradek.tools.arguments import add_arguments
 from odradek.tools.console.errors import ConsoleError, exception_line, exception_of, run_uncaught
 from odradek.tools.console.library import missing_topic_reason
@@ -69,13 +77,16 @@ def parser() -> ArgumentParser:
             "--num-records": int64,
             "--payload-delimiter": {"default": "\\n"},
             "--throughput": double,
-            "--producer-props": {"nargs": "+", "default": []},
+            "--producer-props": {"nargs": "+", "default": [], "type": pair},
+            "--producer.config": file_path,
             "--transactional-id": {"default": TRANSACTIONAL_ID},
             "--transaction-duration-ms": {"type": int64, "default": 0},
         },
     )
     payload = parser.add_mutually_exclusive_group(required=True)
-    add_arguments(payload, "producer-perf-test payload", {"--record-size": int32})
+    add_arguments(
+        payload, "producer-perf-test payload", {"--record-size": int32, "--payload-file": file_path}
+    )
     return parser
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
-from odradek.tools.argument_parser import ArgumentParser, int32, run_parsed
+from odradek.tools.argument_parser import ArgumentParser, file_path, int32, run_parsed
 from odradek.tools.arguments import add_arguments
 from odradek.tools.console.errors import (
     ConsoleError,
@@ -48,6 +48,7 @@ def build_parser() -> ArgumentParser:
             "--session-timeout": {"type": int32, "default": 30_000},
             "--reset-policy": {"default": "earliest"},
             "--assignment-strategy": {"default": RANGE},
+            "--consumer.config": file_path,
         },
     )
     return parser

@@ -17,7 +17,7 @@ from functools import partial
 from itertools import count
 from typing import Any, Final
 
-from odradek.tools.argument_parser import ArgumentParser, int32, int64, run_parsed
+from odradek.tools.argument_parser import ArgumentParser, file_path, int32, int64, run_parsed
 from odradek.tools.arguments import add_arguments
 from odradek.tools.console.errors import ConsoleError, exception_of, run_uncaught
 from odradek.tools.console.library import missing_topic_reason
@@ -46,6 +46,7 @@ def build_parser() -> ArgumentParser:
             "--max-messages": number,
             "--throughput": number,
             "--acks": number,
+            "--producer.config": file_path,
             "--message-create-time": {"type": int64, "default": -1},
             "--value-prefix": int32,
             "--repeating-keys": int32,
