@@ -1,4 +1,5 @@
-"""Texts of a command line that are sent: Python passes on bytes that are not UTF-8 as surrogates.
+"""Texts that are sent: in those of a command line, bytes that are not UTF-8 are surrogates, and an
+escape in a properties file can be one.
 
 librdkafka ends the process, by a signal, at a name of a topic or group with surrogates.
 """
@@ -37,11 +38,16 @@ def check_text(text: str) -> None:
 
 
 def check_pair(text: str) -> None:
-    """Check that `name=value` can be sent; the path of a file may have any bytes.
+    """`check_property` for `name=value`; raises NotTextError."""
+    name, _, value = text.partition("=")
+    check_property(name, value)
+
+
+def check_property(name: str, value: str) -> None:
+    """Check that a property can be sent; the path of a file may have any bytes.
 
     raises  NotTextError, which does not show the value: it may be a password
     """
-    name, _, value = text.partition("=")
     check_text(name)
     if not name.endswith(LOCATION) and not _is_utf8(value):
         raise NotTextError(f"the value of {shown_text(name)}")

@@ -147,6 +147,17 @@ def test_file_of_metadata_quorum_whose_path_is_not_text_is_read(tmp_path: Path) 
     assert any("bogus" in line.lower() for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("flag", "name"), [("--consumer.config", "group.id"), ("--formatter-config", "key.separator")]
+)
+def test_lone_surrogate_in_a_file_is_an_error(flag: str, name: str, tmp_path: Path) -> None:
+    file = tmp_path / "properties"
+    file.write_text(f"{name}=a\\udcffb\n")
+    result = run("console-consumer", *SERVER, "--topic", "t", flag, str(file))
+    error = f"java.lang.IllegalArgumentException: {file}: {VALUE.format(name)}"
+    assert result == (1, "", [f'Exception in thread "main" {error}'])
+
+
 def test_path_in_a_property_may_have_any_bytes() -> None:
     properties = [f"ssl.truststore.location={WORD}", "security.protocol=bogus"]
     pairs = [word for text in properties for word in ("--consumer-property", text)]

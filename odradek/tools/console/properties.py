@@ -19,6 +19,7 @@ from odradek.tools.client_config import (
 from odradek.tools.console.errors import CONFIG_EXCEPTION, ConsoleError
 from odradek.tools.options import INT32_MAX, INT64_MAX, java_integer
 from odradek.tools.security.errors import SecurityError
+from odradek.tools.text_arguments import NotTextError, check_property
 
 PRODUCER: Final = "Producer"
 CONSUMER: Final = "Consumer"
@@ -104,9 +105,15 @@ def load_properties(path: str) -> dict[str, str]:
     """Read a properties file.
 
     raises  ConsoleError with the Java exception for a file that cannot be read
+
+    Differs from Kafka: a lone surrogate is refused.  Java sends a question mark.
     """
     try:
-        return read_properties(path)
+        properties = read_properties(path)
+        for name, value in properties.items():
+            check_property(name, value)
+    except NotTextError as error:
+        raise ConsoleError("java.lang.IllegalArgumentException", f"{path}: {error}") from error
     except FileNotFoundError as error:
         raise ConsoleError("java.nio.file.NoSuchFileException", path) from error
     except PermissionError as error:
@@ -115,6 +122,7 @@ def load_properties(path: str) -> dict[str, str]:
         raise ConsoleError("java.io.IOException", str(error.strerror)) from error
     except InvalidPropertiesError as error:
         raise ConsoleError("java.lang.IllegalArgumentException", str(error)) from error
+    return properties
 
 
 def check_properties(kind: str, properties: Mapping[str, str]) -> None:
