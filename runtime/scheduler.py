@@ -31,7 +31,7 @@ SHORT_SLICE_NS: Final = 200_000
 """How long a first slice lasts while others wait for theirs."""
 ROUND_NS: Final = 4_000_000
 MARK_SLICES: Final = 250
-"""Further slices of each that waits, before a mark is passed: about 100 ms of work while many do."""
+"""Further slices of each that waits, before a mark is passed: some 100 ms of work."""
 
 
 class QueueMark:
