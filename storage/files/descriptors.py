@@ -174,7 +174,15 @@ class FileSlice:
 class Descriptors:
     """The open files of one broker, and where its logs report to."""
 
-    __slots__ = ("_open", "_rebuild_later", "files", "open_max", "rebuilding", "report")
+    __slots__ = (
+        "_open",
+        "_rebuild_later",
+        "files",
+        "is_read_only",
+        "open_max",
+        "rebuilding",
+        "report",
+    )
 
     report: Report
     """Takes what an operator needs to know; from any thread."""
@@ -188,13 +196,19 @@ class Descriptors:
         open_max: int = OPEN_MAX,
         report: Report = ignore,
         rebuild_later: RebuildLater | None = None,
+        is_read_only: bool = False,
     ) -> None:
-        """rebuild_later  None: indexes are rebuilt within the call that needs them"""
+        """rebuild_later  None: indexes are rebuilt within the call that needs them
+
+        is_read_only   `rebuild_later` is called for small segments too: for copies in a thread,
+                       whose files belong to the event loop
+        """
         assert open_max > 0, "at least one file has to be open"
         self.files = files
         self.open_max = open_max
         self.report = report
         self._rebuild_later = rebuild_later
+        self.is_read_only = is_read_only
         self.rebuilding = {}
         self._open: OrderedDict[Handle, None] = OrderedDict()
 

@@ -1,13 +1,14 @@
 """A search by time that takes too long for an event loop, done in a thread.
 
 It works on a copy of what the log was when it began: names, sizes and times of the segments.  The
-log changes meanwhile.  What is found stays right when retention or compaction have removed segments
-since, but for records below the log start offset; after a truncation it is not used.
+log changes meanwhile: a cleaned segment has the name of one that it replaces, so that the thread
+may have read files of both.  What it finds or meets is void when a segment was replaced, removed or
+truncated before its end.  It writes no file.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from odradek.protocol.errors import BrokerError
 from odradek.runtime.files import FileSystem
@@ -25,6 +26,27 @@ class Outdated(Exception):
     """The log has changed so that a finished search is void; begin again."""
 
 
+class _Origin(NamedTuple):
+    """A segment, and what it was when the search began."""
+
+    segment: Segment
+    truncation_count: int
+    base_offset: int
+    size: int
+    largest: tuple[int, int] | None
+    """Its `largest_timestamp`, None if that has to be read."""
+
+    @classmethod
+    def of(cls, segment: Segment) -> _Origin:
+        largest = segment.largest_timestamp() if segment.is_time_known() else None
+        return cls(segment, segment.truncation_count, segment.base_offset, segment.size, largest)
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether it was truncated since, or taken out of the log; on the loop."""
+        return self.segment.truncation_count != self.truncation_count
+
+
 class TimeLookup:
     """One search; `run` in a thread, everything else on the loop."""
 
@@ -33,31 +55,28 @@ class TimeLookup:
         self._log = log
         self._timestamp_ms = timestamp_ms
         self._truncation_count = log.truncation_count
-        self._first_base_offset = log.segments.base_offsets[0]
         self._start_offset = log.log_start_offset
-        self._segments = [
-            (
-                segment.base_offset,
-                segment.size,
-                segment.largest_timestamp() if segment.is_time_known() else None,
-            )
-            for segment in log.readable_segments()
-        ]
+        self._segments = [_Origin.of(segment) for segment in log.readable_segments()]
         self._found: reading.RecordPosition | None = None
         self._error: Exception | None = None
         self._copies: list[Segment] = []
         self._unusable: dict[int, str] = {}
+        self._is_void = False
         self._is_waiting = False
         """Whether indexes are being rebuilt that it needs."""
         self.is_done = False
 
     def run(self, files: FileSystem) -> None:
         """Search; `result` raises the errors."""
-        shared = Descriptors(files, open_max=OPEN_MAX, rebuild_later=self._note_unusable)
-        for base_offset, size, largest in self._segments:
-            copy = Segment(shared, self._log.directory, base_offset, size=size, created_ms=0)
-            if largest is not None:
-                copy.note_largest(largest)
+        shared = Descriptors(
+            files, open_max=OPEN_MAX, rebuild_later=self._note_unusable, is_read_only=True
+        )
+        for origin in self._segments:
+            copy = Segment(
+                shared, self._log.directory, origin.base_offset, size=origin.size, created_ms=0
+            )
+            if origin.largest is not None:
+                copy.note_largest(origin.largest)
             self._copies.append(copy)
         copies, start_offset, timestamp_ms = self._copies, self._start_offset, self._timestamp_ms
         try:
@@ -83,10 +102,10 @@ class TimeLookup:
         log = self._log
         if log.truncation_count != self._truncation_count or log.is_offline:
             return
-        for copy in self._copies:
-            segment = log.segments[log.segments.number_of(copy.base_offset)]
-            is_same = segment.base_offset == copy.base_offset and segment.size == copy.size
-            if not is_same or segment.is_ready:
+        self._is_void = any(origin.is_changed for origin in self._segments)
+        for origin, copy in zip(self._segments, self._copies, strict=False):
+            segment = origin.segment
+            if origin.is_changed or segment.size != copy.size or segment.is_ready:
                 continue
             if copy.is_time_known():
                 segment.note_largest(copy.largest_timestamp())
@@ -103,12 +122,11 @@ class TimeLookup:
         if log.truncation_count != self._truncation_count:
             raise Outdated
         error = self._error
+        if self._is_void:
+            raise Outdated from error
         if error is not None:
-            is_unready = isinstance(error, IndexUnready)
-            if log.segments.base_offsets[0] != self._first_base_offset or (
-                is_unready and not self._is_waiting
-            ):
-                # Its files were renamed, or replaced by cleaned ones, during the search.
+            if isinstance(error, IndexUnready) and not self._is_waiting:
+                # The segment was appended to, or rolled, during the search.
                 raise Outdated from error
             with log.damage_reported():
                 raise error

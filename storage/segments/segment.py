@@ -175,7 +175,7 @@ class Segment:
         if self.damage is not None:
             raise CorruptBatch(self.damage)
         is_loop_waiting = self.shared.rebuilds_later
-        if is_loop_waiting and self.size > SCAN_ONLY_BYTES:
+        if self.shared.is_read_only or (is_loop_waiting and self.size > SCAN_ONLY_BYTES):
             self.rebuild_later(str(error))
             raise IndexUnready(self.handle.path)
         self._report_rebuild(str(error))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import pytest
 
 from odradek.protocol.records.batch import iterate_batches
+from odradek.runtime.testing.memory_files import MemoryFileSystem
 from odradek.storage.compaction.job import CleaningJob, CleaningResult
 from odradek.storage.compaction.leftovers import remove_leftovers
 from odradek.storage.files import names
+from odradek.storage.indexes.index_file import IndexUnready
 from odradek.storage.log.log import Log, RemovedFiles
 from odradek.storage.log.retention import delete_old_segments
+from odradek.storage.log.time_lookup import Outdated, TimeLookup
 from odradek.storage.log_config import LogConfig
 from tests.storage.compaction.cleaning import (
     batches_of,
@@ -263,3 +267,107 @@ def test_follower_copies_a_cleaned_log() -> None:
     assert follower.append_as_follower(memoryview(data), now_ms=NOW_MS) == 50
     assert read_all(follower) == data
     follower.check()
+
+
+# Searches by time in a thread while segments are replaced.
+
+
+def searchable() -> tuple[LogFolder, Log]:
+    """Segments 0, 4, 8 and, in use, 12; all records of the first two have a later one of their key.
+
+    The time of a record is `NOW_MS` and its offset.  Its times are not in memory.
+    """
+    config = replace(CONFIG, segment_bytes=4 * keyed((b"0", VALUE)).size)
+    folder = LogFolder(config=config)
+    log = folder.open()
+    for number in range(16):
+        append(log, keyed((b"%d" % (number % 4), VALUE), timestamp_ms=NOW_MS + number))
+    flush(log)
+    log.close(NOW_MS)
+    log = folder.open(was_clean=True)
+    assert log.segments.base_offsets == [0, 4, 8, 12]
+    return folder, log
+
+
+def searched(
+    log: Log, timestamp_ms: int | None, during: Callable[[TimeLookup], None]
+) -> TimeLookup:
+    lookup = TimeLookup(log, timestamp_ms)
+    during(lookup)
+    lookup.finish()
+    return lookup
+
+
+def state_of(folder: LogFolder) -> dict[str, bytes]:
+    return {name: folder.files.read(f"{FOLDER}/{name}") for name in folder.files.list(FOLDER)}
+
+
+@pytest.mark.parametrize("timestamp_ms", [NOW_MS, NOW_MS + 6, NOW_MS + 9, NOW_MS + 13, None])
+def test_search_over_replaced_segments_is_outdated(timestamp_ms: int | None) -> None:
+    folder, log = searchable()
+    job, result = cleaned(folder, log)
+
+    def replace_and_run(lookup: TimeLookup) -> None:
+        assert put(log, job, result) is not None
+        lookup.run(folder.files)
+
+    lookup = searched(log, timestamp_ms, replace_and_run)
+    with pytest.raises(Outdated):
+        lookup.result()
+    again = searched(log, timestamp_ms, lambda lookup: lookup.run(folder.files))
+    offset = 15 if timestamp_ms is None else max(8, timestamp_ms - NOW_MS)
+    assert again.result() == (offset, NOW_MS + offset, 0)
+
+
+@dataclass
+class SearchAfterRename:
+    """Replaces a file system's `rename`: runs a search after the call of a given number."""
+
+    files: MemoryFileSystem
+    lookup: TimeLookup
+    number: int
+    count: int = 0
+    """Calls so far."""
+
+    def __post_init__(self) -> None:
+        self._rename = self.files.rename
+
+    def rename(self, path: str, new_path: str) -> None:
+        self._rename(path, new_path)
+        self.count += 1
+        if self.count == self.number:
+            self.lookup.run(self.files)
+
+
+@pytest.mark.parametrize("timestamp_ms", [NOW_MS, NOW_MS + 6, NOW_MS + 9, None])
+@pytest.mark.parametrize("number", range(1, 28))
+def test_search_between_the_renames_of_a_replacement_changes_no_file(
+    timestamp_ms: int | None, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, log = searchable()
+    put(log, *cleaned(folder, log))
+    expected = state_of(folder)
+    folder, log = searchable()
+    job, result = cleaned(folder, log)
+    lookup = TimeLookup(log, timestamp_ms)
+    search = SearchAfterRename(folder.files, lookup, number)
+    monkeypatch.setattr(folder.files, "rename", search.rename)
+    assert put(log, job, result) is not None
+    assert search.count == 27, "of each segment: three old files, and three new ones twice"
+    lookup.finish()
+    with pytest.raises(Outdated):
+        lookup.result()
+    assert state_of(folder) == expected
+    log.check()
+
+
+def test_search_in_a_thread_leaves_the_index_of_a_small_segment_to_the_loop() -> None:
+    folder, log = searchable()
+    path = log.segments[0].path(names.TIME_INDEX)
+    folder.files.remove(path)
+    lookup = searched(log, NOW_MS + 1, lambda lookup: lookup.run(folder.files))
+    assert not folder.files.exists(path)
+    with pytest.raises(IndexUnready):
+        lookup.result()
+    assert log.offset_for_timestamp(NOW_MS + 1, up_to_offset=16) == (1, NOW_MS + 1, 0)
+    assert folder.files.exists(path)
