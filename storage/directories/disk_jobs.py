@@ -14,7 +14,6 @@ from typing import NamedTuple, Protocol
 from odradek.runtime.files import FileSystem, sync_file
 from odradek.storage.checkpoints.checkpoint_file import PartitionName
 from odradek.storage.checkpoints.partition_metadata import PARTITION_METADATA_FILE
-from odradek.storage.files.batch_scan import CorruptBatch
 from odradek.storage.log.flush import FlushStart, LogFlush
 from odradek.storage.log.log import Log
 from odradek.storage.log.log_truncation import UnfinishedTruncation
@@ -181,10 +180,7 @@ class FinishTruncation(NamedTuple):
             if self.is_folder_changed:
                 files.sync_directory(self.path)
         if self.truncation.rebuild is not None:
-            try:
-                self.truncation.rebuild.run(files)
-            except CorruptBatch as error:
-                raise OSError(str(error)) from error
+            self.truncation.rebuild.run(files)
 
 
 Removal = RemoveFolder | RemoveFiles

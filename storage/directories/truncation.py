@@ -99,6 +99,7 @@ class Truncations:
         """A job has run.
 
         returns  what has to be done next: it once more, or the checkpoints
+        raises   OSError: a segment is damaged
         """
         log, truncation = job.log, job.truncation
         rebuild = truncation.rebuild
@@ -109,6 +110,8 @@ class Truncations:
             rebuild.report()
             if rebuild.is_outdated:
                 return (job._replace(truncation=log.truncation.rebuild_again(truncation)),)
+            if rebuild.damage is not None:
+                raise OSError(rebuild.damage)
         directory = self._manager.directory_of(log)
         return directory.await_checkpoints(lambda: self._finish(log, truncation))
 

@@ -187,7 +187,7 @@ class Upkeep:
         if isinstance(job, IndexRebuild):
             return self._on_rebuilt(job)
         if isinstance(job, FinishTruncation):
-            return self.truncations.on_finished(job)
+            return self._on_truncated(job)
         if isinstance(job, FlushLog):
             del self._flushing[job.log]
             # A truncation during the flush may have been followed by appends of other records at
@@ -205,6 +205,13 @@ class Upkeep:
             job.ended(job.directory, is_durable=directory.is_online)
             # They must not name the deleted partitions much longer.
             return directory.checkpoints() if directory.is_online else []
+        return []
+
+    def _on_truncated(self, job: FinishTruncation) -> Sequence[DiskJob]:
+        try:
+            return self.truncations.on_finished(job)
+        except OSError as error:
+            self.on_failed(job, error)
         return []
 
     def _on_rebuilt(self, job: IndexRebuild) -> Sequence[DiskJob]:

@@ -1,8 +1,8 @@
 """Makes the producer state of a truncated log again, in a thread.
 
 It works on a copy of what the log was when it was truncated: names and sizes of the segments,
-offsets of the snapshots.  The log takes no append meanwhile; retention may remove segments, which
-makes the result void (`is_outdated`).
+offsets of the snapshots.  The log takes no append meanwhile; retention may remove segments, and
+compaction replace them under the same names, which makes the result void (`is_outdated`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Final
 
 from odradek.runtime.files import FileSystem
 from odradek.storage.events import StorageEvent
+from odradek.storage.files.batch_scan import CorruptBatch
 from odradek.storage.files.descriptors import Descriptors
 from odradek.storage.producers.producer_state import ProducerStates
 from odradek.storage.producers.replay import recall, replay
@@ -36,6 +37,7 @@ class ProducerRebuild:
         """now_ms, expiration_ms  as of `SnapshotFiles.load_newest`"""
         self._directory = segments.directory
         self._shared = segments.shared
+        self._origins = [(segment, segment.truncation_count) for segment in segments]
         self._segments = [(segment.base_offset, segment.size) for segment in segments]
         self._snapshots = tuple(snapshots.offsets)
         self._end_offset = end_offset
@@ -44,18 +46,30 @@ class ProducerRebuild:
         self._events: list[StorageEvent] = []
         self.states = ProducerStates()
         """The result of `run`."""
-        self.is_outdated = False
-        """A file was removed during `run`: begin again."""
+        self.damage: str | None = None
+        """What is wrong with a segment, unless `is_outdated`."""
+        self._is_file_missing = False
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether a segment was removed or replaced since: begin again."""
+        return self._is_file_missing or any(
+            segment.truncation_count != count for segment, count in self._origins
+        )
 
     def run(self, files: FileSystem) -> None:
         """Load the newest snapshot and replay what follows it.
 
-        raises  OSError; CorruptBatch
+        raises  OSError
         cost    4 us a batch after the snapshot
         """
         # An index that is unusable is not rebuilt here: the segment is read from its start.
         shared = Descriptors(
-            files, open_max=OPEN_MAX, report=self._events.append, rebuild_later=_ignore
+            files,
+            open_max=OPEN_MAX,
+            report=self._events.append,
+            rebuild_later=_ignore,
+            is_read_only=True,
         )
         copies = [
             Segment(shared, self._directory, base_offset, size=size, created_ms=0)
@@ -72,7 +86,9 @@ class ProducerRebuild:
                 recall(segments, states, self.now_ms)
             replay(segments, states, self._end_offset)
         except FileNotFoundError:
-            self.is_outdated = True
+            self._is_file_missing = True
+        except CorruptBatch as error:
+            self.damage = str(error)
         finally:
             for copy in copies:
                 copy.drop()

@@ -11,9 +11,11 @@ import pytest
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.testing.memory_files import MemoryFile, MemoryFileSystem
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
-from odradek.storage.directories.disk_jobs import DiskJob, WriteCheckpoint
+from odradek.storage.directories.disk_jobs import DiskJob, FinishTruncation, WriteCheckpoint
+from odradek.storage.files import names
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
+from tests.storage.compaction.cleaning import clean_log, keyed
 from tests.support.log_directories import Broker, append
 from tests.support.logs import NOW_MS, batch, marker
 
@@ -155,6 +157,45 @@ def test_producer_state_is_that_of_a_log_which_never_had_what_was_dropped() -> N
     assert newest_batches(whole) == newest_batches(never)
     assert whole.last_stable_offset == never.last_stable_offset == 0
     whole.producer_states.check()
+
+
+def without_snapshots(broker: Broker) -> tuple[Log, DiskJob]:
+    """A truncated log whose producer state has to be made from all of its segments.
+
+    Every record of its first segments has a later one of its key.
+    """
+    log = broker.create("orders", config=replace(CONFIG, cleanup_compact=True))
+    for number in range(16):
+        log.append([keyed((b"%d" % (number % 2), b"v"))], leader_epoch=0, now_ms=0)
+    dropped = batch(NOW_MS, producer_id=1, producer_epoch=0, base_sequence=0)
+    log.append([dropped], leader_epoch=0, now_ms=0)
+    broker.flush(log)
+    for name in broker.files.list(log.directory):
+        if name.endswith(names.SNAPSHOT):
+            broker.files.open(f"{log.directory}/{name}").truncate(1)
+    return log, begin(broker, log, 16)
+
+
+def test_producer_state_is_made_again_when_segments_were_replaced_meanwhile() -> None:
+    broker = started()
+    log, job = without_snapshots(broker)
+    clean_log(broker.files, log)
+    again = run(broker, job)
+    assert [type(each) for each in again] == [FinishTruncation]
+    broker.perform(again)
+    assert not broker.manager.take_failures()
+    assert not log.is_truncating
+    append(log)
+    log.check()
+
+
+def test_damaged_segment_takes_the_directory_offline() -> None:
+    broker = started("/a", "/b")
+    log, job = without_snapshots(broker)
+    broker.files.open(log.segments[0].handle.path).truncate(0)
+    assert not run(broker, job)
+    (failure,) = broker.manager.take_failures()
+    assert failure.partitions == (("orders", 0),)
 
 
 def test_second_truncation_takes_the_place_of_the_first() -> None:
