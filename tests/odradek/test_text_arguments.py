@@ -20,7 +20,7 @@ SERVER = ["--bootstrap-server", "127.0.0.1:1"]
 MEASURED = ["--num-records", "1", "--throughput", "1", "--record-size", "1"]
 PROPERTIES = ["--producer-props", "bootstrap.servers=127.0.0.1:1"]
 SENDING = [*MEASURED, *PROPERTIES]
-"""Of producer-perf-test."""
+"""What producer-perf-test requires besides a topic."""
 REASON = r"'a\udcffb' cannot be represented in a request: not UTF-8"
 VALUE = "the value of '{}' cannot be represented in a request: not UTF-8"
 

@@ -151,7 +151,7 @@ changes: two strict ones and one of before THROTTLING_QUOTA_EXCEEDED)."""
 
 
 def assert_odd_limits(address: str) -> None:
-    """Limits that are no rates act as in Apache Kafka on a controller, and can be described."""
+    """Odd limits act as in Apache Kafka on a controller, and can be described."""
     for client_id, (limit, *_) in ODD_LIMITS.items():
         for name in ("request_percentage", "controller_mutation_rate"):
             set_quota(address, {"client-id": f"{client_id}-{name}"}, **{name: limit})
