@@ -9,13 +9,19 @@ import struct
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from odradek.protocol.api_keys import ApiKey
-from odradek.protocol.compiler import encoder
+from odradek.protocol.compiler import decoder, encoder
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.headers import encode_request_header
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from odradek.protocol.records.builder import build_batch
 from odradek.protocol.records.record import Record
 from tests.support.apache import apache_node
@@ -29,6 +35,8 @@ TOPIC = "ordered"
 PRODUCE_VERSION = 7
 UNKNOWN_API, UNKNOWN_VERSION = 999, 99
 ALL_FOUR, FIRST_TWO = [0, 1, 2, 3], [0, 1]
+SIZES = [(1, 1), (900, 20_000), (70_000, 2), (300_000, 300_000)]
+"""Bytes of the values of the first two: within and beyond what is decoded as a whole."""
 
 
 @pytest.fixture(
@@ -59,8 +67,8 @@ def is_written(wire: Wire) -> bool:
     return bool(topic.partition_responses[0].error_code == ErrorCode.NONE)
 
 
-def produce(*, acks: int = 1, topic: str = TOPIC) -> ProduceRequest:
-    records = memoryview(build_batch([Record(b"k", b"v", timestamp_ms=1_700_000_000_000)]))
+def produce(*, acks: int = 1, topic: str = TOPIC, value: bytes = b"v") -> ProduceRequest:
+    records = memoryview(build_batch([Record(b"k", value, timestamp_ms=1_700_000_000_000)]))
     partition = PartitionProduceData(index=0, records=records)
     data = [TopicProduceData(name=topic, partition_data=[partition])]
     return ProduceRequest(acks=acks, timeout_ms=1_000, topic_data=data)
@@ -92,20 +100,45 @@ REFUSED = {
 """Name -> (API key, version, body, the requests that have a response)."""
 
 
+@pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("name", REFUSED)
 def test_requests_before_one_that_is_refused_have_their_responses_first(
-    address: str, name: str
+    address: str, name: str, sizes: tuple[int, int]
 ) -> None:
     api_key, version, body, expected = REFUSED[name]
-    good = produced(produce())
-    frames = [framed(ApiKey.PRODUCE, PRODUCE_VERSION, number, good) for number in range(4)]
+    values = [bytes([97 + number]) * size for number, size in enumerate((*sizes, 1, 1))]
+    frames = [
+        framed(ApiKey.PRODUCE, PRODUCE_VERSION, number, produced(produce(value=value)))
+        for number, value in enumerate(values)
+    ]
     frames[2] = framed(api_key, version, 2, body)
     responded: list[int] = []
+    offsets: list[int] = []
     with Wire(address) as wire:
         wire.send_bytes(b"".join(frames[: len(expected) + 1]))
         try:
             while len(responded) < 4:
-                responded.append(struct.unpack_from(">i", wire.receive_frame())[0])
+                content = memoryview(wire.receive_frame())
+                responded.append(struct.unpack_from(">i", content)[0])
+                if responded[-1] != 2:
+                    response = decoder(ProduceResponse, PRODUCE_VERSION)(content, 4)[0]
+                    offsets.append(response.responses[0].partition_responses[0].base_offset)
         except Closed:
             assert expected == FIRST_TWO
     assert responded == expected
+    assert stored(address, offsets[:2]) == values[:2]
+
+
+def stored(address: str, offsets: list[int]) -> list[bytes]:
+    """The values at offsets, as librdkafka reads them."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "reader"})
+    values = []
+    try:
+        for offset in offsets:
+            consumer.assign([TopicPartition(TOPIC, 0, offset)])
+            (message,) = consumer.consume(1, 60)
+            assert (message.error(), message.offset()) == (None, offset)
+            values.append(message.value())
+    finally:
+        consumer.close()
+    return values
