@@ -129,7 +129,7 @@ def test_requests_before_one_that_is_refused_have_their_responses_first(
     assert stored(address, offsets[:2]) == values[:2]
 
 
-def stored(address: str, offsets: list[int]) -> list[bytes]:
+def stored(address: str, offsets: list[int]) -> list[bytes | None]:
     """The values at offsets, as librdkafka reads them."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": "reader"})
     values = []
